@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random, SystemRandom
 from typing import Protocol
 
 from kreplica.errors import KreplicaError, SettingsError
 from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.security.sasl.jaas import parse_jaas
 from kreplica.security.sasl.plain import PLAIN, PlainClient
-from kreplica.security.sasl.scram import HASHES, TOKEN_AUTH, SaltedPasswords, ScramClient
+from kreplica.security.sasl.scram import HASHES, TOKEN_AUTH, SaltedPasswords, ScramClient, random_nonce
 
 
 class SaslCredentials(Protocol):
@@ -49,19 +49,21 @@ class PasswordCredentials:
     """Mechanism, user and password of a client.
 
     :param uses_token: True if the user is the ID of a delegation token, and the password its secret (KIP-48).
+    :param random: source of nonces, which must be unpredictable; only a simulation may use another generator.
     """
 
     mechanism: str
     user: str
     password: str = field(repr=False)
     uses_token: bool = False
+    random: Random = field(default_factory=SystemRandom, repr=False, compare=False)
     _salted: SaltedPasswords = field(default_factory=dict, repr=False, compare=False)
 
     async def new_exchange(self) -> ClientExchange:
         """Begin an authentication."""
         if self.mechanism == PLAIN:
             return PlainClient(self.user, self.password)
-        nonce = partial(secrets.token_urlsafe, 24)
+        nonce = partial(random_nonce, self.random)
         return ScramClient(
             self.mechanism, self.user, self.password, nonce, self._salted, uses_token=self.uses_token
         )

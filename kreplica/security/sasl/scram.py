@@ -8,9 +8,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 from typing import NamedTuple
 
 from kreplica.errors import AuthenticationError
@@ -25,6 +26,8 @@ ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
 SERVER_ITERATIONS_MAX = 1_000_000
 """Maximum number of iterations that a client computes, so that a broker cannot block it."""
 
+_NONCE_BYTES = 24
+
 _FIRST = re.compile(r"n,(a=[^,]*)?,(n=([^,]+),r=([^,]+)(,.*)?)", re.DOTALL)
 _FINAL = re.compile(r"(c=([^,]+),r=([^,]+)(?:,.*)?),p=([^,]+)", re.DOTALL)
 _CHALLENGE = re.compile(r"r=([^,]+),s=([^,]+),i=([0-9]{1,9})(?:,.*)?", re.DOTALL)
@@ -37,6 +40,14 @@ SaltedPasswords = dict[tuple[bytes, int], bytes]
 
 Nonce = Callable[[], str]
 """Returns a new random text without commas."""
+
+
+def random_nonce(random: Random) -> str:
+    """Return a new nonce.
+
+    :param random: unpredictable, such as ``SystemRandom``; only a simulation may use another generator.
+    """
+    return urlsafe_b64encode(random.randbytes(_NONCE_BYTES)).decode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -59,7 +59,7 @@ def listener_sasl(
     # Imported here because most brokers have no listener with SASL.
     from kreplica.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerServer
     from kreplica.security.sasl.plain import PLAIN
-    from kreplica.security.sasl.scram import ScramServer
+    from kreplica.security.sasl.scram import ScramServer, random_nonce
     from kreplica.server.authentication.sasl_config import SaslConfig
 
     listener = endpoint.listener
@@ -74,7 +74,7 @@ def listener_sasl(
         elif name == OAUTHBEARER:
             mechanisms[name] = partial(OAuthBearerServer, authenticators.bearer_tokens.of_listener(listener))
         else:
-            nonce = partial(secrets.token_urlsafe, 24)
+            nonce = partial(random_nonce, runtime.secret_random)
             tokens = authenticators.delegation_tokens
             find_user = partial(authenticators.credentials.find, name)
             find_token = _no_token if tokens is None else partial(tokens.credential, name)
@@ -102,19 +102,23 @@ class BrokerEndpoints(NamedTuple):
     control_plane: EndpointMaker
 
 
-def broker_endpoints(settings: BrokerSettings, certificates: ListenerCertificates) -> BrokerEndpoints:
+def broker_endpoints(
+    runtime: Runtime, settings: BrokerSettings, certificates: ListenerCertificates
+) -> BrokerEndpoints:
     """Return the makers of endpoints for connections to other brokers.
 
     :param certificates: verify the other brokers, and contain the own certificate.
     :raise SettingsError: the settings or files are invalid.
     """
-    inter_broker = control_plane = _endpoint(settings, certificates, settings.inter_broker_listener)
+    inter_broker = control_plane = _endpoint(runtime, settings, certificates, settings.inter_broker_listener)
     if settings.control_plane_listener != settings.inter_broker_listener:
-        control_plane = _endpoint(settings, certificates, settings.control_plane_listener)
+        control_plane = _endpoint(runtime, settings, certificates, settings.control_plane_listener)
     return BrokerEndpoints(inter_broker, control_plane)
 
 
-def _endpoint(settings: BrokerSettings, certificates: ListenerCertificates, listener: str) -> EndpointMaker:
+def _endpoint(
+    runtime: Runtime, settings: BrokerSettings, certificates: ListenerCertificates, listener: str
+) -> EndpointMaker:
     """Return the maker of endpoints for connections to a listener of other brokers."""
     protocol = next(each.security_protocol for each in settings.listeners if each.listener == listener)
     if protocol == "PLAINTEXT":
@@ -126,13 +130,15 @@ def _endpoint(settings: BrokerSettings, certificates: ListenerCertificates, list
     if protocol in _WITH_SASL:
         setting = "sasl.mechanism.inter.broker.protocol"
         mechanism = check_mechanism(settings[setting], setting)
-        sasl = _own_credentials(settings, listener, mechanism)
+        sasl = _own_credentials(runtime, settings, listener, mechanism)
     if protocol not in _WITH_TLS:
         return secured_endpoint_maker(None, sasl)
     return secured_endpoint_maker(certificates.client(listener), sasl)
 
 
-def _own_credentials(settings: BrokerSettings, listener: str, mechanism: str) -> PasswordCredentials | LoginOptions:
+def _own_credentials(
+    runtime: Runtime, settings: BrokerSettings, listener: str, mechanism: str
+) -> PasswordCredentials | LoginOptions:
     """Return the broker's own credentials for connections to other brokers."""
     from kreplica.security.oauth.login_options import login_options
     from kreplica.security.sasl.credentials import credentials_of
@@ -142,7 +148,7 @@ def _own_credentials(settings: BrokerSettings, listener: str, mechanism: str) ->
     jaas = settings.get(name)
     if mechanism == OAUTHBEARER:
         return login_options(settings.of_mechanism(listener, mechanism, OAUTH_LOGIN), jaas, name)
-    return credentials_of(mechanism, jaas, name)
+    return replace(credentials_of(mechanism, jaas, name), random=runtime.secret_random)
 
 
 def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], ServerExchange]:

@@ -88,7 +88,7 @@ class Broker:
         self._failed = failed or self._stop_in_background
         self.broker_id: int = settings["broker.id"]
         self.certificates = ListenerCertificates(runtime, settings)
-        self.inter_broker_endpoint, control_plane_endpoint = broker_endpoints(settings, self.certificates)
+        self.inter_broker_endpoint, control_plane_endpoint = broker_endpoints(runtime, settings, self.certificates)
         self.plugins = Plugins(self, runtime, settings)
         self.bearer_tokens = BearerTokens(runtime, settings)
         self._zookeeper_clients = ZooKeeperClients(runtime, settings)
