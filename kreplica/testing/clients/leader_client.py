@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.connection import Connection
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode, KafkaError
@@ -42,8 +43,11 @@ class LeaderClient(WireClient):
         *,
         client_id: str,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
+        endpoint: EndpointMaker = tcp_endpoint,
     ) -> None:
-        super().__init__(reactor, *brokers[0], client_id=client_id, request_timeout_s=request_timeout_s)
+        super().__init__(
+            reactor, *brokers[0], client_id=client_id, request_timeout_s=request_timeout_s, endpoint=endpoint
+        )
         self.leader_epoch = NO_EPOCH
         self._topic_id = ZERO_UUID
         self._brokers = brokers

@@ -29,6 +29,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster import protection
+from kreplica.testing.cluster.secured_listeners import secured_settings
 from kreplica.testing.cluster.state import CoordinatorProgram, MachineView, active_replicas, is_in_sync, state_of
 from kreplica.testing.ensemble.ensemble import Ensemble, EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
@@ -123,6 +124,8 @@ class SimulatedCluster:
     :param ensemble: options of an ensemble of coordinators; None for one coordinator.
     :param protected: brokers authenticate to the coordinator and protect their znodes; it requires authentication,
         unless it is an ensemble.
+    :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
+        (``secured_listeners``) and check ACLs; None without.
     :param trace: called with one line per event.
     :ivar coordinator: the coordinator, or the whole ensemble.
     :ivar ensemble: servers of the ensemble; None without one.
@@ -137,10 +140,14 @@ class SimulatedCluster:
         racks: Mapping[int, str] | None = None,
         ensemble: EnsembleOptions | None = None,
         protected: bool = False,
+        lifetime_ms: int | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         defaults = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
-        in_rack = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
+        own = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
+        if lifetime_ms is not None:
+            for number in range(1, brokers + 1):
+                own.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, lifetime_ms))
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
         self.coordinator: Coordinator
@@ -157,7 +164,7 @@ class SimulatedCluster:
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*defaults, *connect, *overrides, *in_rack.get(number, [])])),
+                _broker(broker_settings(number, [*defaults, *connect, *own.get(number, ()), *overrides])),
             )
             for number in range(1, brokers + 1)
         }

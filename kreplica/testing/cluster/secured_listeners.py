@@ -1,0 +1,59 @@
+"""Listeners of a simulated cluster with authentication and ACLs.
+
+OpenSSL draws its random numbers itself, so a run with TLS could not be repeated: the listeners have SASL without TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
+from kreplica.client.security import secured_endpoint_maker
+from kreplica.security.sasl.credentials import SaslCredentials
+from kreplica.security.sasl.plain import PLAIN
+
+SECURED_PORT, INTER_BROKER_PORT = 9093, 9094
+"""Ports of the listener of users, and of the listener of brokers; the plaintext listener is for administrators."""
+
+ADMINISTRATOR, ADMINISTRATOR_PASSWORD = "administrator", "password of the administrator"
+_BROKER, _BROKER_PASSWORD = "broker", "password of the brokers"
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+
+
+def secured_settings(number: int, plaintext_port: int, lifetime_ms: int) -> list[str]:
+    """Return the settings of a broker with three listeners.
+
+    Clients of the plaintext listener are super users; brokers use PLAIN; users have PLAIN and SCRAM.
+
+    :param lifetime_ms: ``connections.max.reauth.ms``.
+    """
+    listeners = {"PLAINTEXT": plaintext_port, "USERS": SECURED_PORT, "BROKERS": INTER_BROKER_PORT}
+    of_users = _jaas({ADMINISTRATOR: ADMINISTRATOR_PASSWORD})
+    of_brokers = f'{_jaas({_BROKER: _BROKER_PASSWORD}, f" username={_BROKER} password={_quoted(_BROKER_PASSWORD)}")}'
+    return [
+        "listeners=" + ",".join(f"{name}://broker-{number}:{port}" for name, port in listeners.items()),
+        "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,USERS:SASL_PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+        "inter.broker.listener.name=BROKERS",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+        "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"listener.name.users.plain.sasl.jaas.config={of_users}",
+        f"listener.name.brokers.plain.sasl.jaas.config={of_brokers}",
+        "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+        f"super.users=User:{_BROKER};User:{ADMINISTRATOR};User:ANONYMOUS",
+        f"connections.max.reauth.ms={lifetime_ms}",
+    ]
+
+
+def administrator_endpoint(random: Random) -> EndpointMaker:
+    """Return a maker of endpoints that authenticate as the administrator."""
+    credentials = SaslCredentials(PLAIN, ADMINISTRATOR, ADMINISTRATOR_PASSWORD, random)
+    return secured_endpoint_maker(None, credentials, tcp_endpoint)
+
+
+def _jaas(users: Mapping[str, str], options: str = "") -> str:
+    return f"{_LOGIN}{options}{''.join(f' user_{name}={_quoted(password)}' for name, password in users.items())};"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"'
