@@ -1,0 +1,56 @@
+"""Authentication, ACLs and quotas in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kreplica.security.acls.acl import Acl, AclOperation, Permission, ResourcePattern, ResourceType
+from kreplica.testing.clients.wire_client import WireClient
+from kreplica.testing.cluster.cluster import SimulatedCluster
+from kreplica.testing.cluster.secured_listeners import SECURED_PORT, administrator_endpoint
+from kreplica.testing.storms.cleanup import deferred_collection
+from kreplica.wire import messages
+
+
+@pytest.fixture(autouse=True)
+def _deferred_collection() -> Iterator[None]:
+    with deferred_collection():
+        yield
+
+
+def administrator(cluster: SimulatedCluster, broker: int = 1) -> WireClient:
+    host = cluster.host("administrator")
+    endpoint = administrator_endpoint(host.runtime.random)
+    return WireClient(host.reactor, f"broker-{broker}", SECURED_PORT, client_id=host.name, endpoint=endpoint)
+
+
+def creation(acl: Acl, pattern: ResourcePattern) -> dict[str, object]:
+    row = {"resource_type": pattern.type, "resource_name": pattern.name, "resource_pattern_type": pattern.pattern}
+    return {**row, **acl._asdict(), "permission_type": acl.permission}
+
+
+def test_a_confirmed_acl_stays_in_force() -> None:
+    """A read of all ACLs that began before a change does not undo it."""
+    cluster = SimulatedCluster(1, lifetime_ms=10_000)
+    cluster.start()
+    authorizer = cluster.brokers[1].program.plugins.acl_authorizer
+    assert authorizer is not None
+    denial = Acl("User:alice", "*", AclOperation.READ, Permission.DENY)
+    confirmed: list[ResourcePattern] = []
+
+    def check(_: object) -> None:
+        for pattern in confirmed:
+            assert denial in authorizer.rules.of(pattern), f"the confirmed denial of {pattern.name} is not in force"
+
+    cluster.simulation.scheduler.after_event = check
+    client = administrator(cluster)
+    for number in range(20):
+        pattern = ResourcePattern(ResourceType.TOPIC, f"topic-{number}")
+        body = {"creations": [creation(denial, pattern)]}
+        response = cluster.run_until(client.request(messages.CREATE_ACLS, body))
+        assert response["results"][0]["error_code"] == 0
+        confirmed.append(pattern)
+    cluster.run(5.0)
+    assert len(confirmed) == 20
