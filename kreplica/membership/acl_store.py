@@ -10,8 +10,9 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Runtime
-from kreplica.security.acls.acl import DENY_ALL, Acl, ResourcePattern
+from kreplica.security.acls.acl import DENY_ALL, Acl, AclFilter, PatternType, ResourcePattern
 from kreplica.security.acls.authorizer import AclAuthorizer
+from kreplica.security.acls.rules import AclRules
 from kreplica.security.acls.znodes import (
     CHANGE_PREFIX,
     CHANGES,
@@ -33,6 +34,7 @@ from kreplica.zookeeper import (
     Operation,
     SetData,
     ZooKeeperClient,
+    list_all,
     read_all,
 )
 
@@ -67,11 +69,27 @@ class AclStore:
         self._written.clear()
         # The watches are set first, so that no later change is missed.
         notifications = [await self._client.get_children(path, watcher) for path in CHANGES.values()]
-        resources: list[ResourcePattern] = []
-        for pattern, root in ROOTS.items():
-            for kind, type_name in TYPE_NAMES.items():
-                for name in await self._client.get_children(f"{root}/{type_name}"):
-                    resources.append(ResourcePattern(kind, name, pattern))
+        acls = await self._read_acls(await self._patterns())
+        # A later change of another broker causes another read.
+        self.rules.replace({**acls, **self._written})
+        self._authorizer.forget()
+        for root, names in zip(CHANGES.values(), notifications, strict=True):
+            await self._remove_old([f"{root}/{name}" for name in names])
+
+    async def _patterns(self) -> list[ResourcePattern]:
+        """Read the patterns that have ACLs."""
+        parents = {
+            (pattern, kind): f"{root}/{name}" for pattern, root in ROOTS.items() for kind, name in TYPE_NAMES.items()
+        }
+        listed = await list_all(self._client, list(parents.values()))
+        return [
+            ResourcePattern(kind, name, pattern)
+            for (pattern, kind), names in zip(parents, listed, strict=True)
+            if isinstance(names, list)
+            for name in names
+        ]
+
+    async def _read_acls(self, resources: Sequence[ResourcePattern]) -> dict[ResourcePattern, frozenset[Acl]]:
         paths = [path_of(resource) for resource in resources]
         acls: dict[ResourcePattern, frozenset[Acl]] = {}
         for resource, path, result in zip(resources, paths, await read_all(self._client, paths), strict=True):
@@ -82,11 +100,7 @@ class AclStore:
             except ValueError as error:
                 log.critical("{path}: {error}; all requests for this resource are denied", path=path, error=str(error))
                 acls[resource] = frozenset({DENY_ALL})
-        # A later change of another broker causes another read.
-        self.rules.replace({**acls, **self._written})
-        self._authorizer.forget()
-        for root, names in zip(CHANGES.values(), notifications, strict=True):
-            await self._remove_old([f"{root}/{name}" for name in names])
+        return acls
 
     async def _create_paths(self) -> None:
         for path in PATHS:
@@ -116,6 +130,19 @@ class AclStore:
         """
         added = frozenset(acls)
         return await self._change(resource, lambda current: current | added, dry_run=dry_run)
+
+    async def select(self, acl_filter: AclFilter) -> list[tuple[ResourcePattern, Acl]]:
+        """Return the ACLs in ZooKeeper that a filter selects, including changes that this broker has not applied yet.
+
+        :raise KafkaError: ZooKeeper cannot be reached.
+        """
+        current = AclRules()
+        current.replace(await translate_errors(self._read_current()))
+        return list(current.select(acl_filter))
+
+    async def _read_current(self) -> dict[ResourcePattern, frozenset[Acl]]:
+        await self._client.sync(ROOTS[PatternType.LITERAL])
+        return await self._read_acls(await self._patterns())
 
     async def remove(
         self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False

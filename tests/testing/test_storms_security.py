@@ -54,3 +54,25 @@ def test_a_confirmed_acl_stays_in_force() -> None:
         confirmed.append(pattern)
     cluster.run(5.0)
     assert len(confirmed) == 20
+
+
+def test_deletion_of_an_acl_that_the_broker_has_not_read() -> None:
+    """A deletion includes ACLs that another broker has created a moment before."""
+    cluster = SimulatedCluster(1, brokers=2, lifetime_ms=10_000)
+    cluster.start()
+    pattern = ResourcePattern(ResourceType.TOPIC, "orders")
+    acl = Acl("User:alice", "*", AclOperation.WRITE, Permission.ALLOW)
+    creator, other = administrator(cluster, 1), administrator(cluster, 2)
+    cluster.run_until(other.metadata())
+    link = cluster.simulation.network.link("coordinator", "broker-2")
+    link.latency_s = (0.5, 0.5)
+    cluster.run_until(creator.request(messages.CREATE_ACLS, {"creations": [creation(acl, pattern)]}))
+    row = {"resource_type_filter": pattern.type, "resource_name_filter": pattern.name, "pattern_type_filter": 3}
+    row |= {"principal_filter": acl.principal, "host_filter": "*", "operation": acl.operation, "permission_type": 3}
+    response = cluster.run_until(other.request(messages.DELETE_ACLS, {"filters": [row]}))
+    assert [each["principal"] for each in response["filter_results"][0]["matching_acls"]] == [acl.principal]
+    cluster.run(5.0)
+    for machine in cluster.brokers.values():
+        authorizer = machine.program.plugins.acl_authorizer
+        assert authorizer is not None
+        assert not authorizer.rules.of(pattern)

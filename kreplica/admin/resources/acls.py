@@ -150,6 +150,8 @@ class AclWriter(Protocol):
         self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False
     ) -> Sequence[ZooKeeperOperation]: ...
 
+    async def select(self, acl_filter: AclFilter) -> list[tuple[ResourcePattern, Acl]]: ...
+
     async def remove(
         self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False
     ) -> Sequence[ZooKeeperOperation]: ...
@@ -241,7 +243,7 @@ class Acls:
                 "the request has no filter and would delete all ACLs",
                 what_to_do="Name the ACLs to delete, for example ?principal=User:alice.",
             )
-        bindings = list(writer.rules.select(_filter(call.query)))
+        bindings = await writer.select(_filter(call.query))
         operations: list[ZooKeeperOperation] = []
         for resource, acls in _by_resource(bindings).items():
             operations += await writer.remove(resource, acls, dry_run=call.dry_run)

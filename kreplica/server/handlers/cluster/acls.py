@@ -85,7 +85,7 @@ class DeleteAcls:
         try:
             acl_filter = _filter(row)
             selected: dict[ResourcePattern, list[Acl]] = {}
-            for resource, acl in self._store.rules.select(acl_filter):
+            for resource, acl in await self._store.select(acl_filter):
                 selected.setdefault(resource, []).append(acl)
             for resource, acls in selected.items():
                 await self._store.remove(resource, acls)
