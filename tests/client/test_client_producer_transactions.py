@@ -13,6 +13,7 @@ from kreplica.client.group.membership import GroupIdentity
 from kreplica.client.producer import Producer
 from kreplica.client_core.errors import (
     BrokerRefused,
+    ClientError,
     OutcomeUnknown,
     ProducerUnusable,
     RecordTooLarge,
@@ -169,6 +170,21 @@ def test_failed_record_fails_the_transaction(scene: Scene) -> None:
     scene.run(producer.send("t", b"next", partition=0))
     scene.run(producer.commit())
     assert scene.committed(0) == [b"next"]
+
+
+def test_a_record_without_a_partition_fails_the_transaction(scene: Scene) -> None:
+    """A record that fails before it is in a batch is not missing from a committed transaction."""
+    producer = scene.producer(transactional_id="x", topic_timeout_s=0.5)
+    scene.run(producer.begin())
+    scene.run(producer.send("t", b"written", partition=0))
+    missing = producer.send("missing", b"not written")
+    assert isinstance(scene.error(missing), ClientError)
+    assert isinstance(scene.error(producer.commit()), TransactionFailed)
+    scene.run(producer.abort())
+    scene.run(producer.begin())
+    scene.run(producer.send("t", b"seen", partition=0))
+    scene.run(producer.commit())
+    assert scene.committed(0) == [b"seen"]
 
 
 def test_offsets_belong_to_the_transaction(scene: Scene) -> None:

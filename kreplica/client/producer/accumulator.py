@@ -55,15 +55,23 @@ class Accumulator:
     """Collects records; owned by a producer.  Closed batches belong to the sender.
 
     :param wake: called with a queue that may have a batch to send.
+    :param not_written: called with the error of a record that fails before it is in a batch.
     :ivar closed_size: bytes of batches closed since the caller reset it to 0.
     """
 
-    def __init__(self, cluster: Cluster, options: ProducerOptions, wake: Callable[[OutgoingQueue], None]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        options: ProducerOptions,
+        wake: Callable[[OutgoingQueue], None],
+        not_written: Callable[[ClientError], None],
+    ) -> None:
         self._cluster = cluster
         self._options = options
         self._reactor = cluster.runtime.reactor
         self._wall_clock_ms = cluster.runtime.wall_clock_ms
         self._wake = wake
+        self._not_written = not_written
         self._memory_size_max = options.memory_size_max
         self._record_size_max = min(options.request_size_max, options.memory_size_max)
         self._batch_size = options.batch_size
@@ -134,7 +142,9 @@ class Accumulator:
 
     def _refusal(self, size: int) -> ClientError:
         if size > self._record_size_max:
-            return RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
+            error = RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
+            self._not_written(error)
+            return error
         used = f"{self._used_size:,} of {self._memory_size_max:,} bytes"
         return BufferFull(f"{used} are used by records without an outcome")
 
@@ -287,10 +297,12 @@ class Accumulator:
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
             error = self.add(topic, key, value, headers, partition, timestamp_ms, waiter)
             if error is not None:
+                self._not_written(error)
                 fail_record(waiter, error)
 
     def _missing(self, records: list[PendingRecord], error: ClientError) -> None:
         self._used_size -= sum(record.size for record in records)
+        self._not_written(error)
         for record in records:
             fail_record(record.waiter, error)
         self._make_room()

@@ -51,7 +51,9 @@ class Producer:
             self._transactions = Transactions(cluster, options.transactional_id, timeout_s, self._identity_changed)
         elif options.is_idempotent:
             self._idempotent = IdempotentIdentity(cluster, self._identity_changed)
-        self._accumulator = Accumulator(cluster, options, lambda queue: self._sender.mark(queue))
+        self._accumulator = Accumulator(
+            cluster, options, lambda queue: self._sender.mark(queue), self._not_written
+        )
         identity_source = self._transactions or self._idempotent
         self._sender = Sender(cluster, options, identity_source, self._accumulator.close_due, self._settled)
         self._add = self._accumulator.add
@@ -289,6 +291,10 @@ class Producer:
 
     def _identity_changed(self) -> None:
         self._sender.identity_changed()
+
+    def _not_written(self, error: ClientError) -> None:
+        if self._transactions is not None:
+            self._transactions.fail(error)
 
     def _settled(self, batches: list[GatheredBatch]) -> None:
         if self._transactions is not None:
