@@ -63,6 +63,7 @@ class SaslSession:
     __slots__ = (
         "_connection",
         "_exchange",
+        "_expires_s",
         "_has_versions",
         "_lifetime_s",
         "_listener",
@@ -80,6 +81,7 @@ class SaslSession:
         self._has_versions = False
         self._mechanism = ""
         self._user: str | None = None
+        self._expires_s = 0.0
         self._lifetime_s: float | None = None
         self.uses_token = False
         self._timer: IDelayedCall | None = None
@@ -224,7 +226,8 @@ class SaslSession:
         connection.frame_bytes_max = listener.frame_bytes_max
         self._cancel_timer()
         if self._lifetime_s is not None:
-            self._start_timer(self._lifetime_s, self._expire)
+            self._expires_s = listener.reactor.seconds() + self._lifetime_s
+            connection.frame_received = self._received_in_session
 
     def _raw_token_received(self, connection: Connection, frame: memoryview) -> None:
         self._process(bytes(frame), lambda response: connection.send_at_once(framed(response)), self._fail_raw)
@@ -278,14 +281,17 @@ class SaslSession:
         self._timer = None
         self._connection.drop(f"not authenticated within {self._listener.config.timeout_s:g} s")
 
-    def _expire(self) -> None:
-        self._timer = None
-        self._connection.frame_received = self._received_after_expiry
+    # --- end of the session ------------------------------------------------------------------------------------------
 
-    def _received_after_expiry(self, connection: Connection, frame: memoryview) -> None:
-        """Close the connection if the client sends another request before it has authenticated again."""
-        if int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
-            self._listener.frame_received(connection, frame)
+    def _received_in_session(self, connection: Connection, frame: memoryview) -> None:
+        """Close the connection if the client sends another request after the session has expired.
+
+        The time is compared for each request: after a pause of the process, a timer would run after the requests that
+        arrived meanwhile.
+        """
+        listener = self._listener
+        if listener.reactor.seconds() < self._expires_s or int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
+            listener.frame_received(connection, frame)
         else:
             connection.abort("its session has expired, and it did not authenticate again")
 
