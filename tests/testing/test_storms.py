@@ -57,15 +57,31 @@ def test_storms_with_protected_znodes(ensemble: int) -> None:
         check(outcome)
 
 
+@pytest.mark.parametrize("ensemble", [1, 3])
+def test_storms_with_changing_rights(ensemble: int) -> None:
+    """No principal exceeds its rights while passwords, users, ACLs and quotas change."""
+    chosen = {**SHORT, "security": "yes", "ensemble": str(ensemble)}
+    for outcome in sweep(seeds(range(401, 405)), jobs=JOBS, chosen=chosen):
+        check(outcome)
+
+
+@pytest.mark.soak
+def test_many_storms_with_changing_rights() -> None:
+    """As above, for more seeds and longer storms."""
+    for outcome in sweep(seeds(range(1, 101)), jobs=JOBS, chosen={"security": "yes", "seconds": "30"}):
+        check(outcome)
+
+
 def deterministic_part(outcome: Outcome) -> Outcome:
     """Return the parts of an outcome that depend only on the seed."""
     return replace(outcome, wall_s=0.0)
 
 
-def test_a_seed_determines_the_run() -> None:
+@pytest.mark.parametrize("chosen", [{}, {"security": "yes", "seconds": "5"}], ids=["plain", "security"])
+def test_a_seed_determines_the_run(chosen: dict[str, str]) -> None:
     """The events, records and event lists are equal, in this process and in others."""
-    here = [deterministic_part(outcome) for outcome in sweep([3, 5], chosen=SHORT)]
-    elsewhere = [deterministic_part(outcome) for outcome in sweep([3, 5], jobs=2, chosen=SHORT)]
+    here = [deterministic_part(outcome) for outcome in sweep([3, 5], chosen={**SHORT, **chosen})]
+    elsewhere = [deterministic_part(outcome) for outcome in sweep([3, 5], jobs=2, chosen={**SHORT, **chosen})]
     assert sorted(elsewhere, key=lambda outcome: outcome.seed) == here
     assert here[0].events != here[1].events
 

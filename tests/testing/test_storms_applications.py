@@ -13,9 +13,10 @@ from kreplica.client.producer import Written
 from kreplica.model import TopicPartition
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
-from kreplica.testing.storms.applications.applications import OVERRIDES, WORKERS, Applications
+from kreplica.testing.storms.applications.applications import WORKERS, Applications
 from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
 from kreplica.testing.storms.applications.history import ApplicationHistory, MemberHistory, ReadHistory, Sent
+from kreplica.testing.storms.applications.internal_topics import OVERRIDES
 from kreplica.testing.storms.applications.slots import ApplicationSlot
 from kreplica.testing.storms.cluster_run import REPLICAS
 from kreplica.testing.storms.faults import APPLICATION_FAULTS

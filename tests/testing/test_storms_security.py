@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from twisted.internet.defer import Deferred
 
+from kreplica.client.errors import ConnectionLost
 from kreplica.security.acls.acl import Acl, AclOperation, Permission, ResourcePattern, ResourceType
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -76,3 +78,22 @@ def test_deletion_of_an_acl_that_the_broker_has_not_read() -> None:
         authorizer = machine.program.plugins.acl_authorizer
         assert authorizer is not None
         assert not authorizer.rules.of(pattern)
+
+
+def test_a_paused_broker_ends_sessions() -> None:
+    """A request is not served after the end of the session, also if a pause has delayed the broker's timers."""
+    cluster = SimulatedCluster(1, lifetime_ms=2_000)
+    cluster.start()
+    client = administrator(cluster)
+    connection = cluster.run_until(client.connection())
+    connection.session.end()
+    host = cluster.brokers[1].host
+    host.pause()
+    early = Deferred.fromCoroutine(client.metadata())
+    cluster.run(3.0)
+    late = Deferred.fromCoroutine(client.metadata())
+    cluster.run(0.5)
+    host.resume()
+    for sent in (early, late):
+        with pytest.raises(ConnectionLost):
+            cluster.run_until(sent)

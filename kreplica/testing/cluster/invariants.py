@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -109,6 +109,8 @@ class Invariants:
         self._fences: dict[int, tuple[object, int]] = {}
         self._controller_epoch = self._controller_since = 0
         self._coordinator: object = None
+        self.further_checks: list[Callable[[Process], None]] = []
+        """Called after each event with its process."""
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
         for partition in range(partitions):
             self.add(TopicPartition(topic, partition), history)
@@ -159,6 +161,8 @@ class Invariants:
             self._check_coordinator()
         elif host != "network":
             self._check_clients()
+        for check in self.further_checks:
+            check(process)
 
     def check(self) -> None:
         """Check all processes that changed since their last check.

@@ -10,7 +10,7 @@ from random import Random
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.client.security import secured_endpoint_maker
-from kreplica.security.sasl.credentials import SaslCredentials
+from kreplica.security.sasl.credentials import PasswordCredentials
 from kreplica.security.sasl.plain import PLAIN
 
 SECURED_PORT, INTER_BROKER_PORT = 9093, 9094
@@ -47,7 +47,7 @@ def secured_settings(number: int, plaintext_port: int, lifetime_ms: int) -> list
 
 def administrator_endpoint(random: Random) -> EndpointMaker:
     """Return a maker of endpoints that authenticate as the administrator."""
-    credentials = SaslCredentials(PLAIN, ADMINISTRATOR, ADMINISTRATOR_PASSWORD, random)
+    credentials = PasswordCredentials(PLAIN, ADMINISTRATOR, ADMINISTRATOR_PASSWORD, random=random)
     return secured_endpoint_maker(None, credentials, tcp_endpoint)
 
 

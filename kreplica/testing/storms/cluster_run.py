@@ -55,6 +55,7 @@ class ClusterRun:
         racks: bool,
         ensemble: EnsembleOptions | None,
         protected: bool,
+        lifetime_ms: int | None,
         trace: Callable[[str], None] | None,
     ) -> None:
         self.seed = seed
@@ -70,6 +71,7 @@ class ClusterRun:
             racks=self.racks,
             ensemble=ensemble,
             protected=protected,
+            lifetime_ms=lifetime_ms,
             trace=trace,
         )
         self.network = self.cluster.simulation.network

@@ -1,6 +1,7 @@
 """Options of a storm: its cluster, load and faults.
 
-All are drawn from the seed except ``seconds``, ``journal``, ``ensemble`` and ``protected``; the caller can set each.
+All are drawn from the seed except ``seconds``, ``journal``, ``ensemble``, ``protected`` and ``security``.
+The caller can set each.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ class StormOptions:
         own.
     :param ensemble_lag_s: mean lag of a ZooKeeper server that lags.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
+    :param security: brokers and additional clients authenticate; passwords, users, ACLs and quotas change.
     """
 
     seconds: float = 60.0
@@ -95,6 +97,7 @@ class StormOptions:
     ensemble: int = 1
     ensemble_lag_s: float = 0.02
     protected: bool = False
+    security: bool = False
 
     def __str__(self) -> str:
         return " ".join(f"{name}={_text(value)}" for name, value in asdict(self).items())

@@ -52,6 +52,7 @@ class ReplicatedRun(ClusterRun):
         partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
+    :param lifetime_ms: lifetime of authenticated sessions; None if brokers and clients do not authenticate.
     :ivar side_topics: topics that are created and deleted during the run; empty until a fault or test creates one.
     :ivar readers: additional readers of the main topic; none until a fault or test starts one.
     :ivar companions: ``side_topics``, ``readers`` and other topics and clients, which must converge as well.
@@ -71,6 +72,7 @@ class ReplicatedRun(ClusterRun):
         style: Style | None = None,
         ensemble: EnsembleOptions | None = None,
         protected: bool = False,
+        lifetime_ms: int | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(
@@ -82,6 +84,7 @@ class ReplicatedRun(ClusterRun):
             racks=racks,
             ensemble=ensemble,
             protected=protected,
+            lifetime_ms=lifetime_ms,
             trace=trace,
         )
         self.maybe_incomplete: dict[int, None] = {}

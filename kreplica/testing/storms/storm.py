@@ -8,16 +8,28 @@ from random import Random
 from typing import NamedTuple
 
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
-from kreplica.testing.storms.applications.applications import OVERRIDES, Applications
+from kreplica.testing.storms.applications.applications import Applications
+from kreplica.testing.storms.applications.internal_topics import OVERRIDES
 from kreplica.testing.storms.clients.weak_producers import WeakProducers
 from kreplica.testing.storms.cluster_run import REPLICAS
-from kreplica.testing.storms.faults import APPLICATION_FAULTS, ENSEMBLE_FAULTS, FAULTS, SIDE_TOPIC_FAULTS, topics
+from kreplica.testing.storms.faults import (
+    APPLICATION_FAULTS,
+    ENSEMBLE_FAULTS,
+    FAULTS,
+    SECURITY_FAULTS,
+    SIDE_TOPIC_FAULTS,
+    topics,
+)
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
+from kreplica.testing.storms.security.secured_clients import SecuredClients, lifetime_ms_of_seed
 
 JOURNAL_BYTES_MAX = 4 * 2**20
+
+APPLIED_S_MAX = 5.0
+"""Time in which a broker applies a change of rights, in addition to two ZooKeeper session timeouts."""
 
 APPLICATION_FAULT_INTERVAL_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
 """Limits of the faults of applications: after most of them an application starts again, and it must have time to make
@@ -35,7 +47,8 @@ def weights(options: StormOptions) -> dict[str, float]:
 def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     """Return the plan of a seed.
 
-    Faults of applications and of the ensemble are appended to the others, which are the same with and without them.
+    Faults of applications, of the ensemble and of access control are appended to the others, which are the same with
+    and without them.
     """
     plan = make_plan(seed, options, weights(options))
     if options.applications:
@@ -50,6 +63,10 @@ def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     if options.ensemble > 1:
         frequencies = {name: weight for name, (_, weight) in ENSEMBLE_FAULTS.items()}
         label, first_number = "plan of the ensemble", len(plan) + 1
+        plan += make_plan(seed, options, frequencies, label=label, first_number=first_number)
+    if options.security:
+        frequencies = {name: weight for name, (_, weight) in SECURITY_FAULTS.items()}
+        label, first_number = "plan of the administrator", len(plan) + 1
         plan += make_plan(seed, options, frequencies, label=label, first_number=first_number)
     return plan
 
@@ -81,18 +98,23 @@ class Storm:
                 f"zookeeper.session.timeout.ms={options.session_ms}",
                 f"replica.lag.time.max.ms={options.lag_ms}",
                 f"kreplica.controller.journal.max.bytes={JOURNAL_BYTES_MAX if options.journal else 0}",
-                *(OVERRIDES if options.applications else ()),
+                *(OVERRIDES if options.applications or options.security else ()),
             ],
             load=options.load,
             racks=options.racks,
             style=options.style,
             ensemble=EnsembleOptions(options.ensemble, options.ensemble_lag_s) if options.ensemble > 1 else None,
             protected=options.protected,
+            lifetime_ms=lifetime_ms_of_seed(seed) if options.security else None,
             trace=trace,
         )
         self._ends: dict[int, End] = {}
         if options.applications:
             self.run.companions.append(Applications(self.run, REPLICAS, configs))
+        if options.security:
+            is_alone = options.ensemble == 1
+            applied_s_max = APPLIED_S_MAX + 2 * options.session_ms / 1000 if is_alone else None
+            self.run.companions.append(SecuredClients(self.run, REPLICAS, configs, applied_s_max))
         if options.weak_producers:
             self.run.companions.append(WeakProducers(self.run, REPLICAS, configs))
         if options.side_topics:
@@ -119,7 +141,7 @@ class Storm:
 
     def _begin(self, fault: Fault) -> None:
         self.run.note(f"{fault.number}: {fault.name}")
-        begin, _ = {**FAULTS, **APPLICATION_FAULTS, **ENSEMBLE_FAULTS}[fault.name]
+        begin, _ = {**FAULTS, **APPLICATION_FAULTS, **ENSEMBLE_FAULTS, **SECURITY_FAULTS}[fault.name]
         end = begin(self.run, Random(f"{self.seed}/fault/{fault.number}"))
         if end is not None:
             self._ends[fault.number] = end

@@ -18,6 +18,7 @@ from tests.support.mutations.coordinator_guards import COORDINATOR_GUARDS
 from tests.support.mutations.ensemble_guards import ENSEMBLE_GUARDS
 from tests.support.mutations.guard import Guard, Place, always, never, nothing
 from tests.support.mutations.scenarios import commands, joining, leading, logs, plans, producing
+from tests.support.mutations.security_guards import SECURITY_GUARDS
 
 
 def _cut_at_high_watermark(*_: Any, log_end_offset: int, high_watermark: int) -> int:
@@ -323,5 +324,6 @@ GUARDS: tuple[Guard, ...] = (
     ),
     *ENSEMBLE_GUARDS,
     *COORDINATOR_GUARDS,
+    *SECURITY_GUARDS,
 )
 """In the order of the table in the documentation."""

@@ -6,7 +6,7 @@
 * ``worker`` reads as a group member, is slow at times, and commits
 * ``copier`` copies records to another topic in transactions, with one of two versions of the protocol
 * ``reader`` reads partitions from the beginning, without a group
-* ``settings`` random choices of a seed
+* ``settings`` random choices of a seed; ``internal_topics`` the topics of groups and transactions
 * ``slots`` places of successive processes; ``logs`` reads logs, committed offsets and groups at the end
 * ``history`` sends, reads, assignments and commits of the applications; ``checks`` compares them with the logs
 """

@@ -8,7 +8,7 @@ from random import Random
 
 from twisted.internet.defer import CancelledError, Deferred
 
-from kreplica.client.client_runtime import runtime_of
+from kreplica.client.client_runtime import EndpointMaker, runtime_of, tcp_endpoint
 from kreplica.client.cluster import Cluster
 from kreplica.client_core.options import ClientOptions
 from kreplica.runtime.pause import pause
@@ -24,14 +24,17 @@ class Application(ABC):
     """One process, whose lifetime is ``run`` unless its host is killed.
 
     :param name: unique per process.
+    :ivar endpoint: makes the endpoints of connections.
+    :ivar is_over: True after ``run``.
     :ivar is_superseded: True if another process has taken its slot; it then ends at the next client error.
     """
 
     def __init__(self, host: Host, name: str, bootstrap: str) -> None:
         self.host = host
         self.name = name
+        self.endpoint: EndpointMaker = tcp_endpoint
         self.is_superseded = False
-        self.is_finishing = False
+        self.is_finishing = self.is_over = False
         self.random = Random(f"{host.runtime.random.random()}/{name}")
         self._bootstrap = bootstrap
         self._working: Deferred[None] | None = None
@@ -39,7 +42,7 @@ class Application(ABC):
     async def run(self) -> None:
         """Work until ``finish``, and close everything."""
         options = replace(IMPATIENT, client_id=self.name)
-        runtime = runtime_of(self.host.runtime)
+        runtime = replace(runtime_of(self.host.runtime), endpoint=self.endpoint)
         async with Cluster(self._bootstrap, options=options, runtime=runtime) as cluster:
             self._working = Deferred.fromCoroutine(self._work(cluster))
             try:
@@ -47,6 +50,7 @@ class Application(ABC):
             except CancelledError:
                 if not self.is_finishing:
                     raise
+        self.is_over = True
 
     def finish(self) -> None:
         """Stop gracefully, whatever the application waits for."""

@@ -17,13 +17,17 @@ from kreplica.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from kreplica.coordination import partition_of
 from kreplica.model import TopicPartition
 from kreplica.testing.anomalies import report
-from kreplica.testing.clients.coordinator_client import GROUP, TRANSACTION, CoordinatorClient
 from kreplica.testing.cluster.cluster import BROKER_PORT
 from kreplica.testing.cluster.state import active_replicas, has_no_open_transaction, is_all_committed, is_in_sync
 from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.checks import check_copied, check_read, check_sent
 from kreplica.testing.storms.applications.copier import Copier, CopyTask, EpochBumpCopier, LibraryCopier
 from kreplica.testing.storms.applications.history import ApplicationHistory, ReadHistory
+from kreplica.testing.storms.applications.internal_topics import (
+    COORDINATOR_PARTITIONS,
+    SESSION_TIMEOUT_S,
+    make_internal_topics,
+)
 from kreplica.testing.storms.applications.logs import committed_offsets, read_logs, state_and_size
 from kreplica.testing.storms.applications.reader import Reader
 from kreplica.testing.storms.applications.settings import settings_of_seed
@@ -39,20 +43,9 @@ WORKERS, COPIERS = "workers", "carriers"
 
 OPERATOR = "applications"
 
-SESSION_TIMEOUT_S, REBALANCE_TIMEOUT_S = 3.0, 6.0
+REBALANCE_TIMEOUT_S = 6.0
 HEARTBEAT_S, AUTO_COMMIT_S = 1.0, 2.0
 TRANSACTION_TIMEOUT_S = 5.0
-COORDINATOR_PARTITIONS = 2
-
-OVERRIDES = (
-    f"offsets.topic.num.partitions={COORDINATOR_PARTITIONS}",
-    f"transaction.state.log.num.partitions={COORDINATOR_PARTITIONS}",
-    f"group.min.session.timeout.ms={SESSION_TIMEOUT_S * 1000:.0f}",
-    f"group.consumer.session.timeout.ms={SESSION_TIMEOUT_S * 1000:.0f}",
-    "group.consumer.heartbeat.interval.ms=1000",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms=500",
-)
-"""Broker settings: few partitions of internal topics, and timeouts short enough to expire in every storm."""
 
 CATCH_UP_S_MAX = 300.0
 END_S_MAX = 180.0
@@ -78,11 +71,6 @@ class Applications:
         self._brokers = [(f"broker-{number}", BROKER_PORT) for number in run.cluster.brokers]
         self.sources = [TopicPartition(SOURCE, number) for number in range(settings.partitions)]
         self.targets = [TopicPartition(TARGET, number) for number in range(settings.partitions)]
-        self._internal = [
-            TopicPartition(topic, number)
-            for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE)
-            for number in range(COORDINATOR_PARTITIONS)
-        ]
         self._long_delays = LongDelays()
         self._two_coordinators_s = float("-inf")
         self._make_topics(replicas, configs)
@@ -98,19 +86,12 @@ class Applications:
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
         """Create the topics, and make the internal topics as safe as them."""
         run_until = self._cluster.run_until
-        for kind in (GROUP, TRANSACTION):
-            reactor = self._cluster.host(OPERATOR).reactor
-            client = CoordinatorClient(reactor, self._brokers, WORKERS, kind, client_id=OPERATOR)
-            run_until(client.wait_for_coordinator())
-            run_until(client.close())
         admin = self._cluster.client()
-        safe = {name: value for name, value in configs.items() if name != "segment.bytes"}
-        for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE):
-            run_until(admin.change_settings(topic, safe))
+        self._internal = make_internal_topics(self._run, OPERATOR, admin, configs)
         for topic in (SOURCE, TARGET):
             run_until(admin.create_topic(topic, len(self.sources), configs, replication_factor=replicas))
         run_until(admin.close())
-        for key in self.keys:
+        for key in (*self.sources, *self.targets):
             self._run.invariants.add(key, None)
 
     # --- applications ------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 * ``roles`` faults during changes of leaders and controllers
 * ``interruptions`` crashes of the controller during operations
 * ``clients`` additional readers and offset queries
+* ``security`` changes of users, ACLs and quotas
 * ``applications`` faults of applications, and of the coordinators of their groups and transactions
 * ``fault`` types and functions for all of them
 """
@@ -29,6 +30,7 @@ from kreplica.testing.storms.faults import (
     partitions,
     roles,
     rolling,
+    security,
     topics,
 )
 from kreplica.testing.storms.faults.fault import Begin
@@ -121,3 +123,12 @@ ENSEMBLE_FAULTS: dict[str, tuple[Begin, float]] = {
     "move session": (ensemble.move_session, 3.0),
 }
 """Faults of storms with an ensemble of ZooKeeper servers, in a separate plan."""
+
+SECURITY_FAULTS: dict[str, tuple[Begin, float]] = {
+    "change password": (security.change_password, 2.0),
+    "delete user": (security.delete_user, 1.0),
+    "withdraw ACL": (security.withdraw_acl, 4.0),
+    "set quota": (security.set_quota, 2.0),
+    "restart broker in use": (security.restart_broker, 0.5),
+}
+"""Faults of storms with authentication, in a separate plan."""
