@@ -67,7 +67,7 @@ def test_storms_with_changing_rights(ensemble: int) -> None:
 
 @pytest.mark.soak
 def test_many_storms_with_changing_rights() -> None:
-    """As above, for more seeds and longer storms."""
+    """No principal exceeds its rights in a hundred storms of half a minute."""
     for outcome in sweep(seeds(range(1, 101)), jobs=JOBS, chosen={"security": "yes", "seconds": "30"}):
         check(outcome)
 

@@ -39,7 +39,6 @@ class WireClient:
 
     :param endpoint: makes the endpoints of connections, such as those with TLS and SASL.
     :param request_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
-    :param endpoint: makes the endpoints of connections.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class WireClient:
         self.client_id = client_id
         self._endpoint = endpoint
         self.request_timeout_s = request_timeout_s
-        self._endpoint = endpoint
         self._connection: Connection | None = None
 
     async def connection(self) -> Connection:
