@@ -46,7 +46,7 @@ class EventQueue:
         self._handle = handle
         self._failed = failed
         self._urgent: deque[tuple[float, Event]] = deque()
-        self._others: deque[tuple[float, Event]] = deque()
+        self._normal: deque[tuple[float, Event]] = deque()
         self._queued: set[Event] = set()
         self._running: Deferred[None] | None = None
         self._next_call: IDelayedCall | None = None
@@ -60,7 +60,7 @@ class EventQueue:
         self.totals = EventTotals()
 
     def __len__(self) -> int:
-        return len(self._urgent) + len(self._others)
+        return len(self._urgent) + len(self._normal)
 
     @property
     def idle(self) -> bool:
@@ -85,7 +85,7 @@ class EventQueue:
         if event in self._queued:
             return
         self._queued.add(event)
-        (self._urgent if event.urgent else self._others).append((self._timeline.seconds(), event))
+        (self._urgent if event.urgent else self._normal).append((self._timeline.seconds(), event))
         self._observer.queued(event)
         self._next()
 
@@ -99,9 +99,9 @@ class EventQueue:
 
     def discard(self) -> None:
         """Drop the waiting events, because the session expired or the broker is stopping."""
-        waiting = [event for _, event in (*self._urgent, *self._others)]
+        waiting = [event for _, event in (*self._urgent, *self._normal)]
         self._urgent.clear()
-        self._others.clear()
+        self._normal.clear()
         self._queued.clear()
         for event in waiting:
             event.dropped()
@@ -123,7 +123,7 @@ class EventQueue:
     def _next(self) -> None:
         if self._running is not None or self._paused or not len(self):
             return
-        queued_at, event = (self._urgent or self._others).popleft()
+        queued_at, event = (self._urgent or self._normal).popleft()
         self._queued.discard(event)
         # Set before the coroutine runs, because it may queue events or finish before fromCoroutine returns.
         self._running = placeholder = Deferred[None]()

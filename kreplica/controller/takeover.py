@@ -85,11 +85,11 @@ async def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None
     """
     context, history = term.context, term.history
     broker, live = term.config.broker_id, sorted(context.brokers)
-    named: set[int] = set()
+    leaders_and_isr: set[int] = set()
     async for state in term.in_slices(list(context.leadership.values())):
         if state.leader != NO_LEADER:
-            named.update((state.leader, *state.isr))
-    gone = sorted(named - context.brokers.keys())
+            leaders_and_isr.update((state.leader, *state.isr))
+    gone = sorted(leaders_and_isr - context.brokers.keys())
     text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
     history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
     texts = [text]

@@ -35,7 +35,7 @@ class AddBrokers:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Cordon these brokers and move all their replicas away; they may be dead."""
+    """Cordon these brokers and move all their replicas away; the brokers may be dead."""
 
     brokers: tuple[int, ...]
 

@@ -91,8 +91,8 @@ def repairs(
 ) -> list[StateChange]:
     """Return the changes that adapt states to the live brokers.
 
-    A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, it has no leader and
-    keeps its ISR.  Each partition gets at most one change, which covers all its replicas; partitions
+    A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, the partition has no
+    leader and keeps its ISR.  Each partition gets at most one change, which covers all its replicas; partitions
     without a change are omitted.
 
     :param bounced: live brokers that were restarted since the leaders in the context were elected.  The partitions that

@@ -51,7 +51,7 @@ class MultiClient(MultiReader, MultiWriter, Protocol):
 
 
 class ControllerMoved(KreplicaError):
-    """Another controller has been elected; this one must no longer write."""
+    """Another controller has been elected; this broker must no longer write as the controller."""
 
 
 class Refused(NamedTuple):

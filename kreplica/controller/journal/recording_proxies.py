@@ -193,12 +193,12 @@ class RecordedClient:
         """Wrap the watch that an operation of that number sets."""
         self._journal.watches[number] = listener
 
-        def seen(event: WatchEvent) -> None:
+        def fired(event: WatchEvent) -> None:
             self._journal.watches.pop(number, None)
             with self._journal.received("watch", op=number, event=encode_watch_event(event)):
                 listener(event)
 
-        return seen
+        return fired
 
     def create(self, path: str, data: bytes = b"") -> Deferred[Created]:
         data_text = data.decode()
@@ -236,7 +236,7 @@ def connect(
     overflowed: Callable[[int], None],
     sent: Callable[[Command, dict[str, Any]], None],
     late: Callable[[int, Command], None],
-    **others: Any,
+    **arguments: Any,
 ) -> RecordedChannel:
     """Open a channel whose commands and responses are recorded."""
     number = journal.next_number("channel")
@@ -277,7 +277,7 @@ def connect(
         overflowed=on_overflowed,
         sent=on_sent,
         late=on_late,
-        **others,
+        **arguments,
     )
     return channel
 

@@ -259,7 +259,7 @@ class IsrWrites:
         """Read the state znodes of writes with an unknown outcome.
 
         A write that was pending when the connection was lost is visible now or will never take effect: ZooKeeper does
-        not apply requests of a connection whose session moved or ended, and ``sync`` waits for the others.
+        not apply requests of a connection whose session moved or ended, and ``sync`` waits for all others.
 
         :raise ZooKeeperError: the znodes cannot be read.
         """

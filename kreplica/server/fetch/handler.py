@@ -196,9 +196,9 @@ class _PendingFetch:
         """Read all partitions, in slices if they are many, then respond or wait."""
         seconds = self._fetch.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
-        for count, wanted in enumerate(self._to_read, 1):
-            if wanted.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
-                self._read(wanted)
+        for count, fetch_partition in enumerate(self._to_read, 1):
+            if fetch_partition.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
+                self._read(fetch_partition)
             if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
                 run_handler(self._request, self._read_rest())
@@ -224,31 +224,31 @@ class _PendingFetch:
 
     def _read_steps(self) -> Steps[None]:
         watch = self._watch
-        for count, wanted in enumerate(self._to_read, 1):
-            if wanted.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
-                self._read(wanted)
-                partition = self._reads[wanted].partition
+        for count, fetch_partition in enumerate(self._to_read, 1):
+            if fetch_partition.is_requested or self._context.is_full or self._size < self._bytes_max or self._size == 0:
+                self._read(fetch_partition)
+                partition = self._reads[fetch_partition].partition
                 if watch is not None and partition is not None:
-                    watch.add(wanted, partition)
+                    watch.add(fetch_partition, partition)
             if count % STEP_READS == 0:
                 yield
                 if self._superseded:
                     return
 
-    def _read(self, wanted: FetchPartition) -> None:
-        before = self._reads.get(wanted)
+    def _read(self, fetch_partition: FetchPartition) -> None:
+        before = self._reads.get(fetch_partition)
         size = self._size if before is None else self._size - before.size
         read = self._fetch.reads.read(
-            self._reader, wanted, self._bytes_max - size, self._hints, at_least_one=size == 0
+            self._reader, fetch_partition, self._bytes_max - size, self._hints, at_least_one=size == 0
         )
-        wanted.is_requested = False
-        self._reads[wanted] = read
+        fetch_partition.is_requested = False
+        self._reads[fetch_partition] = read
         self._size = size + read.size
         if read.urgent:
             self._urgent = True
         session = self._context.session
         if session is not None and read.settled and read.partition is not None:
-            session.settle(wanted, read.partition)
+            session.settle(fetch_partition, read.partition)
 
     def _hints(self) -> LeaderHints:
         """Return the leader hints of the response, which most responses do not need."""
@@ -274,20 +274,20 @@ class _PendingFetch:
             session.on_change = self._changed
         self._watch = watch
         watch.is_awaited = partial(self._fetch.reads.needs_read, self._reader, self._reads)
-        for wanted, read in self._reads.items():
+        for fetch_partition, read in self._reads.items():
             if read.partition is not None:
-                watch.add(wanted, read.partition)
+                watch.add(fetch_partition, read.partition)
         if self._all_read:
             self._call_later(self._wait_s, self._respond)
 
-    def _changed(self, wanted: list[FetchPartition]) -> None:
-        for each in wanted:
+    def _changed(self, fetch_partitions: list[FetchPartition]) -> None:
+        for each in fetch_partitions:
             self._read(each)
         if self._all_read and self._is_enough():
             self._respond()
             return
         assert self._watch is not None
-        for each in wanted:
+        for each in fetch_partitions:
             partition = self._reads[each].partition
             if partition is not None:
                 self._watch.add(each, partition)
@@ -329,21 +329,23 @@ class _PendingFetch:
             respond_in_slices(self._request, self._response_steps())
             return
         rows: dict[FetchPartition, Row] = {}
-        for wanted, read in self._reads.items():
+        for fetch_partition, read in self._reads.items():
             for bucket in read.throttles:
                 bucket.use(read.size)
             row = read.row
             if row is None:
                 assert read.partition is not None
-                row = row_without_records(self._reader, wanted, read.partition)
-            rows[wanted] = row
+                row = row_without_records(self._reader, fetch_partition, read.partition)
+            rows[fetch_partition] = row
         session_id, kept = self._context.finish(rows)
         responses: list[Row] = []
         last: FetchPartition | None = None
-        for wanted, row in kept:
-            if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
-                responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
-                last = wanted
+        for fetch_partition, row in kept:
+            if last is None or fetch_partition.topic != last.topic or fetch_partition.topic_id != last.topic_id:
+                responses.append(
+                    {"topic": fetch_partition.topic, "topic_id": fetch_partition.topic_id, "partitions": []}
+                )
+                last = fetch_partition
             responses[-1]["partitions"].append(row)
         response = _response_body(0, session_id, responses)
         if self._leader_hints is not None:
@@ -355,17 +357,19 @@ class _PendingFetch:
         context = self._context
         responses: list[Row] = []
         last: FetchPartition | None = None
-        for count, (wanted, read) in enumerate(self._reads.items(), 1):
+        for count, (fetch_partition, read) in enumerate(self._reads.items(), 1):
             for bucket in read.throttles:
                 bucket.use(read.size)
             row = read.row
             if row is None:
                 assert read.partition is not None
-                row = row_without_records(self._reader, wanted, read.partition)
-            if context.includes(wanted, row):
-                if last is None or wanted.topic != last.topic or wanted.topic_id != last.topic_id:
-                    responses.append({"topic": wanted.topic, "topic_id": wanted.topic_id, "partitions": []})
-                    last = wanted
+                row = row_without_records(self._reader, fetch_partition, read.partition)
+            if context.includes(fetch_partition, row):
+                if last is None or fetch_partition.topic != last.topic or fetch_partition.topic_id != last.topic_id:
+                    responses.append(
+                        {"topic": fetch_partition.topic, "topic_id": fetch_partition.topic_id, "partitions": []}
+                    )
+                    last = fetch_partition
                 responses[-1]["partitions"].append(row)
             if count % STEP_BUILT_ROWS == 0:
                 yield

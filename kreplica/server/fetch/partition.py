@@ -84,50 +84,50 @@ class Watch:
     :ivar is_awaited: filter while a fetch waits; changes for which it returns false are not reported.
     """
 
-    __slots__ = ("_changed", "_wanted", "is_awaited")
+    __slots__ = ("_changed", "_fetch_partitions", "is_awaited")
 
     def __init__(self, changed: Callable[[list[FetchPartition]], object]) -> None:
         self._changed = changed
-        self._wanted: dict[Partition, list[FetchPartition]] = {}
+        self._fetch_partitions: dict[Partition, list[FetchPartition]] = {}
         self.is_awaited: Callable[[FetchPartition], bool] | None = None
 
-    def add(self, wanted: FetchPartition, partition: Partition) -> None:
+    def add(self, fetch_partition: FetchPartition, partition: Partition) -> None:
         """Watch a partition."""
-        if wanted.watched is partition:
+        if fetch_partition.watched is partition:
             return
-        if wanted.watched is not None:
-            self.remove(wanted)
-        wanted.watched = partition
-        self._wanted.setdefault(partition, []).append(wanted)
+        if fetch_partition.watched is not None:
+            self.remove(fetch_partition)
+        fetch_partition.watched = partition
+        self._fetch_partitions.setdefault(partition, []).append(fetch_partition)
         partition.watchers[self] = None
 
-    def remove(self, wanted: FetchPartition) -> None:
+    def remove(self, fetch_partition: FetchPartition) -> None:
         """Stop watching a partition."""
-        partition, wanted.watched = wanted.watched, None
+        partition, fetch_partition.watched = fetch_partition.watched, None
         if partition is not None:
-            others = self._wanted[partition]
-            others.remove(wanted)
+            others = self._fetch_partitions[partition]
+            others.remove(fetch_partition)
             if not others:
-                del self._wanted[partition]
+                del self._fetch_partitions[partition]
                 partition.watchers.pop(self, None)
 
     def clear(self) -> None:
         """Stop watching all partitions."""
-        for partition, wanted in self._wanted.items():
+        for partition, fetch_partitions in self._fetch_partitions.items():
             partition.watchers.pop(self, None)
-            for one in wanted:
-                one.watched = None
-        self._wanted.clear()
+            for each in fetch_partitions:
+                each.watched = None
+        self._fetch_partitions.clear()
 
     def changed(self, partitions: set[Partition]) -> None:
         """Report changed partitions; called by ``Purgatory``."""
         changed: list[FetchPartition] = []
         is_awaited = self.is_awaited
-        for partition in sorted(partitions & self._wanted.keys(), key=_by_partition):
-            if is_awaited is None or any(map(is_awaited, self._wanted[partition])):
+        for partition in sorted(partitions & self._fetch_partitions.keys(), key=_by_partition):
+            if is_awaited is None or any(map(is_awaited, self._fetch_partitions[partition])):
                 partition.watchers.pop(self, None)
-                changed += self._wanted.pop(partition)
+                changed += self._fetch_partitions.pop(partition)
         if changed:
-            for wanted in changed:
-                wanted.watched = None
+            for fetch_partition in changed:
+                fetch_partition.watched = None
             self._changed(changed)

@@ -95,7 +95,7 @@ class PartitionReads:
     def read(
         self,
         reader: Reader,
-        wanted: FetchPartition,
+        fetch_partition: FetchPartition,
         space: int,
         hints: Callable[[], LeaderHints],
         *,
@@ -107,23 +107,23 @@ class PartitionReads:
         :param at_least_one: return the first batch whole, whatever its size (KIP-74).
         """
         try:
-            partition = self._find(reader, wanted)
+            partition = self._find(reader, fetch_partition)
             try:
-                return self._read(reader, wanted, partition, space, at_least_one)
+                return self._read(reader, fetch_partition, partition, space, at_least_one)
             except (OSError, StorageError) as error:
                 # Other partitions of the fetch, and other fetches in this reactor iteration, are not affected.
-                raise partition.read_failed(wanted.fetch_offset, error) from error
+                raise partition.read_failed(fetch_partition.fetch_offset, error) from error
         except KafkaError as error:
             code = error.code
-        row = _row(wanted.partition, error_code=int(code))
+        row = _row(fetch_partition.partition, error_code=int(code))
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             row["aborted_transactions"] = []  # as in Kafka
-        topic = self._metadata.name_of(wanted.topic_id) if reader.by_id else wanted.topic
+        topic = self._metadata.name_of(fetch_partition.topic_id) if reader.by_id else fetch_partition.topic
         if topic is not None:
-            row["current_leader"] = hints().leader_of(TopicPartition(topic, wanted.partition), code)
+            row["current_leader"] = hints().leader_of(TopicPartition(topic, fetch_partition.partition), code)
         return Read(row, urgent=True)
 
-    def needs_read(self, reader: Reader, reads: Mapping[FetchPartition, Read], wanted: FetchPartition) -> bool:
+    def needs_read(self, reader: Reader, reads: Mapping[FetchPartition, Read], fetch_partition: FetchPartition) -> bool:
         """Return whether another read of a changed partition would give the client new data or values.
 
         Each append changes a partition twice: when it is written, which concerns followers, and when it is committed,
@@ -131,61 +131,65 @@ class PartitionReads:
 
         :param reads: last read of each partition.
         """
-        before = reads.get(wanted)
+        before = reads.get(fetch_partition)
         if before is None:
             return True
         partition = before.partition
         if partition is None or not before.settled or not partition.role.is_leader:
             return True
-        if wanted.current_leader_epoch not in (NO_EPOCH, partition.leadership.leader_epoch):
+        if fetch_partition.current_leader_epoch not in (NO_EPOCH, partition.leadership.leader_epoch):
             return True
         if reader.is_follower:
-            return partition.log.log_end_offset > wanted.fetch_offset or (
-                wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
+            return partition.log.log_end_offset > fetch_partition.fetch_offset or (
+                fetch_partition.sent is not None and self._has_urgent_values(fetch_partition.sent, partition)
             )
         if reader.replica_id != CONSUMER or (self._selector is not None and reader.rack):
             return True
-        return partition.visible_end(reader.isolation) > wanted.fetch_offset
+        return partition.visible_end(reader.isolation) > fetch_partition.fetch_offset
 
-    def _find(self, reader: Reader, wanted: FetchPartition) -> Partition:
-        topic = wanted.topic
+    def _find(self, reader: Reader, fetch_partition: FetchPartition) -> Partition:
+        topic = fetch_partition.topic
         if topic is None:
             # The controller sends a new topic's leaders before its metadata.
-            topic = self._metadata.name_of(wanted.topic_id) or self._partitions.name_of(wanted.topic_id)
+            topic = self._metadata.name_of(fetch_partition.topic_id) or self._partitions.name_of(
+                fetch_partition.topic_id
+            )
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
         if reader.may_read is not None and not reader.may_read(topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        key = _new_tuple(TopicPartition, (topic, wanted.partition))
+        key = _new_tuple(TopicPartition, (topic, fetch_partition.partition))
         partition = self._partitions.get(key)
         if partition is None:
             raise self._partitions.unknown_partition_error(key)
-        if reader.by_id and partition.topic_id != wanted.topic_id:
+        if reader.by_id and partition.topic_id != fetch_partition.topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
         if reader.any_replica:
-            partition.check_replica(wanted.current_leader_epoch)
+            partition.check_replica(fetch_partition.current_leader_epoch)
         else:
-            partition.check_leader(wanted.current_leader_epoch)
+            partition.check_leader(fetch_partition.current_leader_epoch)
         return partition
 
     def _read(
-        self, reader: Reader, wanted: FetchPartition, partition: Partition, space: int, at_least_one: bool
+        self, reader: Reader, fetch_partition: FetchPartition, partition: Partition, space: int, at_least_one: bool
     ) -> Read:
-        if wanted.last_fetched_epoch != NO_EPOCH:
-            diverging = _diverging(partition, wanted)
+        if fetch_partition.last_fetched_epoch != NO_EPOCH:
+            diverging = _diverging(partition, fetch_partition)
             if diverging is not None:
-                row = _row_of_offsets(partition, wanted.partition)
+                row = _row_of_offsets(partition, fetch_partition.partition)
                 row["diverging_epoch"] = diverging
                 return Read(row, 0, partition, urgent=True)
         log = partition.log
-        offset = wanted.fetch_offset
+        offset = fetch_partition.fetch_offset
         throttles: Sequence[TokenBucket] = ()
         has_urgent_values = False
         if reader.is_follower:
-            if wanted.is_requested:
-                self._acknowledge(reader, wanted, partition)
+            if fetch_partition.is_requested:
+                self._acknowledge(reader, fetch_partition, partition)
             end_offset = log.log_end_offset
-            has_urgent_values = wanted.sent is not None and self._has_urgent_values(wanted.sent, partition)
+            has_urgent_values = fetch_partition.sent is not None and self._has_urgent_values(
+                fetch_partition.sent, partition
+            )
             if self.throttle is not None and reader.replica_id not in partition.leadership.isr:
                 throttles = self.throttle.leader_throttles(
                     partition.topic_partition, reader.replica_id, partition.leadership.adding
@@ -194,9 +198,9 @@ class PartitionReads:
                     return Read(None, 0, partition)
         elif reader.replica_id == CONSUMER:
             if self._selector is not None and reader.rack and partition.is_leader:
-                preferred = self._preferred(self._selector, reader.rack, wanted, partition)
+                preferred = self._preferred(self._selector, reader.rack, fetch_partition, partition)
                 if preferred is not None:
-                    row = _row_of_offsets(partition, wanted.partition)
+                    row = _row_of_offsets(partition, fetch_partition.partition)
                     row["preferred_read_replica"] = preferred
                     return Read(row, 0, partition, urgent=True)
             end_offset = partition.visible_end(reader.isolation)
@@ -205,31 +209,38 @@ class PartitionReads:
         if offset == end_offset:
             return _new_tuple(Read, (None, 0, partition, True, has_urgent_values, throttles))
         slice_ = log.read(
-            offset, size_max=max(min(wanted.bytes_max, space), 0), offset_max=end_offset, at_least_one=at_least_one
+            offset,
+            size_max=max(min(fetch_partition.bytes_max, space), 0),
+            offset_max=end_offset,
+            at_least_one=at_least_one,
         )
         if not slice_.size:
             return _new_tuple(Read, (None, 0, partition, offset >= end_offset, has_urgent_values, throttles))
         if reader.is_follower:
             _check_resent(reader.replica_id, offset, partition, slice_)
-        row = _row_of_offsets(partition, wanted.partition)
+        row = _row_of_offsets(partition, fetch_partition.partition)
         row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
             row["aborted_transactions"] = _aborted(partition, offset, slice_)
         return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, has_urgent_values, throttles))
 
-    def _acknowledge(self, reader: Reader, wanted: FetchPartition, partition: Partition) -> None:
+    def _acknowledge(self, reader: Reader, fetch_partition: FetchPartition, partition: Partition) -> None:
         """Record that a follower has all records before its fetch offset.
 
         Called before the read, since it may advance the high watermark.  An offset outside the log is refused.
         """
-        if not partition.log.log_start_offset <= wanted.fetch_offset <= partition.log.log_end_offset:
+        if not partition.log.log_start_offset <= fetch_partition.fetch_offset <= partition.log.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{wanted.fetch_offset} is not within {partition.log.log_start_offset} to "
+                f"{fetch_partition.fetch_offset} is not within {partition.log.log_start_offset} to "
                 f"{partition.log.log_end_offset} of {partition.topic_partition}",
             )
         partition.role.record_fetch(
-            reader.replica_id, reader.broker_epoch, wanted.fetch_offset, self.seconds(), wanted.log_start_offset
+            reader.replica_id,
+            reader.broker_epoch,
+            fetch_partition.fetch_offset,
+            self.seconds(),
+            fetch_partition.log_start_offset,
         )
 
     def _has_urgent_values(self, sent: tuple[int, int], partition: Partition) -> bool:
@@ -245,7 +256,7 @@ class PartitionReads:
         )
 
     def _preferred(
-        self, selector: ReplicaSelector, rack: str, wanted: FetchPartition, partition: Partition
+        self, selector: ReplicaSelector, rack: str, fetch_partition: FetchPartition, partition: Partition
     ) -> int | None:
         """Return the in-sync follower that the selector prefers among those that have the fetch offset, or None."""
         leader_id = partition.leadership.leader
@@ -254,7 +265,7 @@ class PartitionReads:
             for broker_id in partition.leadership.isr
             if broker_id != leader_id
             for end_offset in (partition.role.known_end_offset(broker_id),)
-            if end_offset is not None and partition.log.log_start_offset <= wanted.fetch_offset <= end_offset
+            if end_offset is not None and partition.log.log_start_offset <= fetch_partition.fetch_offset <= end_offset
         ]
         leader = ReplicaView(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
         return selector(rack, leader, followers)
@@ -269,21 +280,24 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
         check_batch(partition.log, offset)
 
 
-def _diverging(partition: Partition, wanted: FetchPartition) -> dict[str, int] | None:
+def _diverging(partition: Partition, fetch_partition: FetchPartition) -> dict[str, int] | None:
     """Return the diverging epoch if the client's log differs from this leader's, else None (KIP-595).
 
     :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader knows no epoch at or before the client's.
     """
     log = partition.log
-    if wanted.last_fetched_epoch == log.leader_epochs.latest and wanted.fetch_offset <= log.log_end_offset:
+    if (
+        fetch_partition.last_fetched_epoch == log.leader_epochs.latest
+        and fetch_partition.fetch_offset <= log.log_end_offset
+    ):
         return None  # the usual case
-    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(fetch_partition.last_fetched_epoch)
     if end_offset < 0:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition.topic_partition}: the end of epoch {wanted.last_fetched_epoch} is not known",
+            f"{partition.topic_partition}: the end of epoch {fetch_partition.last_fetched_epoch} is not known",
         )
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
+    if epoch < fetch_partition.last_fetched_epoch or end_offset < fetch_partition.fetch_offset:
         return {"epoch": epoch, "end_offset": end_offset}
     return None
 
@@ -299,9 +313,9 @@ def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[
     ]
 
 
-def row_without_records(reader: Reader, wanted: FetchPartition, partition: Partition) -> Row:
+def row_without_records(reader: Reader, fetch_partition: FetchPartition, partition: Partition) -> Row:
     """Return the row of a partition without records."""
-    row = _row_of_offsets(partition, wanted.partition)
+    row = _row_of_offsets(partition, fetch_partition.partition)
     if reader.isolation == READ_COMMITTED:
         row["aborted_transactions"] = []
     return row

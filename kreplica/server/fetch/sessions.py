@@ -56,19 +56,19 @@ class FetchContext:
         if self.session is None:
             return NO_SESSION, pairs
         changed = [pair for pair in pairs if pair[0].must_send(pair[1])]
-        for wanted, row in changed:
+        for fetch_partition, row in changed:
             if row["records"]:
-                self.session.served(wanted)
+                self.session.served(fetch_partition)
         return self.session.session_id, pairs if self.is_full else changed
 
-    def includes(self, wanted: FetchPartition, row: Row) -> bool:
+    def includes(self, fetch_partition: FetchPartition, row: Row) -> bool:
         """Return whether a large response includes this partition; used instead of ``finish``."""
         session = self.session
         if session is None:
             return True
-        must_send = wanted.must_send(row)
+        must_send = fetch_partition.must_send(row)
         if must_send and row["records"]:
-            session.served(wanted)
+            session.served(fetch_partition)
         return must_send or self.is_full
 
 
@@ -98,50 +98,58 @@ class FetchSession:
     )
 
     def __init__(
-        self, session_id: int, wanted: Iterable[FetchPartition], *, by_id: bool, now_s: float, is_follower: bool
+        self,
+        session_id: int,
+        fetch_partitions: Iterable[FetchPartition],
+        *,
+        by_id: bool,
+        now_s: float,
+        is_follower: bool,
     ) -> None:
         self.session_id = session_id
         self.is_follower = is_follower
         self.epoch = 1
         self.by_id = by_id
         self.used_at_s = now_s
-        self.partitions: dict[Key, FetchPartition] = {w.key: w for w in wanted}
+        self.partitions: dict[Key, FetchPartition] = {each.key: each for each in fetch_partitions}
         self.pending: dict[FetchPartition, None] = dict.fromkeys(self.partitions.values())
         self.counted = 0
         self.watch = Watch(self._changed)
         self.on_change: Callable[[list[FetchPartition]], object] | None = None
         self.supersede: Callable[[], object] | None = None
 
-    def settle(self, wanted: FetchPartition, partition: Partition) -> None:
+    def settle(self, fetch_partition: FetchPartition, partition: Partition) -> None:
         """Skip a partition until it changes or its fetch offset moves."""
-        self.pending.pop(wanted, None)
-        self.watch.add(wanted, partition)
+        self.pending.pop(fetch_partition, None)
+        self.watch.add(fetch_partition, partition)
 
-    def served(self, wanted: FetchPartition) -> None:
+    def served(self, fetch_partition: FetchPartition) -> None:
         """Move a partition with data to the end, so that the response limit starves no partition."""
-        if self.pending.pop(wanted, wanted) is None:
-            self.pending[wanted] = None
+        if self.pending.pop(fetch_partition, fetch_partition) is None:
+            self.pending[fetch_partition] = None
 
     def change(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> None:
         """Add, update and remove partitions as requested."""
         for topic in topics:
             name, topic_id = topic.get("topic"), topic.get("topic_id", ZERO_UUID)
             for row in topic["partitions"]:
-                wanted = self.partitions.get((name, topic_id, row["partition"]))
-                if wanted is None:
-                    wanted = FetchPartition(name, topic_id, row)
-                    self.partitions[wanted.key] = wanted
+                fetch_partition = self.partitions.get((name, topic_id, row["partition"]))
+                if fetch_partition is None:
+                    fetch_partition = FetchPartition(name, topic_id, row)
+                    self.partitions[fetch_partition.key] = fetch_partition
                 else:
-                    wanted.update(row)
+                    fetch_partition.update(row)
                     # A follower ignores rows of a response in flight for partitions that it requested again.
-                    wanted.may_have_missed = self.is_follower
-                self.pending[wanted] = None
+                    fetch_partition.may_have_missed = self.is_follower
+                self.pending[fetch_partition] = None
         for topic in forgotten:
             for partition in topic["partitions"]:
-                wanted = self.partitions.pop((topic.get("topic"), topic.get("topic_id", ZERO_UUID), partition), None)
-                if wanted is not None:
-                    self.pending.pop(wanted, None)
-                    self.watch.remove(wanted)
+                fetch_partition = self.partitions.pop(
+                    (topic.get("topic"), topic.get("topic_id", ZERO_UUID), partition), None
+                )
+                if fetch_partition is not None:
+                    self.pending.pop(fetch_partition, None)
+                    self.watch.remove(fetch_partition)
 
     def change_in_steps(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> Steps[None]:
         """Do the work of ``change`` in slices."""
@@ -157,10 +165,10 @@ class FetchSession:
                         count = 0
                         yield
 
-    def _changed(self, wanted: list[FetchPartition]) -> None:
-        self.pending.update(dict.fromkeys(wanted))
+    def _changed(self, fetch_partitions: list[FetchPartition]) -> None:
+        self.pending.update(dict.fromkeys(fetch_partitions))
         if self.on_change is not None:
-            self.on_change(wanted)
+            self.on_change(fetch_partitions)
 
 
 class FetchSessions:
@@ -204,12 +212,14 @@ class FetchSessions:
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
-            wanted = _requested_partitions(topics)
+            fetch_partitions = _requested_partitions(topics)
             session = None
-            if epoch == INITIAL_EPOCH and self._may_open(len(wanted), is_follower=is_follower, now_s=now_s):
-                session = FetchSession(self._new_id(), wanted, by_id=by_id, now_s=now_s, is_follower=is_follower)
+            if epoch == INITIAL_EPOCH and self._may_open(len(fetch_partitions), is_follower=is_follower, now_s=now_s):
+                session = FetchSession(
+                    self._new_id(), fetch_partitions, by_id=by_id, now_s=now_s, is_follower=is_follower
+                )
                 self._add(session)
-            return FetchContext(wanted if session is None else list(session.pending), session, is_full=True)
+            return FetchContext(fetch_partitions if session is None else list(session.pending), session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

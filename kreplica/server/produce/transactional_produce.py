@@ -202,7 +202,7 @@ class _TransactionalRequest:
                 yield
 
     def _read(self, topics: list[Row], batches: list[Batch]) -> Steps[None]:
-        """Add the batches that may be appended to ``batches``; rows of the others have their error."""
+        """Collect in ``batches`` those that may be appended; the rows of refused ones contain their error."""
         count = 0
         for topic in topics:
             rows: list[Row] = []

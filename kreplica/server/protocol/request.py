@@ -179,8 +179,8 @@ class Request:
     def respond(self, body: dict[str, Any]) -> None:
         """Send the response, in the order of requests.  Does nothing if the connection has closed.
 
-        A body that does not fit the schema is an error of the handler: it is logged and closes the connection, since
-        the client would never get a response.
+        A body that does not fit the schema is a bug of the handler: the error is logged and closes the connection,
+        since the client would never get a response.
 
         :param body: see ``Schema.build``; records may be a range of a file.
         :raise RuntimeError: the request already has a response.

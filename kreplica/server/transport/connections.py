@@ -164,7 +164,7 @@ class Connections:
             self._closing_excess = None
 
     async def stop(self, timeout_s: float) -> None:
-        """Close each connection after its pending responses are sent; after the timeout close the others at once."""
+        """Close each connection after its pending responses are sent; close the remaining ones after the timeout."""
         if self._open:
             timeout = self._resources.reactor.callLater(timeout_s, self._drop_all)
             with self._resources.flush_scope:

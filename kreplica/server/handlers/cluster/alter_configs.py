@@ -37,7 +37,7 @@ class _Alter:
             await self._change(row, validate_only=body["validate_only"])
             return _row(row, ErrorCode.NONE, None)
 
-        return {"responses": await gather_by_topic(request, resources, alter, _refused)}
+        return {"responses": await gather_by_topic(request, resources, alter, _error_row)}
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         raise NotImplementedError
@@ -69,7 +69,7 @@ class IncrementalAlterConfigs(_Alter):
         )
 
 
-def _refused(row: Row, error: KafkaError) -> Row:
+def _error_row(row: Row, error: KafkaError) -> Row:
     return _row(row, error.code, error.message or None)
 
 

@@ -47,9 +47,9 @@ class DescribeConfigs:
                 requested = resource["configuration_keys"]
                 wanted = None if requested is None else set(requested)
                 row["configs"] = [
-                    _config(one, with_synonyms, with_documentation)
-                    for one in rows
-                    if wanted is None or one.name in wanted
+                    _config(config, with_synonyms, with_documentation)
+                    for config in rows
+                    if wanted is None or config.name in wanted
                 ]
             results.append(row)
             yield

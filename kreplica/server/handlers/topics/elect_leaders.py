@@ -80,7 +80,7 @@ class ElectLeaders:
         deadline_s = seconds() + timeout_s
         unknown = await in_slices(request, self._unknown(list(results), results, election_type))
         while unknown:
-            # Each update of the metadata checks one partition; the others are checked, in slices, once it is led.
+            # Each update of the metadata checks only the last partition; the others are checked once it has a leader.
             last_is_led = partial(self._is_led, unknown[-1], election_type)
             is_led = await self._metadata.wait_until(last_is_led, deadline_s - seconds())
             unknown = await in_slices(request, self._unknown(unknown, results, election_type))

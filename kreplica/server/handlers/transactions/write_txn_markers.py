@@ -119,6 +119,6 @@ class WriteTxnMarkers:
         request.respond(response)
 
     def _notify_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
-        """Notify the group coordinator of a committed marker; the transaction coordinator retries the others."""
+        """Notify the group coordinator of a replicated marker; the transaction coordinator retries failed ones."""
         if row["error_code"] == ErrorCode.NONE:
             self._groups.marker_written(row["partition_index"], producer_id, committed=committed)
