@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ConnectionLost
+from kreplica.cluster.quotas import PRODUCER_BYTE_RATE, QuotaEntity
 from kreplica.security.acls.acl import Acl, AclOperation, Permission, ResourcePattern, ResourceType
+from kreplica.testing.clients.idempotent_producer import Load
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.testing.cluster.secured_listeners import SECURED_PORT, administrator_endpoint
 from kreplica.testing.storms.cleanup import deferred_collection
+from kreplica.testing.storms.cluster_run import TOPIC
+from kreplica.testing.storms.replicated_run import ReplicatedRun
+from kreplica.testing.storms.security.administrator import Administrator
 from kreplica.wire import messages
 
 
@@ -97,3 +103,27 @@ def test_a_paused_broker_ends_sessions() -> None:
     for sent in (early, late):
         with pytest.raises(ConnectionLost):
             cluster.run_until(sent)
+
+
+def test_throttled_producers_slow_down_without_errors() -> None:
+    """A quota on a client ID reduces the rate of its producer, which gets no error and loses no record."""
+    load = Load(TOPIC, interval_s=0.1, records_max=5, value_size_max=80)
+    run = ReplicatedRun(1, partitions=1, lifetime_ms=10_000, load=load)
+    administrators, random = Administrator(run.cluster), Random(1)
+    producer = QuotaEntity(None, "producer-0")
+
+    def acknowledged_in_20_s() -> int:
+        before = run.history.acked_count
+        run.cluster.run(20.0)
+        return run.history.acked_count - before
+
+    unlimited = acknowledged_in_20_s()
+    administrators.complete(lambda: administrators.set_quota(random, producer, PRODUCER_BYTE_RATE, 1000.0))
+    run.cluster.run(20.0)
+    limited = acknowledged_in_20_s()
+    metrics = [machine.program.quotas.metrics[PRODUCER_BYTE_RATE] for machine in run.cluster.brokers.values()]
+    assert sum(each.throttled for each in metrics) > 10
+    assert limited < unlimited * 0.6
+    administrators.complete(lambda: administrators.set_quota(random, producer, PRODUCER_BYTE_RATE, None))
+    run.converge()
+    assert not any(each.errors for each in run.producers)
