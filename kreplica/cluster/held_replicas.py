@@ -57,7 +57,7 @@ class HeldReplicas:
 
     def items(self, broker: int) -> Iterator[int]:
         """Return the partitions of a broker."""
-        return _each(self._held[broker])
+        return _set_bits(self._held[broker])
 
     # --- Holdings interface ------------------------------------------------------------------------------------------
 
@@ -75,8 +75,8 @@ class HeldReplicas:
             return Move(-self._costs[item], item)
         same_cost = free & ~(at_source ^ at_target)
         if same_cost:
-            return Move(0, _lowest(same_cost))
-        item = _lowest(free)
+            return Move(0, _lowest_bit(same_cost))
+        item = _lowest_bit(free)
         return Move(self._costs[item], item)
 
     def cost(self, item: int, source: int, target: int) -> int:
@@ -198,7 +198,7 @@ class PreferredLeaders:
 
     def items(self, broker: int) -> Iterator[int]:
         """Return the partitions whose preferred leader is this broker."""
-        return _each(self._leads[broker])
+        return _set_bits(self._leads[broker])
 
     def count(self, broker: int) -> int:
         return self._leads[broker].bit_count()
@@ -207,7 +207,7 @@ class PreferredLeaders:
         free = self._leads[source] & self._holds[target]
         if not free:
             return None
-        item = _lowest(free & self._original[target] or free & ~self._original[source] or free)
+        item = _lowest_bit(free & self._original[target] or free & ~self._original[source] or free)
         return Move(self.cost(item, source, target), item)
 
     def cost(self, item: int, source: int, target: int) -> int:
@@ -221,10 +221,10 @@ class PreferredLeaders:
         self._leads[target] |= 1 << item
 
 
-def _lowest(bits: int) -> int:
+def _lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _each(bits: int) -> Iterator[int]:
+def _set_bits(bits: int) -> Iterator[int]:
     # Shifting an integer of 100,000 bits once per bit would be quadratic.
     return (item for item, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

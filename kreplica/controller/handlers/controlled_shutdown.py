@@ -50,14 +50,14 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
             context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
             batch.stop(partition, broker, delete=False)
     batch.send()
-    led = [partition for partition in partitions if context.leads(broker, partition)]
+    still_led = [partition for partition in partitions if context.leads(broker, partition)]
     log.info(
         "controller: broker {broker} shuts down: it held {count} partitions and still leads {led}",
         broker=broker,
         count=len(partitions),
-        led=len(led),
+        led=len(still_led),
     )
-    return [partition for partition in led if len(context.replicas(partition)) > 1]
+    return [partition for partition in still_led if len(context.replicas(partition)) > 1]
 
 
 async def _check_incarnation(term: ControllerTerm, request: ShutdownRequested) -> None:

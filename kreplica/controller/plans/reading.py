@@ -85,9 +85,9 @@ async def _update_plan(term: ControllerTerm, plan_id: str, plan: Plan, version: 
 
 async def _wait_for_steps(term: ControllerTerm, plan: Plan, version: int) -> None:
     """Fail the plan if its creator does not complete it in time, so that it does not block other plans forever."""
-    left_ms = plan.created_at_ms + PREPARING_MS_MAX - term.runtime.wall_clock_ms()
-    if left_ms > 0:
-        term.put_later(PlansChanged(), left_ms / 1000)
+    remaining_ms = plan.created_at_ms + PREPARING_MS_MAX - term.runtime.wall_clock_ms()
+    if remaining_ms > 0:
+        term.put_later(PlansChanged(), remaining_ms / 1000)
     else:
         reason = "its steps were not completely written in time"
         await write_header(term, ended_plan(term, plan, PlanState.FAILED, reason), version)
@@ -172,7 +172,7 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
 
 
 def _resume(term: ControllerTerm, run: RunningPlan) -> None:
-    """Reset to waiting the moves that an earlier controller marked but did not start, and all partition requests.
+    """Set the state WAITING for moves that an earlier controller marked but did not start, and for partition requests.
 
     A partition request that exists or was fulfilled is found when the step is selected again.
     """

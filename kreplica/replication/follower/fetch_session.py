@@ -76,14 +76,14 @@ class FetchSession(Generic[PartitionT]):
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._by_id = True
-        self._wanted: dict[TopicPartition, PartitionT] = {}
+        self._requested: dict[TopicPartition, PartitionT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
         """Partitions in the leader's session, with the topic ids that were sent for them."""
         self._without_id = 0
 
     def __len__(self) -> int:
-        return len(self._wanted)
+        return len(self._requested)
 
     @property
     def has_unsent_changes(self) -> bool:
@@ -97,17 +97,17 @@ class FetchSession(Generic[PartitionT]):
 
     def ask(self, requested: PartitionT) -> None:
         """Request this partition from its current position."""
-        old = self._wanted.get(requested.key)
+        old = self._requested.get(requested.key)
         if old is not requested:
             if old is not None:
                 self._without_id -= old.topic_id == ZERO_UUID
             self._without_id += requested.topic_id == ZERO_UUID
-            self._wanted[requested.key] = requested
+            self._requested[requested.key] = requested
         self._changed[requested.key] = None
 
     def leave_out(self, key: TopicPartition) -> None:
         """Stop requesting this partition."""
-        requested = self._wanted.pop(key, None)
+        requested = self._requested.pop(key, None)
         if requested is not None:
             self._without_id -= requested.topic_id == ZERO_UUID
             self._changed[key] = None
@@ -133,14 +133,14 @@ class FetchSession(Generic[PartitionT]):
         known = self._known
         if epoch == INITIAL_EPOCH:
             known.clear()
-            changed: Iterable[TopicPartition] = self._wanted
+            changed: Iterable[TopicPartition] = self._requested
         else:
             self._epoch = 1 if epoch == EPOCH_MAX else epoch + 1
             changed = self._changed
         partitions: list[PartitionT] = []
         forgotten: list[tuple[TopicPartition, UUID]] = []
         for key in changed:
-            requested, known_id = self._wanted.get(key), known.pop(key, None)
+            requested, known_id = self._requested.get(key), known.pop(key, None)
             if known_id is not None and (requested is None or requested.topic_id != known_id):
                 forgotten.append((key, known_id))  # also if the topic was deleted and created again
             if requested is not None:

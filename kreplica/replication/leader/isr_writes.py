@@ -66,7 +66,7 @@ class IsrWrites:
         self._reactor = reactor
         self._client = client
         self._notifications = notifications
-        self._wanted: dict[LeaderState, None] = {}
+        self._queued: dict[LeaderState, None] = {}
         self._unknown: Batch = {}
         """Writes whose outcome is unknown: both ISRs count, and the znode must be read."""
         self._postponed: Batch = {}
@@ -79,7 +79,7 @@ class IsrWrites:
 
     def propose(self, leader: LeaderState) -> None:
         """Queue a partition whose ISR may have to change; the change is computed when the batch starts."""
-        self._wanted[leader] = None
+        self._queued[leader] = None
         self._start_working()
 
     def stop(self) -> None:
@@ -96,7 +96,7 @@ class IsrWrites:
 
     async def _work(self) -> None:
         try:
-            while self._wanted or self._unknown:
+            while self._queued or self._unknown:
                 # Collect all proposals of this reactor iteration into one batch.
                 await pause(self._reactor, 0)
                 try:
@@ -129,8 +129,8 @@ class IsrWrites:
             raise
 
     def _begin(self, batch: Batch) -> None:
-        for leader in list(islice(self._wanted, BATCH_MAX)):
-            del self._wanted[leader]
+        for leader in list(islice(self._queued, BATCH_MAX)):
+            del self._queued[leader]
             if leader in self._postponed:
                 continue  # proposed again after its znode was read
             if leader.proposed is not None and not leader.is_over:
@@ -191,7 +191,7 @@ class IsrWrites:
     def _requeue(self, batch: Batch) -> None:
         for leader, proposal in batch.items():
             leader.not_written(proposal)
-            self._wanted[leader] = None
+            self._queued[leader] = None
 
     async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
         found = await self._read(map(znodes.broker_path, brokers))
@@ -253,7 +253,7 @@ class IsrWrites:
         self.shrinks += any(replica not in proposal.isr for replica in proposal.base.isr)
         self._notifications.add(leader.partition.topic_partition)
         # Fetches and lag since the proposal may require another change.
-        self._wanted[leader] = None
+        self._queued[leader] = None
 
     async def _read_outcomes(self) -> None:
         """Read the state znodes of writes with an unknown outcome.
@@ -297,7 +297,7 @@ class IsrWrites:
         leader.state_read(proposal, state)
         if state.isr == proposal.isr:
             self._notifications.add(leader.partition.topic_partition)
-        self._wanted[leader] = None
+        self._queued[leader] = None
 
 
 def _path(leader: LeaderState) -> str:

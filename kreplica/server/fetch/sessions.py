@@ -80,12 +80,12 @@ class FetchSession:
     :ivar on_change: called with changed partitions while a fetch waits.
     :ivar supersede: completes the waiting fetch when the client has sent the next one.
     :ivar is_follower: the client is a broker.
-    :ivar counted: number of its partitions that ``FetchSessions.partition_count`` includes.
+    :ivar counted_partitions: number of its partitions that ``FetchSessions.partition_count`` includes.
     """
 
     __slots__ = (
         "by_id",
-        "counted",
+        "counted_partitions",
         "epoch",
         "is_follower",
         "on_change",
@@ -113,7 +113,7 @@ class FetchSession:
         self.used_at_s = now_s
         self.partitions: dict[Key, FetchPartition] = {each.key: each for each in fetch_partitions}
         self.pending: dict[FetchPartition, None] = dict.fromkeys(self.partitions.values())
-        self.counted = 0
+        self.counted_partitions = 0
         self.watch = Watch(self._changed)
         self.on_change: Callable[[list[FetchPartition]], object] | None = None
         self.supersede: Callable[[], object] | None = None
@@ -231,8 +231,8 @@ class FetchSessions:
             session.supersede()
         if topics or forgotten:
             session.change(topics, forgotten)
-        if len(session.partitions) != session.counted:
-            has_grown = len(session.partitions) > session.counted
+        if len(session.partitions) != session.counted_partitions:
+            has_grown = len(session.partitions) > session.counted_partitions
             self._count(session)
             if has_grown and not self._has_memory(session.is_follower, 0, now_s):
                 self._end(session_id)
@@ -346,13 +346,13 @@ class FetchSessions:
         self._count(session)
 
     def _count(self, session: FetchSession) -> None:
-        self.partition_count += len(session.partitions) - session.counted
-        session.counted = len(session.partitions)
+        self.partition_count += len(session.partitions) - session.counted_partitions
+        session.counted_partitions = len(session.partitions)
 
     def _end(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self.partition_count -= session.counted
+            self.partition_count -= session.counted_partitions
             if session.supersede is not None:
                 session.supersede()
             session.watch.clear()

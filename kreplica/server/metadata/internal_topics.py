@@ -36,7 +36,7 @@ class InternalTopics:
         self._metadata = metadata
         self._configs = configs
         self._creating: dict[str, Deferred[None]] = {}
-        self._logged: dict[str, str] = {}
+        self._logged_reasons: dict[str, str] = {}
 
     def ensure(self, name: str) -> None:
         """Start to create an internal topic unless it exists; callers retry later."""
@@ -67,8 +67,8 @@ class InternalTopics:
             log.failure("creating the topic {name} failed", failure, name=name)
             return
         reason = failure.getErrorMessage()
-        if self._logged.get(name) != reason:
-            self._logged[name] = reason
+        if self._logged_reasons.get(name) != reason:
+            self._logged_reasons[name] = reason
             log.warn("cannot create the topic {name}, for which clients wait: {reason}", name=name, reason=reason)
 
     def stop(self) -> None:

@@ -26,7 +26,7 @@ STEP_PARTITIONS = 2
 Row = dict[str, Any]
 
 
-class Appending(Protocol):
+class Appender(Protocol):
     """Appends batches and sends responses; implemented by ``Produce``."""
 
     @property
@@ -54,7 +54,7 @@ class LargeProduce:
     :param refusal: error for all its batches, or None.
     """
 
-    def __init__(self, produce: Appending, request: Request, refusal: KafkaError | None) -> None:
+    def __init__(self, produce: Appender, request: Request, refusal: KafkaError | None) -> None:
         self._produce = produce
         self._request = request
         self._refusal = refusal

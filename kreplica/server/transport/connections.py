@@ -67,7 +67,7 @@ class Connections:
         self._open: dict[Connection, str] = {}
         self._closing_excess: IDelayedCall | None = None
         self._timer: IDelayedCall | None = None
-        self._empty: list[Deferred[None]] = []
+        self._empty_waiters: list[Deferred[None]] = []
         bounds = resources.bounds
         self._idle_due_s = 0.0
         self._sweep_s = min(bounds.idle_s / SWEEPS_PER_IDLE_TIME, bounds.partial_stall_s / 2)
@@ -114,7 +114,7 @@ class Connections:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            empty, self._empty = self._empty, []
+            empty, self._empty_waiters = self._empty_waiters, []
             for deferred in empty:
                 deferred.callback(None)
 
@@ -171,7 +171,7 @@ class Connections:
                 for connection in self:
                     connection.stop()
             empty: Deferred[None] = Deferred()
-            self._empty.append(empty)
+            self._empty_waiters.append(empty)
             await empty
             if timeout.active():
                 timeout.cancel()

@@ -39,7 +39,7 @@ class OutgoingQueue:
     :ivar failed: the socket or a file has failed, and nothing more can be sent.
     """
 
-    __slots__ = ("_full", "_peer", "_queue", "_range_sent", "_read_ahead", "_socket", "failed")
+    __slots__ = ("_is_blocked", "_peer", "_queue", "_range_sent", "_read_ahead", "_socket", "failed")
 
     def __init__(self, connected: socket, read_ahead: ReadAhead, peer: str) -> None:
         self.failed = False
@@ -49,7 +49,7 @@ class OutgoingQueue:
         # A list, since the queue is short and an empty deque takes 600 bytes on each idle connection.
         self._queue: list[Piece] = []
         self._range_sent = 0
-        self._full = False
+        self._is_blocked = False
 
     def __bool__(self) -> bool:
         return bool(self._queue)
@@ -75,9 +75,9 @@ class OutgoingQueue:
         """Send until the socket is full or ``SEND_BYTES_MAX`` is reached; return the number of bytes sent."""
         queue = self._queue
         total = 0
-        self._full = self._read_ahead.is_loading
+        self._is_blocked = self._read_ahead.is_loading
         try:
-            while queue and not self._full and total < SEND_BYTES_MAX:
+            while queue and not self._is_blocked and total < SEND_BYTES_MAX:
                 piece = queue[0]
                 if isinstance(piece, FileRange):
                     total += self._send_range(piece)
@@ -101,7 +101,7 @@ class OutgoingQueue:
             self._queue.clear()
         else:
             self._queue[0] = memoryview(piece)[sent:]
-            self._full = True
+            self._is_blocked = True
         return sent
 
     def _send_pieces(self) -> int:
@@ -133,7 +133,7 @@ class OutgoingQueue:
         else:
             sent = self._socket.sendmsg(run, (), more)
         if sent < size:
-            self._full = True
+            self._is_blocked = True
         self._remove_sent(sent, len(run))
         return sent
 
@@ -146,7 +146,7 @@ class OutgoingQueue:
             del self._queue[0]
         else:
             self._queue[0] = memoryview(head)[sent:]
-            self._full = True
+            self._is_blocked = True
         return sent
 
     def _remove_sent(self, sent: int, count: int) -> None:
@@ -168,7 +168,7 @@ class OutgoingQueue:
         position = piece.position + self._range_sent
         size = self._read_ahead.cached_bytes(file, position, piece.size - self._range_sent)
         if not size:
-            self._full = True
+            self._is_blocked = True
             return 0
         descriptor = file.descriptor()
         if descriptor is None:
@@ -188,7 +188,7 @@ class OutgoingQueue:
             self._range_sent = 0
             self._read_ahead.reset()
         elif sent < size:
-            self._full = True
+            self._is_blocked = True
         return sent
 
     def _fail(self) -> None:

@@ -61,12 +61,12 @@ class ReadAhead:
     :ivar is_loading: a range is being loaded; the connection cannot send.
     """
 
-    __slots__ = ("_prefetch", "_sender", "_until", "is_loading")
+    __slots__ = ("_cached_until", "_prefetch", "_sender", "is_loading")
 
     def __init__(self, prefetch: PagePrefetch, sender: Sender) -> None:
         self._prefetch = prefetch
         self._sender = sender
-        self._until = -1
+        self._cached_until = -1
         self.is_loading = False
 
     def cached_bytes(self, file: File, position: int, size: int) -> int:
@@ -74,17 +74,17 @@ class ReadAhead:
 
         :param size: unsent bytes of the file range, at least 1.
         """
-        if position >= self._until:
+        if position >= self._cached_until:
             size = min(size, AHEAD_BYTES)
             if not file.is_cached(position, size):
                 self._load(file, position, size)
                 return 0
-            self._until = position + size
-        return min(size, self._until - position)
+            self._cached_until = position + size
+        return min(size, self._cached_until - position)
 
     def reset(self) -> None:
         """Discard the result of the last check, because the next range starts."""
-        self._until = -1
+        self._cached_until = -1
 
     def _load(self, file: File, position: int, size: int) -> None:
         self.is_loading = True
@@ -94,7 +94,7 @@ class ReadAhead:
 
     def _end(self, _: None, until: int) -> None:
         self.is_loading = False
-        self._until = until
+        self._cached_until = until
         self._sender.loaded()
 
     def _fail(self, failure: Failure, file: File) -> None:
