@@ -73,7 +73,7 @@ def restart_during_isr_write(seed: int) -> None:
         cut(run, LEADER, OTHER)
         lose_unsynced(run, OTHER)
         run.launch(OTHER)
-        run.cluster.run(1.5)
+        run.cluster.run(2.5)  # the broker has started, and fetches
         run.note("the leader reaches ZooKeeper again")
         run.network.heal(name(LEADER), COORDINATOR)
         run.cluster.run(1.5)
