@@ -247,9 +247,11 @@ class WireClient:
             "rack_id": rack,
         }
         at_most = None if isinstance(topic, UUID) else FETCH_BY_NAME_MAX
-        response = await self.request(
-            messages.FETCH, body, at_most=at_most, timeout_s=wait_ms / 1000 + self.request_timeout_s
-        )
+        timeout_s = wait_ms / 1000 + self.request_timeout_s
+        response = await self.request(messages.FETCH, body, at_most=at_most, timeout_s=timeout_s)
+        while not response["responses"]:
+            # A quota is exceeded: the connection delays the next request for the throttle time.
+            response = await self.request(messages.FETCH, body, at_most=at_most, timeout_s=timeout_s)
         found: dict[str, Any] = response["responses"][0]["partitions"][0]
         return found
 
