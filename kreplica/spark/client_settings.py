@@ -48,7 +48,7 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
     A Kafka setting that the kreplica client does not have is ignored with a warning.
 
     :param unsupported: options that are not allowed, by lower-case name with the prefix, and the reasons.
-    :raise ValueError: an option is refused or malformed.
+    :raise ValueError: an option is not supported or malformed.
     """
     values: dict[str, str] = {}
     for name, value in raw_options.items():
@@ -88,7 +88,7 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
         transaction_timeout_s=reader.seconds("transaction.timeout.ms", defaults.transaction_timeout_s),
         request_size_max=reader.number("max.request.size", 1, defaults.request_size_max),
     )
-    for name in sorted(values.keys() - reader.known - {"bootstrap.servers", "group.id"}):
+    for name in sorted(values.keys() - reader.read_names - {"bootstrap.servers", "group.id"}):
         if is_security_setting(name):
             continue
         log.warning("option %s%s: the client of kreplica has no such setting; the option is ignored", PREFIX, name)
@@ -100,10 +100,10 @@ class _SettingsReader:
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
-        self.known: set[str] = set()
+        self.read_names: set[str] = set()
 
     def _get(self, name: str) -> str | None:
-        self.known.add(name)
+        self.read_names.add(name)
         return self._values.get(name)
 
     def text(self, name: str, default: str) -> str:

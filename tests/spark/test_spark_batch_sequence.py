@@ -13,7 +13,7 @@ from kreplica.blocking.reader import Reader, ReaderOptions
 from kreplica.client_core.errors import LeaderUnknown
 from kreplica.model import TopicPartition
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.batch_sequence import BatchSequence, SinkOfOtherBatches
+from kreplica.spark.sink.batch_sequence import BatchSequence, SinkIdInUse
 from kreplica.spark.sink.exactly_once import ConcurrentRun, PreparedTask, Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import SinkOptions, sink_options
 from kreplica.spark.source import range_reading
@@ -71,7 +71,7 @@ def test_a_driver_dies_between_decision_and_commit(
         patched.setattr(exactly_once, "_commit_transaction", _dies)
         with pytest.raises(KeyboardInterrupt):
             commit_prepared(prepared, chosen)
-    assert BatchSequence(client, "dies", "a test").decided() == 7
+    assert BatchSequence(client, "dies", "a test").last_decided() == 7
     for _ in range(2):
         assert BatchSequence(client, "dies", "a test").begin() == 7
         assert visible(client, "dies") == ["7"] * LANES
@@ -107,10 +107,11 @@ def test_two_drivers_at_the_same_time(brokers: KafkaCluster, client: Cluster) ->
 def test_a_name_in_use(client: Cluster) -> None:
     """A sequence of another source is not continued."""
     BatchSequence(client, "other", "orders").begin()
-    for call in (BatchSequence(client, "other", "payments").begin, BatchSequence(client, "other", "payments").decided):
-        with pytest.raises(SinkOfOtherBatches, match="is already used for orders, not for payments"):
+    sequence = BatchSequence(client, "other", "payments")
+    for call in (sequence.begin, sequence.last_decided):
+        with pytest.raises(SinkIdInUse, match="is already used for orders, not for payments"):
             call()
-    assert BatchSequence(client, "other", "orders").decided() == -1
+    assert BatchSequence(client, "other", "orders").last_decided() == -1
 
 
 def test_an_invalid_batch_number() -> None:

@@ -59,7 +59,7 @@ def test_a_group_of_another_application() -> None:
 
 
 def of_stream(batch_id: int, query: str = QUERY) -> Task:
-    return Task("orders", batch_id, 0, query=query, of_stream=True)
+    return Task("orders", batch_id, 0, query=query, is_stream=True)
 
 
 def test_micro_batches_are_consecutive() -> None:

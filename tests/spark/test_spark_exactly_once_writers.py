@@ -179,7 +179,7 @@ def test_a_stream(brokers: KafkaCluster, enter: Enter) -> None:
     assert isinstance(writer, ExactlyOnceWriter)
     enter(0, **{name.replace(".", "_"): value for name, value in QUERY.items()})
     task = writer._task()
-    assert (task.sink_id, task.query, task.batch_id, task.of_stream) == ("query-1", "query-1", 0, True)
+    assert (task.sink_id, task.query, task.batch_id, task.is_stream) == ("query-1", "query-1", 0, True)
     writer.commit([writer.write(row("a"))], 0)
     assert visible(brokers, "streamed") == ["a"]
     enter(0)

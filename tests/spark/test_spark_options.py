@@ -11,7 +11,7 @@ import pytest
 from kreplica.client_core.fetched_batches import Isolation
 from kreplica.model import TopicPartition
 from kreplica.spark.source.options import COLUMNS, Partitions, TopicPattern, Topics, source_columns, source_options
-from kreplica.spark.source.positions import AtTime, Everywhere, InEach, NoMatch, as_json, from_json
+from kreplica.spark.source.positions import AtTime, CommonOffset, NoMatch, PartitionOffsets, as_json, from_json
 
 BROKERS = {"kafka.bootstrap.servers": "a:9092"}
 
@@ -24,8 +24,8 @@ def test_defaults() -> None:
     """A batch reads everything, a stream only new records."""
     batch, stream = options(), options(is_streaming=True)
     assert batch.selection == Topics(("t",))
-    assert (batch.starting, batch.ending) == (Everywhere(-2), Everywhere(-1))
-    assert stream.starting == Everywhere(-1)
+    assert (batch.starting, batch.ending) == (CommonOffset(-2), CommonOffset(-1))
+    assert stream.starting == CommonOffset(-1)
     assert batch.columns == COLUMNS
     assert batch.fail_on_data_loss
     assert pickle.loads(pickle.dumps(stream)) == stream
@@ -51,7 +51,7 @@ def test_names_in_any_case_and_values() -> None:
     )
     assert found.bootstrap == "a:1,b:2"
     assert found.selection == TopicPattern("t.*")
-    assert found.starting == Everywhere(-2)
+    assert found.starting == CommonOffset(-2)
     assert not found.fail_on_data_loss
     assert (found.offsets_per_trigger_max, found.trigger_delay_s_max) == (100, 300.0)
     assert found.settings.isolation is Isolation.READ_COMMITTED
@@ -67,12 +67,12 @@ def test_partitions_offsets_and_times() -> None:
         {**BROKERS, "assign": '{"t": [0, 1]}', "startingOffsets": '{"t": {"0": 23, "1": -2}}'}, is_streaming=False
     )
     assert found.selection == Partitions(frozenset({t0, t1}))
-    assert found.starting == InEach({t0: 23, t1: -2})
+    assert found.starting == PartitionOffsets({t0: 23, t1: -2})
     times = {"startingOffsetsByTimestamp": '{"t": {"0": 1000}}', "startingOffsets": "earliest"}
     assert options(**times).starting == AtTime({t0: 1000})
     found = options(**times, startingTimestamp="5", startingOffsetsByTimestampStrategy="latest")
-    assert found.starting == AtTime(everywhere_ms=5, no_match=NoMatch.LATEST)
-    assert options(endingTimestamp="9").ending == AtTime(everywhere_ms=9, no_match=NoMatch.LATEST)
+    assert found.starting == AtTime(common_ms=5, no_match=NoMatch.LATEST)
+    assert options(endingTimestamp="9").ending == AtTime(common_ms=9, no_match=NoMatch.LATEST)
     assert as_json({t1: 5, t0: 4}) == {"t": {"0": 4, "1": 5}}
     assert from_json({"t": {"0": 4, "1": 5}}) == {t0: 4, t1: 5}
 

@@ -1,4 +1,4 @@
-"""Python functions run as Spark tasks, whose results arrive as they finish."""
+"""Runs Python functions as Spark jobs and yields each result as soon as its job finishes."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The schemas of an archive; each contains all fields of the ones before."""
+    """The schemas of an archive; each contains all fields of the earlier ones."""
 
     versions: tuple[Version, ...] = ()
 
@@ -97,7 +97,7 @@ def merge_schemas(known: StructType, found: StructType, fields_max: int = FIELDS
 
 class _SchemaMerger:
     def __init__(self, fields_max: int) -> None:
-        self._left = fields_max
+        self._fields_left = fields_max
         self.is_changed = False
 
     def merge_structs(self, known: StructType, found: StructType) -> StructType:
@@ -108,13 +108,13 @@ class _SchemaMerger:
             is_same = other is not None and other.name == field.name
             kind = self.merge_types(field.dataType, other.dataType) if other is not None and is_same else field.dataType
             fields.append(StructField(field.name, kind))
-        self._left -= len(fields)
+        self._fields_left -= len(fields)
         for field in found.fields:
-            if additions.get(field.name.lower()) is not field or self._left <= 0:
+            if additions.get(field.name.lower()) is not field or self._fields_left <= 0:
                 continue
             storable_type = self.storable_type(field.dataType)
             if storable_type is not None and field.name:
-                self._left -= 1
+                self._fields_left -= 1
                 fields.append(StructField(field.name, storable_type))
         return StructType(fields)
 
@@ -134,7 +134,7 @@ class _SchemaMerger:
         return StringType()
 
     def storable_type(self, kind: DataType) -> DataType | None:
-        """Return a type as stored in the schema; None if it has no information yet."""
+        """Return a type as stored in the schema; None if Spark saw only nulls or empty objects and arrays."""
         if isinstance(kind, StructType):
             inner = self.merge_structs(StructType(), kind)
             return inner if inner.fields else None
@@ -155,12 +155,12 @@ def read_history(path: str, store: Store) -> History:
     if text is None:
         return History()
     try:
-        rows = json.loads(text)
-        if rows["format"] != FORMAT:
-            raise ValueError(f"its format is {rows['format']}")
+        document = json.loads(text)
+        if document["format"] != FORMAT:
+            raise ValueError(f"its format is {document['format']}")
         versions = (
             Version(each["from_batch"], StructType.fromJson(each["schema"]), each["is_changed"])
-            for each in rows["versions"]
+            for each in document["versions"]
         )
         return History(tuple(versions))
     except (ValueError, KeyError, TypeError) as error:

@@ -20,10 +20,10 @@ def add_json_column(rows: DataFrame, path: str, batch: int, store: Store) -> Dat
     object.
     """
     history = read_history(path, store)
-    with_batch = history.with_batch(infer_schema(rows), batch)
-    if with_batch != history:
-        write_history(path, with_batch, store)
-    return rows.withColumn(with_batch.column, parsed_column(with_batch.schema)) if with_batch.schema.fields else rows
+    updated = history.with_batch(infer_schema(rows), batch)
+    if updated != history:
+        write_history(path, updated, store)
+    return rows.withColumn(updated.column, parsed_column(updated.schema)) if updated.schema.fields else rows
 
 
 def infer_schema(rows: DataFrame) -> StructType:

@@ -13,7 +13,7 @@ class Progress(NamedTuple):
     :param done: completed part of ``total``, in the same unit: offsets, bytes or files.
     :param total: None if unknown.
     :param records: records read, written or compared.
-    :param size_bytes: their size; 0 if not measured.
+    :param size_bytes: size of these records; 0 if not measured.
     """
 
     activity: str

@@ -1,8 +1,8 @@
 """Batches whose numbers are set by a driver, and the position at which it resumes after a restart.
 
-Spark's streams have a checkpoint for this; a sequence uses committed offsets of a second group. They mark the last
-batch that is decided and committed in every lane. Without this mark, a task of the next batch could reuse a lane whose
-decided transaction is not committed yet.
+Spark's streams have a checkpoint for this; a sequence uses committed offsets of the group ``<sink ID>-settled``. These
+offsets mark the last batch that is decided and committed in every lane. Without this mark, a task of the next batch
+could reuse a lane whose decided transaction is not committed yet.
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from kreplica.spark.sink.options import DECISIONS_TOPIC
 from kreplica.spark.sink.write_decision import NONE_DECIDED
 
 
-class SinkOfOtherBatches(ValueError):
+class SinkIdInUse(ValueError):
     """The sink ID is already used for other batches."""
 
 
 class BatchSequence:
     """The batches of one sink, driven by a process that writes with ``kreplica.exactly.once=many``.
 
-    :param about: one-line description of the batches; must be the same after a restart.
+    :param description: one-line description of the batches; must be the same after a restart.
     """
 
-    def __init__(self, cluster: Cluster, sink_id: str, about: str, *, decisions_topic: str = DECISIONS_TOPIC) -> None:
-        if len(about) > METADATA_SIZE_MAX:
+    def __init__(
+        self, cluster: Cluster, sink_id: str, description: str, *, decisions_topic: str = DECISIONS_TOPIC
+    ) -> None:
+        if len(description) > METADATA_SIZE_MAX:
             limit = METADATA_SIZE_MAX
-            raise ValueError(f"the description of {sink_id} has {len(about)} characters; the maximum is {limit}")
-        self._cluster, self._sink_id, self._about = cluster, sink_id, about
+            raise ValueError(f"the description of {sink_id} has {len(description)} characters; the maximum is {limit}")
+        self._cluster, self._sink_id, self._description = cluster, sink_id, description
         self._group, self._topic = f"{sink_id}-settled", decisions_topic
 
-    def decided(self) -> int:
+    def last_decided(self) -> int:
         """Return the number of the last decided batch (-1 for none), without changing anything.
 
-        :raise SinkOfOtherBatches: the sink's name is used for other batches.
+        :raise SinkIdInUse: the sink ID is used for other batches.
         """
         self._cluster.retrying(lambda: self._cluster.refresh((self._topic,)))
         if self._topic not in self._cluster.view.topics:
@@ -48,7 +50,7 @@ class BatchSequence:
     def begin(self) -> int:
         """Fence earlier drivers, commit the last decided batch, and return its number (-1 for none).
 
-        :raise SinkOfOtherBatches: as ``decided``.
+        :raise SinkIdInUse: as ``last_decided``.
         :raise RowsLost: the decided transactions can no longer be committed.
         """
         create_decisions_topic(self._cluster, self._topic)
@@ -77,15 +79,15 @@ class BatchSequence:
 
     def mark_settled(self, batch_id: int) -> None:
         """Mark a batch as committed, before the next one starts."""
-        commit_offsets(self._cluster, self._group, {TopicPartition(self._topic, 0): batch_id + 1}, self._about)
+        commit_offsets(self._cluster, self._group, {TopicPartition(self._topic, 0): batch_id + 1}, self._description)
 
     def _settled(self) -> int:
-        found = committed_offsets(self._cluster, self._group, (self._topic,)).get(TopicPartition(self._topic, 0))
-        if found is None or found.offset < 0:
+        committed = committed_offsets(self._cluster, self._group, (self._topic,)).get(TopicPartition(self._topic, 0))
+        if committed is None or committed.offset < 0:
             return NONE_DECIDED
-        if found.metadata != self._about:
-            raise SinkOfOtherBatches(
-                f"{self._sink_id} is already used for {found.metadata or 'other batches'}, not for {self._about}: "
-                "use another name"
+        if committed.metadata != self._description:
+            raise SinkIdInUse(
+                f"{self._sink_id} is already used for {committed.metadata or 'other batches'}, "
+                f"not for {self._description}: use another name"
             )
-        return found.offset - 1
+        return committed.offset - 1

@@ -51,7 +51,7 @@ class DecidedLane(NamedTuple):
 class Decision(NamedTuple):
     """The last micro-batch that a sink decided.
 
-    :param query: ID of the streaming query; empty for a batch write, which has its number from the driver.
+    :param query: ID of the streaming query; empty for a batch write, whose number the driver sets.
     :param topic: topic of all rows; empty if a column contains the topics.
     :param run: ID of the query's run that owns the lanes.
     :param lanes: lanes that have rows.
@@ -153,14 +153,14 @@ def parse_decision(committed: Mapping[int, CommittedOffset]) -> Decision | None:
 
 
 def _metadata_parts(first: str, texts: Iterable[str]) -> list[str]:
-    parts, is_begun = [first], False
+    parts, has_lane = [first], False
     for text in texts:
-        longer = f"{parts[-1]},{text}" if is_begun else f"{parts[-1]}{text}"
+        longer = f"{parts[-1]},{text}" if has_lane else f"{parts[-1]}{text}"
         if len(longer) <= METADATA_SIZE_MAX:
             parts[-1] = longer
         else:
             parts.append(text)
-        is_begun = True
+        has_lane = True
     return parts
 
 

@@ -129,11 +129,11 @@ def _batch_starts(rows: Rows, batch_size: int) -> Numbers:
     starts = [0]
     while True:
         last_start = starts[-1]
-        before = int(ends[last_start - 1]) if last_start else 0
-        following = max(last_start + 1, int(np.searchsorted(ends, before + batch_size, side="right")))
-        if following >= len(ends):
+        size_before = int(ends[last_start - 1]) if last_start else 0
+        next_start = max(last_start + 1, int(np.searchsorted(ends, size_before + batch_size, side="right")))
+        if next_start >= len(ends):
             return np.array(starts, dtype=np.int64)
-        starts.append(following)
+        starts.append(next_start)
 
 
 def _records(rows: Rows, time_deltas: Numbers, offset_deltas: Numbers) -> pa.Array:
@@ -181,10 +181,10 @@ def _varint_sizes(numbers: Numbers) -> Numbers:
     zigzag = _zigzag(numbers)
     sizes = np.ones(len(numbers), dtype=np.int64)
     for bits in range(7, 64, 7):
-        more = zigzag >= np.uint64(1 << bits)
-        if not more.any():
+        is_longer = zigzag >= np.uint64(1 << bits)
+        if not is_longer.any():
             break
-        sizes += more
+        sizes += is_longer
     return sizes
 
 

@@ -66,7 +66,7 @@ SEARCH_INTERVAL_S = 60.0
 _ABORTED_CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
-_searched_s: dict[tuple[str, str], float] = {}
+_last_search_s: dict[tuple[str, str], float] = {}
 """Time of this process's last search for abandoned transactions, by sink and run."""
 
 
@@ -81,7 +81,8 @@ class RowsLost(KreplicaError):
 def commit_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> None:
     """Decide and commit a micro-batch that all tasks have prepared; idempotent.
 
-    :raise LaneAborted: the micro-batch cannot be decided; or ``ConcurrentRun``.
+    :raise LaneAborted: the micro-batch cannot be decided.
+    :raise ConcurrentRun: another run has decided later micro-batches.
     :raise RowsLost: the decided transactions can no longer be committed.
     :raise ClientError: the outcome is unknown; Spark retries the micro-batch.
     """
@@ -145,12 +146,12 @@ def _commit(cluster: Cluster, options: SinkOptions, task: Task, decision: Decisi
     try:
         commit_lanes(cluster, task.sink_id, decision)
     except RowsLost:
-        now = read_decision(cluster, options.decisions_topic, task.sink_id)
-        if now is not None and now.query == decision.query and now.batch_id > decision.batch_id:
+        latest = read_decision(cluster, options.decisions_topic, task.sink_id)
+        if latest is not None and latest.query == decision.query and latest.batch_id > decision.batch_id:
             raise ConcurrentRun(
-                f"batches {decision.batch_id} to {now.batch_id} of sink {task.sink_id} are already written"
+                f"batches {decision.batch_id} to {latest.batch_id} of sink {task.sink_id} are already written"
             ) from None
-        if now is None or now.batch_id != decision.batch_id or not now.is_settled:
+        if latest is None or latest.batch_id != decision.batch_id or not latest.is_settled:
             raise
         return
     try:
@@ -209,7 +210,10 @@ def abort_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> No
 
 
 def _abort(cluster: Cluster, prepared: Iterable[tuple[str, PreparedTask]], decision: Decision | None) -> None:
-    """Abort the transactions of prepared tasks, by transactional ID, that are not part of a decision."""
+    """Abort those transactions of prepared tasks that are not part of a decision.
+
+    :param prepared: tasks, each with its transactional ID.
+    """
     decided = set() if decision is None else {lane.identity for lane in decision.lanes}
     for name, message in prepared:
         if message.identity is None or message.identity in decided:
@@ -217,7 +221,7 @@ def _abort(cluster: Cluster, prepared: Iterable[tuple[str, PreparedTask]], decis
         try:
             end_transaction(cluster, name, message.identity, commit=False)
         except ClientError as error:
-            log.info("transaction %s is not aborted here: %s", name, error)
+            log.info("cannot abort transaction %s: %s", name, error)
 
 
 def _find_abandoned(
@@ -226,7 +230,7 @@ def _find_abandoned(
     """Return the abandoned transactions; looked up after a task retry, otherwise at intervals."""
     task, now_s = messages[0].task, time.monotonic()
     key = task.sink_id, task.run
-    if now_s - _searched_s.get(key, -SEARCH_INTERVAL_S) < SEARCH_INTERVAL_S and not any(
+    if now_s - _last_search_s.get(key, -SEARCH_INTERVAL_S) < SEARCH_INTERVAL_S and not any(
         each.task.attempt for each in messages
     ):
         return []
@@ -235,7 +239,7 @@ def _find_abandoned(
     except ClientError as error:
         log.warning("sink %s: cannot look up abandoned transactions: %s", task.sink_id, error)
         return []
-    _searched_s[key] = now_s
+    _last_search_s[key] = now_s
     return found
 
 

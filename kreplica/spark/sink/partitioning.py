@@ -45,17 +45,17 @@ def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uin
         result[rows] = (result[rows] * _FACTOR) ^ word
     rows = np.flatnonzero(sizes & 3)
     if rows.size:
-        left = sizes[rows] & 3
-        mask = ((np.uint64(1) << (8 * left).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
+        tail_sizes = sizes[rows] & 3
+        mask = ((np.uint64(1) << (8 * tail_sizes).astype(np.uint64)) - np.uint64(1)).astype(np.uint32)
         word = _words(data, starts[rows] + (sizes[rows] & ~3)) & mask
         result[rows] = (result[rows] ^ word) * _FACTOR
     result = (result ^ result >> _SHIFT_13) * _FACTOR
     return result ^ result >> _SHIFT_15
 
 
-def _words(data: np.ndarray[Any, np.dtype[np.uint8]], at: Numbers) -> np.ndarray[Any, np.dtype[np.uint32]]:
+def _words(data: np.ndarray[Any, np.dtype[np.uint8]], positions: Numbers) -> np.ndarray[Any, np.dtype[np.uint32]]:
     """Return the little-endian 32-bit words at the given positions."""
-    word = data[at].astype(np.uint32)
+    word = data[positions].astype(np.uint32)
     for byte in (1, 2, 3):
-        word |= data[at + byte].astype(np.uint32) << np.uint32(8 * byte)
+        word |= data[positions + byte].astype(np.uint32) << np.uint32(8 * byte)
     return word

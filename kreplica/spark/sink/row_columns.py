@@ -77,8 +77,8 @@ class RowSorter:
     :param topic: topic of all rows; None if a column contains it.
     :param partition_count: returns the number of partitions of a topic.
     :param now_ms: returns the timestamp for rows without one.
-    :param round_robin: counter; the rows of a batch without key and partition go to one partition, the next for each
-        batch.
+    :param round_robin: counter; all rows of a batch without key and partition go to one partition, those of the next
+        batch to the next partition.
     """
 
     topic: str | None
@@ -86,7 +86,7 @@ class RowSorter:
     now_ms: Callable[[], int]
     round_robin: int = 0
 
-    def sorted(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
+    def sort(self, batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, Rows]]:
         """Yield the rows of each partition.
 
         :raise InvalidRows: a topic is null, or a partition does not exist.
@@ -99,11 +99,11 @@ class RowSorter:
         headers = headers_column(columns["headers"]) if "headers" in columns else None
         rows = Rows(self._times(columns.get("timestamp"), batch.num_rows), keys, values, headers)
         for topic, chosen in self._topics(columns.get("topic")):
-            of_topic = rows if chosen is None else _take(rows, chosen)
+            topic_rows = rows if chosen is None else _take(rows, chosen)
             partition_column = columns.get("partition")
             if partition_column is not None and chosen is not None:
                 partition_column = partition_column.take(pa.array(chosen))
-            yield from self._partitions(topic, of_topic, partition_column)
+            yield from self._partitions(topic, topic_rows, partition_column)
 
     def _topics(self, column: pa.Array | None) -> Iterator[tuple[str, Numbers | None]]:
         if self.topic is not None:
@@ -132,9 +132,9 @@ class RowSorter:
         if partition_column is not None:
             has_partition = ~partition_column.is_null().to_numpy(zero_copy_only=False)
             chosen[has_partition] = pc.fill_null(partition_column, 0).to_numpy(zero_copy_only=False)[has_partition]
-            wrong = (chosen < 0) | (chosen >= count)
-            if wrong.any():
-                raise InvalidRows(f"partition {int(chosen[wrong][0])} of topic {topic!r} does not exist")
+            is_invalid = (chosen < 0) | (chosen >= count)
+            if is_invalid.any():
+                raise InvalidRows(f"partition {int(chosen[is_invalid][0])} of topic {topic!r} does not exist")
         first = int(chosen[0])
         if (chosen == first).all():
             yield TopicPartition(topic, first), rows

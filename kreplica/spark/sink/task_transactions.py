@@ -38,8 +38,8 @@ DECIDER_TIMEOUT_S = 60.0
 class PreparedTask(WriterCommitMessage):
     """Result of one task.
 
-    :param identity: producer ID and epoch that end its transaction; None if it wrote nothing.
-    :param decider: producer identity of the decision, for the driver; None with a single lane.
+    :param identity: producer ID and epoch that end the transaction of the task; None if it wrote nothing.
+    :param decider: producer ID and epoch that the driver uses to write the decision; None with a single lane.
     :param was_decided: True if the micro-batch was already decided.
     """
 
@@ -54,7 +54,7 @@ def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: 
     """Write the rows of a task in a transaction that stays open.
 
     :raise InvalidRows: a row cannot be written, or several tasks have rows although only one lane is allowed.
-    :raise ConcurrentRun: another run has decided later micro-batches; or another error of ``write_decision``.
+    :raise KreplicaError: the micro-batch may not be written; see ``should_write``.
     :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
@@ -79,7 +79,7 @@ def _prepare_one(batches: Iterable[pa.RecordBatch], cluster: Cluster, options: S
             raise InvalidRows("kreplica.exactly.once=one: only one task may have rows; use df.coalesce(1)")
         return PreparedTask(task)
     with _producer(cluster, options, task.sink_id) as producer:
-        # Read after fencing: earlier deciders can no longer change it.
+        # Earlier deciders are fenced, so they can no longer change the decision.
         if not _should_write(cluster, options, task):
             producer.abort()
             _drain(batches)

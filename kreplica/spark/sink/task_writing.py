@@ -69,7 +69,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
         cluster.runtime.random.randrange(1 << 16),
     )
     for batch in chain.from_iterable(map(_pieces, batches)):
-        for partition, rows in sorter.sorted(batch):
+        for partition, rows in sorter.sort(batch):
             for encoded in encode(
                 rows,
                 batch_size=settings.batch_size,

@@ -23,7 +23,7 @@ class Task:
     :param query: ID of the streaming query, stored in its checkpoint; empty for a batch.
     :param run: ID of the query's run; unique per driver.
     :param attempt: attempt number of the task.
-    :param of_stream: True if Spark numbers the micro-batches, starting at 0.
+    :param is_stream: True if Spark numbers the micro-batches, starting at 0.
     """
 
     sink_id: str
@@ -32,7 +32,7 @@ class Task:
     query: str = ""
     run: str = "0"
     attempt: int = 0
-    of_stream: bool = False
+    is_stream: bool = False
 
 
 class ConcurrentRun(KreplicaError):
@@ -81,7 +81,7 @@ def should_write(
 
 
 def _check_is_first(task: Task, first_batch: int | None) -> None:
-    if task.of_stream and task.batch_id not in (0, first_batch):
+    if task.is_stream and task.batch_id not in (0, first_batch):
         raise DecisionsExpired(
             f"micro-batch {task.batch_id} of query {task.query}: sink {task.sink_id} has no earlier decision: its "
             "committed offsets have expired (offsets.retention.minutes), or its group was deleted. If this micro-batch "
@@ -96,7 +96,7 @@ def _check_is_same(decision: Decision, task: Task, topic: str) -> None:
             f"batch {task.batch_id} of {_name(task.query)}. Set another kreplica.sink.id, or, if the other query "
             f"will not be restarted, delete the group {task.sink_id}"
         )
-    if not task.of_stream and decision.batch_id == task.batch_id and decision.topic != topic:
+    if not task.is_stream and decision.batch_id == task.batch_id and decision.topic != topic:
         raise SinkOfOtherQuery(
             f"batch {task.batch_id} of sink {task.sink_id} was already written to {_place(decision.topic)}, but this "
             f"write is to {_place(topic)}. Set a different kreplica.sink.id for each write"

@@ -68,15 +68,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 class ExactlyOnceBatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame exactly once; its sink ID and batch ID identify it, as those of a micro-batch do."""
+    """Writes a DataFrame exactly once; the sink ID and the batch ID identify it when it is retried."""
 
     def __init__(self, options: SinkOptions) -> None:
         assert options.sink_id is not None
         assert options.batch_id is not None
         self._options = options
         self._sink_id, self._batch_id = options.sink_id, options.batch_id
-        # Tasks get copies of this object, which is created where the job is planned.
-        self._planned_by = _run_of_process.setdefault(os.getpid(), uuid4().hex)
+        # Tasks get copies of this object, and thus the run ID of the process that planned the job.
+        self._run = _run_of_process.setdefault(os.getpid(), uuid4().hex)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Write the rows of one task in an open transaction."""
@@ -101,7 +101,7 @@ class ExactlyOnceBatchWriter(DataSourceArrowWriter):
             self._batch_id,
             context.partitionId(),
             query=query,
-            run=_short(run or self._planned_by),
+            run=_short_id(run or self._run),
             attempt=context.attemptNumber(),
         )
 
@@ -142,13 +142,13 @@ class ExactlyOnceWriter(DataSourceStreamArrowWriter):
             int(batch_id),
             context.partitionId(),
             query=query,
-            run=_short(run),
+            run=_short_id(run),
             attempt=context.attemptNumber(),
-            of_stream=True,
+            is_stream=True,
         )
 
 
-def _short(run: str) -> str:
+def _short_id(run: str) -> str:
     return sha256(run.encode()).hexdigest()[:8]
 
 

@@ -31,7 +31,7 @@ class BatchReader(DataSourceReader):
         """Plan the tasks.
 
         :raise ValueError: options contain partitions that do not exist, or timestamps after the last record.
-        :raise DataLoss: the start of a range was deleted, and ``failOnDataLoss`` is true.
+        :raise DataLoss: the end of a range is before its start, and ``failOnDataLoss`` is true.
         """
         options = self._options
         lookup: OffsetLookup | SegmentLookup

@@ -122,21 +122,21 @@ def _decode(buffer: bytes, sections: Sequence[Section], with_headers: bool) -> D
         raise ValueError("a length does not fit")
     time_delta, position = _varints(words, position + 1)  # record attributes are unused
     offset_delta, position = _varints(words, position)
-    key_size, key_at = _varints(words, position)
-    key_end = key_at + np.maximum(key_size, 0)
-    value_size, value_at = _varints(words, key_end)
-    value_end = value_at + np.maximum(value_size, 0)
-    header_count, headers_at = _varints(words, value_end)
+    key_size, key_start = _varints(words, position)
+    key_end = key_start + np.maximum(key_size, 0)
+    value_size, value_start = _varints(words, key_end)
+    value_end = value_start + np.maximum(value_size, 0)
+    header_count, headers_start = _varints(words, value_end)
     has_no_headers = header_count == 0
     fits = (key_size >= -1) & (value_size >= -1) & (header_count >= 0)
     fits &= (key_size < len(buffer)) & (value_size < len(buffer))  # the sums did not overflow 64 bits
-    fits &= np.where(has_no_headers, headers_at == ends, headers_at < ends)
+    fits &= np.where(has_no_headers, headers_start == ends, headers_start < ends)
     if not fits.all():
         raise ValueError("a record does not fit")
     offsets = np.repeat([section.header.base_offset for section in sections], counts) + offset_delta
     _check_offsets(offset_delta, sections, counts)
     timestamps, types = _times(time_delta, sections, counts)
-    array = _pieces(buffer, (key_at, key_end, value_at, value_end))
+    array = _pieces(buffer, (key_start, key_end, value_start, value_end))
     keys = _gather(array, 0, key_size)
     values = _gather(array, 2, value_size)
     headers = _headers(sections, has_no_headers) if with_headers else None
@@ -149,36 +149,36 @@ def _empty(with_headers: bool) -> DecodedRecords:
     return DecodedRecords(none, none, none, empty, empty, pa.nulls(0, HEADERS_TYPE) if with_headers else None)
 
 
-def _varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
+def _varints(words: Words, positions: Numbers) -> tuple[Numbers, Numbers]:
     """Decode the zigzag varints at the given positions, and return their values and end positions.
 
     :raise ValueError: a varint does not end.
     :raise IndexError: a varint extends beyond the data.
     """
-    found = _SHORT_VARINTS.take(words[at])
+    found = _SHORT_VARINTS.take(words[positions])
     sizes = found & _SHORT_SIZE
     numbers = found >> _SHORT_SIZE_BITS
     if not sizes.all():
         long = np.flatnonzero(sizes == 0)
-        numbers[long], sizes[long] = _long_varints(words, at[long])
-    return numbers, at + sizes
+        numbers[long], sizes[long] = _long_varints(words, positions[long])
+    return numbers, positions + sizes
 
 
-def _long_varints(words: Words, at: Numbers) -> tuple[Numbers, Numbers]:
+def _long_varints(words: Words, positions: Numbers) -> tuple[Numbers, Numbers]:
     """Decode varints of three bytes and more; return their values and sizes."""
-    raw = np.zeros(len(at), dtype=np.uint64)
-    sizes = np.zeros(len(at), dtype=np.int64)
-    more = np.arange(len(at))
+    raw = np.zeros(len(positions), dtype=np.uint64)
+    sizes = np.zeros(len(positions), dtype=np.int64)
+    unfinished = np.arange(len(positions))
     shift = 0
-    while more.size:
+    while unfinished.size:
         if shift > _VARINT_SHIFT_MAX:
             raise ValueError("a varint has too many bytes")
-        byte = (words[at[more] + sizes[more]] & 0xFF).astype(np.uint64)
+        byte = (words[positions[unfinished] + sizes[unfinished]] & 0xFF).astype(np.uint64)
         if shift == _VARINT_SHIFT_MAX and (byte > 1).any():
             raise ValueError("a varint has too many bits")
-        raw[more] |= (byte & 0x7F) << np.uint64(shift)
-        sizes[more] += 1
-        more = more[byte >= 0x80]
+        raw[unfinished] |= (byte & 0x7F) << np.uint64(shift)
+        sizes[unfinished] += 1
+        unfinished = unfinished[byte >= 0x80]
         shift += 7
     return _unzigzag(raw), sizes
 
@@ -188,7 +188,8 @@ def _unzigzag(raw: np.ndarray[Any, np.dtype[np.uint64]]) -> Numbers:
 
 
 def _short_varints() -> Numbers:
-    """Return a table by two bytes: value of the varint at their start, with its size in the lowest bits; 0 if longer.
+    """Return a table, indexed by 16-bit word: the varint at the start of the word, with its size in the lowest bits; 0
+    if the varint is longer than the word.
     """
     word = np.arange(1 << 16, dtype=np.uint64)
     first, second = word & np.uint64(0xFF), word >> np.uint64(8)
@@ -243,7 +244,7 @@ def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
 
 
 def _gather(pieces: pa.Array, first: int, sizes: Numbers) -> pa.Array:
-    """Return every fourth piece, null where the size is negative."""
+    """Return every fourth piece, starting with index ``first``; null if the size is negative."""
     is_null = sizes < 0
     if is_null.all():
         return pa.nulls(len(sizes), pa.binary())
@@ -261,8 +262,8 @@ def _headers(sections: Sequence[Section], has_no_headers: np.ndarray[Any, np.dty
 
 
 def _each_headers(sections: Sequence[Section]) -> Iterable[Headers]:
-    for header, opened in sections:
-        records = bytes(opened)
+    for header, data in sections:
+        records = bytes(data)
         for head in iter_heads(records, header):
             yield read_record(records, head).headers
 
@@ -277,8 +278,8 @@ def _raise_malformed(sections: Sequence[Section]) -> None:
 
     :raise ProtocolError: always, with the malformed record and field if they are found.
     """
-    for header, opened in sections:
-        records = bytes(opened)
+    for header, data in sections:
+        records = bytes(data)
         for head in iter_heads(records, header):
             read_record(records, head)
     raise ProtocolError("RecordBatch.records", "malformed")

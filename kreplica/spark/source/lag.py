@@ -1,6 +1,7 @@
 """Lag of a streaming query, from the progress reports of this source or of Spark's Kafka source.
 
-Python data sources cannot add metrics to a query's progress report, but it contains the read and the latest offsets.
+Python data sources cannot add metrics to a query's progress report, but the report contains the read and the latest
+offsets.
 """
 
 from __future__ import annotations
@@ -44,17 +45,17 @@ class Lag:
 
     @property
     def least(self) -> int:
-        """Smallest lag of a partition; ``minOffsetsBehindLatest`` in the JVM source."""
+        """Smallest lag of a partition; ``minOffsetsBehindLatest`` in Spark's Kafka source."""
         return min(self.behind.values(), default=0)
 
     @property
     def most(self) -> int:
-        """Largest lag of a partition; ``maxOffsetsBehindLatest`` in the JVM source."""
+        """Largest lag of a partition; ``maxOffsetsBehindLatest`` in Spark's Kafka source."""
         return max(self.behind.values(), default=0)
 
     @property
     def average(self) -> float:
-        """Mean lag of the partitions; ``avgOffsetsBehindLatest`` in the JVM source."""
+        """Mean lag of the partitions; ``avgOffsetsBehindLatest`` in Spark's Kafka source."""
         return self.total / len(self.behind) if self.behind else 0.0
 
 

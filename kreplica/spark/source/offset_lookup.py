@@ -15,7 +15,7 @@ from kreplica.client_core.offsets import EARLIEST, LATEST, NO_OFFSET
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.spark.source.options import Partitions, Selection, SourceOptions, TopicPattern, Topics
-from kreplica.spark.source.positions import AtTime, Everywhere, NoMatch, Offsets, Position
+from kreplica.spark.source.positions import AtTime, CommonOffset, NoMatch, Offsets, Position
 
 log = logging.getLogger(__name__)
 
@@ -63,14 +63,14 @@ class OffsetLookup:
         selection = self._options.selection
         if isinstance(selection, Partitions):
             topics = {each.topic for each in selection.partitions}
-            return [each for each in self._of_topics(sorted(topics)) if each in selection.partitions]
+            return [each for each in self._partitions_of(sorted(topics)) if each in selection.partitions]
         if isinstance(selection, TopicPattern):
             matches = re.compile(selection.pattern).fullmatch
-            return self._of_topics([name for name in topic_names(self._cluster) if matches(name)])
+            return self._partitions_of([name for name in topic_names(self._cluster) if matches(name)])
         assert isinstance(selection, Topics)
-        return self._of_topics(sorted(selection.names))
+        return self._partitions_of(sorted(selection.names))
 
-    def _of_topics(self, names: Iterable[str]) -> list[TopicPartition]:
+    def _partitions_of(self, names: Iterable[str]) -> list[TopicPartition]:
         requested = list(names)
         view = self._cluster.retrying(lambda: self._cluster.refresh(requested))
         found = []
@@ -88,17 +88,17 @@ class OffsetLookup:
         """Return the offset of a position in each partition.
 
         :param option: the option of the position, for errors.
-        :raise ValueError: the option names other partitions, or a timestamp after the last record.
+        :raise ValueError: the option names other partitions than these, or a timestamp after the last record.
         """
         requested = list(partitions)
-        if isinstance(position, Everywhere):
+        if isinstance(position, CommonOffset):
             return self.earliest(requested) if position.offset == EARLIEST else self.latest(requested)
         if isinstance(position, AtTime):
             return self._at_time(position, requested, option)
         _check_partitions(position.offsets, requested, option)
         found = dict(position.offsets)
-        for mark, lookup in ((EARLIEST, self.earliest), (LATEST, self.latest)):
-            found.update(lookup([each for each in requested if found[each] == mark]))
+        for special_offset, lookup in ((EARLIEST, self.earliest), (LATEST, self.latest)):
+            found.update(lookup([each for each in requested if found[each] == special_offset]))
         return found
 
     def earliest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
@@ -112,8 +112,8 @@ class OffsetLookup:
         return self._retry(lambda: end_offsets(self._cluster, partitions, self._options.settings.isolation))
 
     def _at_time(self, position: AtTime, requested: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
-        if position.everywhere_ms is not None:
-            times: Mapping[TopicPartition, int] = dict.fromkeys(requested, position.everywhere_ms)
+        if position.common_ms is not None:
+            times: Mapping[TopicPartition, int] = dict.fromkeys(requested, position.common_ms)
         else:
             _check_partitions(position.times_ms, requested, option)
             times = position.times_ms

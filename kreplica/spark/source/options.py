@@ -15,9 +15,9 @@ from kreplica.spark.client_settings import ClientSettings, client_settings
 from kreplica.spark.option_parsing import boolean, choice, duration_s, number
 from kreplica.spark.source.positions import (
     AtTime,
-    Everywhere,
-    InEach,
+    CommonOffset,
     NoMatch,
+    PartitionOffsets,
     Position,
     parse_numbers,
     parse_partitions,
@@ -125,17 +125,17 @@ def source_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> Sou
         raise ValueError("option 'kafka.bootstrap.servers' must be given")
     if bootstrap:
         parse_addresses(bootstrap)
-    starting = _starting(options, Everywhere(LATEST if is_streaming else EARLIEST))
+    starting = _starting(options, CommonOffset(LATEST if is_streaming else EARLIEST))
     ending = _ending(options)
-    if not is_streaming and starting == Everywhere(LATEST):
+    if not is_streaming and starting == CommonOffset(LATEST):
         raise ValueError("startingOffsets=latest: a batch read would return no records")
-    if ending == Everywhere(EARLIEST):
+    if ending == CommonOffset(EARLIEST):
         raise ValueError("endingOffsets=earliest: a batch read would return no records")
     for position, option, forbidden, word in (
         (starting, "startingOffsets", LATEST if not is_streaming else None, "latest (-1)"),
         (ending, "endingOffsets", EARLIEST, "earliest (-2)"),
     ):
-        if isinstance(position, InEach) and forbidden in position.offsets.values():
+        if isinstance(position, PartitionOffsets) and forbidden in position.offsets.values():
             raise ValueError(f"option {option!r}: a batch read cannot {option.partition('ing')[0]} at {word}")
     get = options.get
     return SourceOptions(
@@ -246,27 +246,26 @@ def _ending(options: _Options) -> Position:
     if found is not None:
         return found
     text = options.get("endingOffsets")
-    return Everywhere(LATEST) if text is None else parse_position(text, "endingOffsets")
+    return CommonOffset(LATEST) if text is None else parse_position(text, "endingOffsets")
 
 
-def _by_time(options: _Options, one: str, each: str, no_match: NoMatch) -> AtTime | None:
-    """Parse a timestamp position; the option ``one``, for all partitions, has precedence over ``each``, by partition.
-    """
-    text = options.get(one)
+def _by_time(options: _Options, common_option: str, partition_option: str, no_match: NoMatch) -> AtTime | None:
+    """Parse a timestamp position; the option for all partitions has precedence over the option by partition."""
+    text = options.get(common_option)
     if text is not None:
-        return AtTime(everywhere_ms=number(text, one, 0), no_match=no_match)
-    text = options.get(each)
+        return AtTime(common_ms=number(text, common_option, 0), no_match=no_match)
+    text = options.get(partition_option)
     if text is not None:
-        return AtTime(parse_numbers(text, each), no_match=no_match)
+        return AtTime(parse_numbers(text, partition_option), no_match=no_match)
     return None
 
 
 def _columns(options: _Options) -> tuple[str, ...]:
     has_headers = boolean(options.get("includeHeaders"), "includeHeaders", default=False)
-    every = (*COLUMNS, HEADERS_COLUMN) if has_headers else COLUMNS
+    all_columns = (*COLUMNS, HEADERS_COLUMN) if has_headers else COLUMNS
     text = options.get("kreplica.columns")
     if text is None:
-        return every
+        return all_columns
     chosen = tuple(each.strip() for each in text.split(",") if each.strip())
     for name in chosen:
         if name not in (*COLUMNS, HEADERS_COLUMN) or chosen.count(name) > 1:

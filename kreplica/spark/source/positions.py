@@ -1,7 +1,7 @@
 """Start and end positions of reads, as given to Spark's Kafka source and as stored in its checkpoints.
 
-Offsets are JSON as the JVM source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest offset, -1 the
-latest.
+Offsets are JSON as Spark's Kafka source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest offset, -1
+the latest.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class NoMatch(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Everywhere:
-    """The same position in every partition: ``EARLIEST`` or ``LATEST``."""
+class CommonOffset:
+    """The same offset in every partition: ``EARLIEST`` or ``LATEST``."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class InEach:
+class PartitionOffsets:
     """An offset, ``EARLIEST`` or ``LATEST`` for exactly the partitions that are read."""
 
     offsets: Offsets
@@ -45,26 +45,26 @@ class AtTime:
     """The first record with that timestamp or a later one.
 
     :param times_ms: milliseconds since 1970, by partition.
-    :param everywhere_ms: milliseconds since 1970, for all partitions; None to use ``times_ms``.
+    :param common_ms: milliseconds since 1970, for all partitions; None to use ``times_ms``.
     """
 
     times_ms: Offsets = field(default_factory=dict)
-    everywhere_ms: int | None = None
+    common_ms: int | None = None
     no_match: NoMatch = NoMatch.ERROR
 
 
-Position: TypeAlias = Everywhere | InEach | AtTime
+Position: TypeAlias = CommonOffset | PartitionOffsets | AtTime
 
 
-def parse_position(text: str, option: str) -> Everywhere | InEach:
+def parse_position(text: str, option: str) -> CommonOffset | PartitionOffsets:
     """Parse ``startingOffsets`` or ``endingOffsets``.
 
     :raise ValueError: the text is malformed; the message names the option.
     """
     word = text.strip().lower()
     if word in ("earliest", "latest"):
-        return Everywhere(EARLIEST if word == "earliest" else LATEST)
-    return InEach(parse_numbers(text, option, lowest=EARLIEST))
+        return CommonOffset(EARLIEST if word == "earliest" else LATEST)
+    return PartitionOffsets(parse_numbers(text, option, lowest=EARLIEST))
 
 
 def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
@@ -72,21 +72,21 @@ def parse_numbers(text: str, option: str, *, lowest: int = 0) -> Offsets:
 
     :raise ValueError: the text is malformed; the message contains the option and the location.
     """
-    where = f"option {option!r}"
+    location = f"option {option!r}"
     try:
         found = json.loads(text)
     except ValueError as error:
         raise ValueError(
-            f'{where}: expected "earliest", "latest" or {{"topicA": {{"0": 23, "1": -1}}}}, not {text!r}'
+            f'{location}: expected "earliest", "latest" or {{"topicA": {{"0": 23, "1": -1}}}}, not {text!r}'
         ) from error
     numbers = {}
-    for topic, partitions in _pairs(found, where):
-        for name, number in _pairs(partitions, f"{where}, topic {topic!r}"):
+    for topic, partitions in _pairs(found, location):
+        for name, number in _pairs(partitions, f"{location}, topic {topic!r}"):
             if not name.isdecimal():
-                raise ValueError(f"{where}, topic {topic!r}: {name!r} is not a partition")
+                raise ValueError(f"{location}, topic {topic!r}: {name!r} is not a partition")
             if not isinstance(number, int) or isinstance(number, bool) or not lowest <= number < INT64_END:
                 raise ValueError(
-                    f"{where}, topic {topic!r}, partition {name}: {number!r} is not an integer of at least {lowest}"
+                    f"{location}, topic {topic!r}, partition {name}: {number!r} is not an integer of at least {lowest}"
                 )
             numbers[TopicPartition(topic, int(name))] = number
     return numbers
@@ -97,22 +97,22 @@ def parse_partitions(text: str, option: str) -> frozenset[TopicPartition]:
 
     :raise ValueError: the text is malformed; the message contains the option and the location.
     """
-    where = f"option {option!r}"
+    location = f"option {option!r}"
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise ValueError(f'{where}: expected {{"topicA": [0, 1]}}, not {text!r}') from error
+        raise ValueError(f'{location}: expected {{"topicA": [0, 1]}}, not {text!r}') from error
     chosen: set[TopicPartition] = set()
-    for topic, partitions in _pairs(found, where):
+    for topic, partitions in _pairs(found, location):
         if not isinstance(partitions, list) or not all(type(each) is int and each >= 0 for each in partitions):
-            raise ValueError(f"{where}, topic {topic!r}: expected a list of partitions, not {partitions!r}")
+            raise ValueError(f"{location}, topic {topic!r}: expected a list of partitions, not {partitions!r}")
         chosen.update(TopicPartition(topic, each) for each in partitions)
     return frozenset(chosen)
 
 
-def _pairs(found: Any, where: str) -> list[tuple[str, Any]]:
+def _pairs(found: Any, location: str) -> list[tuple[str, Any]]:
     if not isinstance(found, dict):
-        raise ValueError(f"{where}: expected an object, not {found!r}")
+        raise ValueError(f"{location}: expected an object, not {found!r}")
     return list(found.items())
 
 
@@ -125,7 +125,7 @@ def as_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(rows: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Parse offsets written by ``as_json`` or by the JVM source."""
+    """Parse offsets written by ``as_json`` or by Spark's Kafka source."""
     return {
         TopicPartition(topic, int(name)): int(offset)
         for topic, partitions in rows.items()

@@ -80,15 +80,15 @@ def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[pa
     start = offset_range.start
     while start < offset_range.end:
         try:
-            for following, rows in _read(cluster, offset_range._replace(start=start), options):
+            for next_start, rows in _read(cluster, offset_range._replace(start=start), options):
                 if rows is not None:
                     yield rows
-                start = following
+                start = next_start
         except ClientError as error:
-            following = _offset_after_loss(cluster, offset_range, start, error)
-            end = min(following, offset_range.end)
+            next_start = _offset_after_loss(cluster, offset_range, start, error)
+            end = min(next_start, offset_range.end)
             report_loss(options, f"{offset_range.partition}: offsets {start} to {end} were deleted: {error}")
-            start = following
+            start = next_start
 
 
 def _read(
@@ -174,16 +174,16 @@ def _offset_after_loss(cluster: Cluster, offset_range: OffsetRange, start: int, 
     raise error
 
 
-def report_loss(options: SourceOptions, what: str) -> None:
+def report_loss(options: SourceOptions, description: str) -> None:
     """Report deleted records.
 
     :raise DataLoss: ``failOnDataLoss`` is true.
     """
     if options.fail_on_data_loss:
         raise DataLoss(
-            f"{what}. Some data may have been lost; to continue anyway, set the option failOnDataLoss to false."
+            f"{description}. Some data may have been lost; to continue anyway, set the option failOnDataLoss to false."
         )
-    log.warning("%s; failOnDataLoss is false, so they are skipped", what)
+    log.warning("%s; failOnDataLoss is false, so they are skipped", description)
 
 
 def close_clusters() -> None:

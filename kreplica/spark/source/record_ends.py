@@ -1,5 +1,5 @@
-"""End positions of records: each depends on the length of the previous record. A few batches are processed in Python,
-many in parallel with numpy.
+"""End positions of records, which can only be found one after the other within a batch. A few batches are processed in
+Python, many in parallel with numpy.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def words_of(buffer: bytes) -> Words:
 
 def _ends_in_parallel(buffer: bytes, counts: Numbers, sizes: Numbers) -> Numbers | None:
     """Process the first record of each batch, then the second of each batch that has one, and so on; None if a
-    record is too long.
+    length field has more than two bytes.
     """
     words = words_of(buffer)
     order = np.argsort(-counts, kind="stable")

@@ -25,7 +25,7 @@ from kreplica.spark.source.decoding import DecodedRecords
 from kreplica.spark.source.options import HEADERS_COLUMN
 from kreplica.transfer.record_columns import ARROW_TYPES, TIMESTAMP
 
-_US = 1000
+_US_PER_MS = 1000
 
 SPARK_TYPES: Mapping[str, DataType] = {
     "key": BinaryType(),
@@ -67,7 +67,7 @@ def _constant_column(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _timestamps(_: TopicPartition, records: DecodedRecords) -> pa.Array:
-    return pa.array(records.timestamps_ms * _US, pa.int64()).view(TIMESTAMP)
+    return pa.array(records.timestamps_ms * _US_PER_MS, pa.int64()).view(TIMESTAMP)
 
 
 def _types(_: TopicPartition, records: DecodedRecords) -> pa.Array:

@@ -83,11 +83,13 @@ class ReplicaFiles(NamedTuple):
         if not count:
             return 0
         data = disk.read_file(path)
-        at = bisect_right(range(count), offset - base, key=lambda at: unpack_entry(data, at * OFFSET_ENTRY_SIZE)[0])
-        position: int = unpack_entry(data, (at - 1) * OFFSET_ENTRY_SIZE)[1] if at else 0
+        following = bisect_right(
+            range(count), offset - base, key=lambda index: unpack_entry(data, index * OFFSET_ENTRY_SIZE)[0]
+        )
+        position: int = unpack_entry(data, (following - 1) * OFFSET_ENTRY_SIZE)[1] if following else 0
         return position
 
-    def aborted(self, offset: int) -> list[AbortedTransaction]:
+    def aborted_transactions(self, offset: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that end at or after an offset, ordered by their first offset."""
         found = []
         for base in self.bases_from(offset):

@@ -15,7 +15,7 @@ from kreplica.model import TopicPartition
 from kreplica.spark.source.decoding import Section, decode, open_section
 from kreplica.spark.source.offset_lookup import find_missing
 from kreplica.spark.source.options import HEADERS_COLUMN, Partitions, SourceOptions, TopicPattern
-from kreplica.spark.source.positions import AtTime, Everywhere, InEach, NoMatch, Position
+from kreplica.spark.source.positions import AtTime, CommonOffset, NoMatch, PartitionOffsets, Position
 from kreplica.spark.source.range_reading import CHUNK_SIZE, report_loss
 from kreplica.spark.source.ranges import OffsetRange
 from kreplica.spark.source.rows import arrow_rows
@@ -27,7 +27,7 @@ from kreplica.wire.records import iter_records
 
 READ_SIZE = CHUNK_SIZE
 _LENGTH = Struct(">i")
-_LENGTH_AT = LENGTH_END - _LENGTH.size
+_LENGTH_OFFSET = LENGTH_END - _LENGTH.size
 
 
 class SegmentLookup:
@@ -65,21 +65,23 @@ class SegmentLookup:
     def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
         """Return the offset of a position in each partition.
 
-        :raise ValueError: the option names other partitions, or a timestamp after the last record.
+        :raise ValueError: the option names other partitions than these, or a timestamp after the last record.
         """
-        if isinstance(position, Everywhere):
+        if isinstance(position, CommonOffset):
             return {each: self._resolve(each, position.offset) for each in partitions}
-        offsets_or_times = position.offsets if isinstance(position, InEach) else self._times(position, partitions)
+        offsets_or_times = (
+            position.offsets if isinstance(position, PartitionOffsets) else self._times(position, partitions)
+        )
         _check_partitions(offsets_or_times, partitions, option)
-        if isinstance(position, InEach):
+        if isinstance(position, PartitionOffsets):
             return {each: self._resolve(each, offsets_or_times[each]) for each in partitions}
         return {each: self._at_time(each, offsets_or_times[each], position.no_match, option) for each in partitions}
 
     @staticmethod
     def _times(position: AtTime, partitions: list[TopicPartition]) -> Mapping[TopicPartition, int]:
-        if position.everywhere_ms is None:
+        if position.common_ms is None:
             return position.times_ms
-        return dict.fromkeys(partitions, position.everywhere_ms)
+        return dict.fromkeys(partitions, position.common_ms)
 
     def _resolve(self, partition: TopicPartition, offset: int) -> int:
         if offset not in (EARLIEST, LATEST):
@@ -120,12 +122,14 @@ def read_segments(offset_range: OffsetRange, options: SourceOptions) -> Iterator
         report_loss(options, text)
     start = max(offset_range.start, replica.start)
     is_committed = options.settings.isolation is Isolation.READ_COMMITTED
-    aborted = replica.aborted(start) if is_committed else []
+    aborted = replica.aborted_transactions(start) if is_committed else []
     sections: list[Section] = []
     size, next_offset = 0, start
-    for data, position, following in _chunks(replica, start, offset_range.end):
-        lists = tuple((each.producer_id, each.first_offset) for each in aborted if each.last_offset >= position)
-        fetched = FetchedRecords(offset_range.partition, data, position, position, lists)
+    for data, position, chunk_end in _chunks(replica, start, offset_range.end):
+        aborted_in_chunk = tuple(
+            (each.producer_id, each.first_offset) for each in aborted if each.last_offset >= position
+        )
+        fetched = FetchedRecords(offset_range.partition, data, position, position, aborted_in_chunk)
         for header, batch in visible_batches(fetched):
             if header.base_offset >= offset_range.end:
                 break
@@ -134,7 +138,7 @@ def read_segments(offset_range: OffsetRange, options: SourceOptions) -> Iterator
             if size >= CHUNK_SIZE:
                 yield _rows(sections, start, offset_range, options)
                 sections, size = [], 0
-        next_offset = max(next_offset, following)
+        next_offset = max(next_offset, chunk_end)
     if sections:
         yield _rows(sections, start, offset_range, options)
     if next_offset < offset_range.end:
@@ -178,7 +182,7 @@ def _complete_batches(data: memoryview, start: int) -> tuple[int, int]:
     used, end = 0, len(data) - HEADER_SIZE
     last = 0
     while used <= end:
-        (length,) = _LENGTH.unpack_from(data, used + _LENGTH_AT)
+        (length,) = _LENGTH.unpack_from(data, used + _LENGTH_OFFSET)
         next_offset = used + LENGTH_END + length
         if length <= 0 or next_offset > len(data):
             break

@@ -41,15 +41,15 @@ A new controller or leader may have older metadata.
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reader of one query. ``read`` is called on a copy in another process.
 
-    Offsets have the JSON format of the JVM source.
+    Offsets have the JSON format of Spark's Kafka source.
     """
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._initial: dict[TopicPartition, int] | None = None
-        self._known: list[TopicPartition] = []
+        self._initial_offsets: dict[TopicPartition, int] | None = None
+        self._known_partitions: list[TopicPartition] = []
         self._discovered_s = -DISCOVERY_S
-        self._last: dict[TopicPartition, int] | None = None
+        self._latest: dict[TopicPartition, int] | None = None
         self._final_ends: dict[TopicPartition, int] | None = None
         self._triggered_s = float("-inf")
 
@@ -60,10 +60,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raise ValueError: options contain partitions that do not exist, or timestamps after the last record.
         """
-        if self._initial is None:
+        if self._initial_offsets is None:
             partitions = self._lookup().named_partitions()
-            self._initial = self._lookup().offsets(self._options.starting, partitions, "startingOffsets")
-        return as_json(self._initial)
+            self._initial_offsets = self._lookup().offsets(self._options.starting, partitions, "startingOffsets")
+        return as_json(self._initial_offsets)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the read limit set by ``maxOffsetsPerTrigger``."""
@@ -79,9 +79,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         available = self._final_ends if self._final_ends is not None else self._wait_for_records(read_offsets)
         if _describe_loss(read_offsets, available):
             available = self._recheck_loss(read_offsets)
-        self._last = available
+        self._latest = available
         added = self._lookup().earliest([each for each in available if each not in read_offsets])
-        # If the log end offset decreased and failOnDataLoss is false, the query continues from there.
+        # If the log end offset decreased and failOnDataLoss is false, the query continues from the new log end offset.
         first = {
             each: min(read_offsets[each], end) if each in read_offsets else added[each]
             for each, end in available.items()
@@ -94,7 +94,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Return the latest known offsets, for the query's progress."""
-        return None if self._last is None else as_json(self._last)
+        return None if self._latest is None else as_json(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Set the end of the query to the current offsets."""
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- one micro-batch ---
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of one micro-batch; a partition added since the last one starts at its earliest offset."""
+        """Plan the tasks of one micro-batch; a partition added since the previous one starts at its earliest offset."""
         starts, ends = from_json(start), from_json(end)
         added = sorted(ends.keys() - starts.keys())
         starts.update(self._lookup().earliest(added) if added else {})
@@ -175,9 +175,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _discover(self) -> list[TopicPartition]:
         if self._clock() - self._discovered_s >= DISCOVERY_S:
-            self._known = self._lookup().partitions()
+            self._known_partitions = self._lookup().partitions()
             self._discovered_s = self._clock()
-        return self._known
+        return self._known_partitions
 
     def _ends(self) -> dict[TopicPartition, int]:
         """Return the end offset of each existing partition."""

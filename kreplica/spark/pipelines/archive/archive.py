@@ -58,7 +58,7 @@ class ArchiveOptions:
     :param file_records_max: maximum records per file.
     :param follow_every: run until stopped, with this trigger interval in Spark's notation; None: archive the current
         records and return.
-    :param adopt: continue an archive that was made from another cluster or other topics, and record the new ones.
+    :param adopt: continue an archive of another cluster or with other options, and record the new ones.
     :param allow_data_loss: skip records that the cluster deleted before they were archived.
     :param kafka: additional options of the source.
     """
@@ -151,7 +151,7 @@ def archive(
     """Write topics to an archive, which is created or continued.
 
     :param should_stop: polled; when it returns True, the run stops, and the next run writes the incomplete batch again.
-    :raise ArchiveError: the archive belongs to another cluster or to other topics.
+    :raise ArchiveError: the archive has another cluster or other options, or the directory is not an archive.
     :raise StoreError: another run writes to the archive.
     :raise ValueError: an option is wrong.
     """
@@ -220,7 +220,7 @@ def _create_or_check(path: str, description: ArchiveDescription, store: Store, a
             f"the archive at {path} has {'; '.join(differing)}: choose another path, or use --adopt to continue it"
         )
     if differing:
-        # The time stays, since replays identify the archive by it.
+        # Keep the creation time, by which replays identify the archive.
         write_description(path, replace(description, made_ms=stored.made_ms), store)
     batches = read_archive(path, store).batches
     checkpointed = batch_numbers(checkpoint(path), store)
@@ -301,7 +301,7 @@ class _Run:
             query.awaitTermination()  # raises the error of a failed query
         except KeyboardInterrupt:
             if self._options.follow_every is None:
-                raise  # otherwise it is an interrupt by the user
+                raise  # a run with follow_every is stopped by an interrupt
         finally:
             query.stop()
 

@@ -208,8 +208,8 @@ def normalize_path(path: str) -> str:
 def store_of(path: str, spark: SparkSession | None = None) -> Store:
     """Return the store of a path, resolved as Spark resolves it.
 
-    :param spark: required for a path with a scheme other than ``file:``. If its default file system is not local, a
-        path without a scheme refers to that file system.
+    :param spark: required for a path with a scheme other than ``file:``. If the default file system of the
+        session is not local, a path without a scheme refers to that file system.
     :raise StoreError: the path has a scheme, and there is no session.
     """
     scheme = _SCHEME.match(path)

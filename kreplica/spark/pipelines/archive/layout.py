@@ -271,7 +271,7 @@ def _read_document(store: Store, path: str) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError) as error:
         raise NoArchive(f"{path} is not a metadata file of an archive: {error}") from error
     if version != FORMAT:
-        raise NoArchive(f"{path} has format {version}, but this release reads only {FORMAT}: install a newer one")
+        raise NoArchive(f"{path} has format {version}, but this release reads only {FORMAT}: install a newer release")
     assert isinstance(document, dict)
     return document
 

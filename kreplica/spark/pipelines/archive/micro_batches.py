@@ -114,9 +114,9 @@ class BatchWriter:
                 self._store.delete(f"{self._path}/{name}")
 
     def _starts(self, number: int, ends: Positions) -> dict[TopicPartition, int]:
-        before = (batch_ends(checkpoint(self._path), number - 1, self._store) if number else None) or {}
-        added = [each for each in ends if each not in before]
-        starts = {**before, **self._earliest(added)}
+        previous_ends = (batch_ends(checkpoint(self._path), number - 1, self._store) if number else None) or {}
+        added = [each for each in ends if each not in previous_ends]
+        starts = {**previous_ends, **self._earliest(added)}
         return {each: min(starts[each], end) for each, end in ends.items()}
 
     def _write(self, rows: DataFrame, number: int, offsets: int) -> None:

@@ -42,8 +42,8 @@ def read_rows(
     from kreplica.spark.pipelines.json_values import parsed_column
 
     # The column json of these files has outdated types: parse the original values again.
-    before = _read(spark, archive.path, old, History()).withColumn(COLUMN, parsed_column(history.schema))
-    return before.unionByName(rows) if new else before
+    reparsed = _read(spark, archive.path, old, History()).withColumn(COLUMN, parsed_column(history.schema))
+    return reparsed.unionByName(rows) if new else reparsed
 
 
 def _read(spark: SparkSession, path: str, files: list[str], history: History) -> DataFrame:

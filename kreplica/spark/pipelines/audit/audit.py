@@ -75,7 +75,7 @@ class SliceResult(NamedTuple):
 
     :param number: number of the slice.
     :param notes: replicas that could not be read, and why.
-    :param is_done: False if nothing could be compared.
+    :param is_done: True if the slice was compared, or none of its replicas exists any longer.
     """
 
     number: int
@@ -137,8 +137,8 @@ def make_plan(options: AuditOptions) -> Plan:
         return first
     plan = _plan(options)
     for partition, found in plan.found.items():
-        before = first.found.get(partition)
-        _keep_common(found, before.differences if before is not None else [])
+        unconfirmed = first.found.get(partition)
+        _keep_common(found, unconfirmed.differences if unconfirmed is not None else [])
     return plan
 
 
@@ -190,7 +190,7 @@ def compare_slices(group: list[tuple[int, Slice]]) -> list[SliceResult]:
 def compare_slice(slice_: Slice) -> tuple[Comparison, tuple[str, ...], bool]:
     """Compare one slice; differences are confirmed by a second comparison.
 
-    :return: the result, the reasons why some replicas were not read, and True if the comparison is complete.
+    :return: the result, the reasons why some replicas were not read, and ``is_done`` of ``SliceResult``.
     """
     notes: list[str] = []
     is_gone = False
@@ -249,7 +249,7 @@ def _readable_replicas(slice_: Slice) -> _ReadableReplicas:
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
             if isinstance(cause, BrokerRefused):
-                missing[each.broker] = f"the broker responds {cause.code.name}"
+                missing[each.broker] = f"the broker responds with {cause.code.name}"
             else:
                 notes.append(f"{slice_.partition}: broker {each.broker} is unreachable: {error}")
         else:

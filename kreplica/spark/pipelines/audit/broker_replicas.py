@@ -66,7 +66,7 @@ class BrokerReplica(NamedTuple):
                 self._wait(error, schedule)
 
     def cleaned_end(self) -> int:
-        """Always 0: brokers do not report it."""
+        """Return 0: brokers do not report how far they compacted the log."""
         return 0
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
@@ -151,7 +151,7 @@ class BrokerReplica(NamedTuple):
 
 
 def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
-    """Yield the batches of a response whose last offset is in a range."""
+    """Yield those batches of a response whose last offset is after ``offset`` and before ``end``."""
     try:
         for position, header in iter_headers(data, incomplete_last=True):
             if header.next_offset > end:
@@ -165,7 +165,7 @@ def _items(data: memoryview, offset: int, end: int) -> Iterator[Batch | Gap]:
 
 
 def _next_offset(data: memoryview) -> int:
-    """Return the offset after the last complete batch."""
+    """Return the offset after the last complete batch; 0 if there is none."""
     next_offset = 0
     try:
         for _, header in iter_headers(data, incomplete_last=True):

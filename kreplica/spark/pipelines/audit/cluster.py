@@ -57,20 +57,20 @@ def cluster_facts(cluster: Cluster, topics: Collection[str]) -> ClusterFacts:
     :param topics: empty: all topics, including internal ones.
     :raise ClientError: no broker responds.
     """
-    before = _partitions(cluster.retrying(lambda: cluster.refresh(None)), topics)
-    starts = _leader_offsets(cluster, before, EARLIEST)
-    high_watermarks = _leader_offsets(cluster, before, LATEST)
+    first_facts = _partitions(cluster.retrying(lambda: cluster.refresh(None)), topics)
+    starts = _leader_offsets(cluster, first_facts, EARLIEST)
+    high_watermarks = _leader_offsets(cluster, first_facts, LATEST)
     # A replica that was in sync before and after has all committed records; a single response may be stale.
     view = cluster.retrying(lambda: cluster.refresh(None))
-    after = _partitions(view, topics)
+    second_facts = _partitions(view, topics)
     found = {
-        each: later._replace(
-            in_sync=before[each].in_sync & later.in_sync,
+        each: second._replace(
+            in_sync=first_facts[each].in_sync & second.in_sync,
             start=starts.get(each),
             high_watermark=high_watermarks.get(each),
         )
-        for each, later in after.items()
-        if each in before
+        for each, second in second_facts.items()
+        if each in first_facts
     }
     compacted = {name for name in {each.topic for each in found} if _is_compacted(cluster, name)}
     return ClusterFacts(
@@ -124,7 +124,7 @@ def _leader_offsets(cluster: Cluster, requested: Collection[TopicPartition], tim
     try:
         cluster.retrying(attempt, LEADERS_TIMEOUT_S)
     except ClientError:
-        return found  # the leaders of the other partitions do not respond
+        return found  # without the partitions whose leaders do not respond
     return found
 
 

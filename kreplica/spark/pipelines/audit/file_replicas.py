@@ -135,12 +135,12 @@ class _SegmentScan:
         size = file.size()
         position: int | None = self._files.position(base, self._start) if base < self._start else 0
         while position is not None and not self._is_done:
-            at = position
+            end_position = position
             for batch_position, header, data in scan_batches(file, position, size, READ_SIZE, BATCH_SIZE_MAX):
-                at = batch_position + header.size
+                end_position = batch_position + header.size
                 next_offset = header.next_offset
                 crc_is_valid = verify_crc(data, header)
-                if self._is_invalid_header(header, crc_is_valid, bound, file, at, size):
+                if self._is_invalid_header(header, crc_is_valid, bound, file, end_position, size):
                     where = f"{os.path.basename(file.path)} at {batch_position}"
                     note = "" if crc_is_valid else ", and the checksum is wrong"
                     self._damage = self._damage or f"{where}: offsets {header.base_offset} to {next_offset - 1}{note}"
@@ -156,10 +156,10 @@ class _SegmentScan:
                     self._damage = ""
                 self._expected = next_offset
                 yield Batch(header, data, crc_is_valid)
-            if self._is_done or at >= size or (bound is None and _is_torn(file, at, size)):
+            if self._is_done or end_position >= size or (bound is None and _is_torn(file, end_position, size)):
                 return
-            self._damage = self._damage or f"{os.path.basename(file.path)} at {at}: not a batch"
-            position = self._next_indexed_position(base, at, size)
+            self._damage = self._damage or f"{os.path.basename(file.path)} at {end_position}: not a batch"
+            position = self._next_indexed_position(base, end_position, size)
 
     def _is_invalid_header(
         self, header: BatchHeader, crc_is_valid: bool, bound: int | None, file: File, end_position: int, size: int

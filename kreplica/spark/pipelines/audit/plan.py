@@ -30,7 +30,7 @@ AnyReplica = FileReplica | BrokerReplica
 class Slice(NamedTuple):
     """A slice of a partition, compared by one task.
 
-    :param size_bytes: approximate size of all its replicas.
+    :param size_bytes: approximate size of the slice, added over all replicas.
     """
 
     partition: TopicPartition
@@ -44,8 +44,8 @@ class Plan:
     """Plan of a whole audit.
 
     :ivar brokers: brokers whose replicas are read.
-    :ivar found: one entry per audited partition, with the differences found without reading batches; the audit adds
-        the others.
+    :ivar found: one entry per audited partition, with the differences found without reading batches; the results
+        of its slices are added later.
     :ivar notes: omitted partitions and replicas, and the reasons.
     :ivar unread_replicas: number of replicas that are not read, by broker.
     """
@@ -181,7 +181,7 @@ def _split(partition: TopicPartition, replicas: tuple[AnyReplica, ...], span: Sp
     size = max(each.size_bytes for each in replicas)
     total = sum(each.size_bytes for each in replicas)
     count = max(1, min(-(-size // SLICE_BYTES), span.end - span.start))
-    bounds = [span.start + (span.end - span.start) * at // count for at in range(count + 1)]
+    bounds = [span.start + (span.end - span.start) * index // count for index in range(count + 1)]
     for start, end in pairwise(bounds):
         yield Slice(partition, replicas, Span(start, end, span.compacted_end), total // count)
 

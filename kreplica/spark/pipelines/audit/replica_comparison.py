@@ -89,7 +89,7 @@ class Replica(Protocol):
 
 
 class Span(NamedTuple):
-    """Offset range of a partition to compare: the batches whose last offset is in it.
+    """Offset range of a partition to compare. A batch is in the range if its last offset is.
 
     :param compacted_end: batches before this offset may be compacted.
     """
@@ -162,14 +162,14 @@ class _Cursor:
         if base < self._epoch_until and epoch == self._epoch:
             return
         entries = self.replica.epochs
-        at = bisect_right(entries, base, key=lambda entry: entry.start_offset)
+        index = bisect_right(entries, base, key=lambda entry: entry.start_offset)
         self._epoch = epoch
-        self._epoch_until = entries[at].start_offset if at < len(entries) else OFFSET_END
-        if at == 0:
+        self._epoch_until = entries[index].start_offset if index < len(entries) else OFFSET_END
+        if index == 0:
             return
-        cached_epoch, start = entries[at - 1]
+        cached_epoch, start = entries[index - 1]
         # The checkpoint is written with delay: later epochs may be missing after its last entry.
-        if cached_epoch != epoch and not (at == len(entries) and epoch > cached_epoch):
+        if cached_epoch != epoch and not (index == len(entries) and epoch > cached_epoch):
             text = f"leader-epoch-checkpoint has epoch {cached_epoch} from offset {start}, the batch has {epoch}"
             self._found.add(self.broker, base, Kind.EPOCHS, text)
 

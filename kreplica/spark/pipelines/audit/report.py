@@ -129,7 +129,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def merge_slices(slices: Sequence[Comparison]) -> Comparison:
-    """Merge the results of the slices of one partition, whose range is that of the first result."""
+    """Merge the results of one partition: that of the plan, which has the whole range, and those of the slices."""
     first = slices[0]
     total = Comparison(first.topic, first.partition, first.start, first.high_watermark)
     listed = sorted((each for each_slice in slices for each in each_slice.differences), key=lambda each: each.identity)

@@ -37,19 +37,19 @@ def compare_offsets(
 
     :param read_topic: reads the digests of the given offsets.
     :param bounds: offset range by partition.
-    :param is_compacted: True if compaction deletes records of the topic, which is not a difference.
+    :param is_compacted: True if the topic is compacted; records that compaction deleted are not differences.
     :param shown_max: maximum number of differences listed.
     """
     width = bucket_width(sum(each.end - each.start for each in bounds.values()))
-    starts = _number_of_partition({partition: each.start for partition, each in bounds.items()})
+    starts = _value_of_partition({partition: each.start for partition, each in bounds.items()})
     is_deleted = sql.col("offset") < starts
     summed = (
         sides(archive, read_topic(bounds))
         .withColumn("bucket", sql.when(is_deleted, sql.lit(-1)).otherwise(_bucket(width)))
         .groupBy("partition", "bucket")
         .agg(
-            side_count(True).alias("archived"),
-            side_count(False).alias("held"),
+            side_count(True).alias("archive_count"),
+            side_count(False).alias("topic_count"),
             side_sum(True, sql.xxhash64("digest", "offset")).alias("archive_sum"),
             side_sum(False, sql.xxhash64("digest", "offset")).alias("topic_sum"),
         )
@@ -58,7 +58,7 @@ def compare_offsets(
     differing = [
         Bucket(row.partition, row.bucket)
         for row in summed
-        if row.bucket >= 0 and (row.archived, row.archive_sum) != (row.held, row.topic_sum)
+        if row.bucket >= 0 and (row.archive_count, row.archive_sum) != (row.topic_count, row.topic_sum)
     ]
     counts: dict[int, dict[Kind, int]] = {partition: dict.fromkeys(Kind, 0) for partition in bounds}
     first: list[Difference] = []
@@ -69,12 +69,12 @@ def compare_offsets(
     results = []
     for partition in sorted(bounds):
         own = [row for row in summed if row.partition == partition]
-        deleted = sum(row.archived for row in own if row.bucket < 0)
+        deleted = sum(row.archive_count for row in own if row.bucket < 0)
         if is_compacted:
             deleted += counts[partition][Kind.EXTRA]
             counts[partition][Kind.EXTRA] = 0
-        held = sum(row.held for row in own)
-        results.append(PartitionResult(topic, topic, partition, held, deleted, counts[partition]))
+        records = sum(row.topic_count for row in own)
+        results.append(PartitionResult(topic, topic, partition, records, deleted, counts[partition]))
     return TopicResult(results, first)
 
 
@@ -130,21 +130,21 @@ class _Records:
 
     def _find_differences(self, both: DataFrame) -> DataFrame:
         """Return a row per kind of difference and offset: ``partition``, ``offset``, ``kind``, ``count``."""
-        archived = sql.when(sql.col("is_archive"), sql.col("digest"))
-        held = sql.when(~sql.col("is_archive"), sql.col("digest"))
+        archive_digest = sql.when(sql.col("is_archive"), sql.col("digest"))
+        topic_digest = sql.when(~sql.col("is_archive"), sql.col("digest"))
         offsets = both.groupBy("partition", "offset").agg(
-            side_count(True).alias("archived"),
-            side_count(False).alias("held"),
-            sql.min(archived).alias("low"),
-            sql.max(archived).alias("high"),
-            sql.min(held).alias("original"),
+            side_count(True).alias("archive_count"),
+            side_count(False).alias("topic_count"),
+            sql.min(archive_digest).alias("low"),
+            sql.max(archive_digest).alias("high"),
+            sql.min(topic_digest).alias("original"),
         )
-        is_other = sql.expr("archived > 0 and held > 0 and (low != original or high != original)")
+        is_different = sql.expr("archive_count > 0 and topic_count > 0 and (low != original or high != original)")
         kinds = (
-            (Kind.MISSING, sql.when(sql.col("archived") == 0, sql.col("held"))),
-            (Kind.EXTRA, sql.when(sql.col("held") == 0, sql.col("archived"))),
-            (Kind.DUPLICATE, sql.when(sql.col("held") > 0, sql.col("archived") - sql.col("held"))),
-            (Kind.DIFFERENT, sql.when(is_other, sql.lit(1))),
+            (Kind.MISSING, sql.when(sql.col("archive_count") == 0, sql.col("topic_count"))),
+            (Kind.EXTRA, sql.when(sql.col("topic_count") == 0, sql.col("archive_count"))),
+            (Kind.DUPLICATE, sql.when(sql.col("topic_count") > 0, sql.col("archive_count") - sql.col("topic_count"))),
+            (Kind.DIFFERENT, sql.when(is_different, sql.lit(1))),
         )
         findings = sql.array(
             *(sql.struct(sql.lit(kind.value).alias("kind"), count.cast("long").alias("count")) for kind, count in kinds)
@@ -168,7 +168,7 @@ def _bucket(width: int) -> Column:
     return sql.expr(f"offset div {width}")
 
 
-def _number_of_partition(numbers: Mapping[int, int]) -> Column:
-    """Return a column with the number of the partition of each row."""
-    every = [sql.lit(numbers.get(partition, 0)).cast("long") for partition in range(max(numbers) + 1)]
+def _value_of_partition(values: Mapping[int, int]) -> Column:
+    """Return a column with the value for the partition of each row; 0 for partitions without a value."""
+    every = [sql.lit(values.get(partition, 0)).cast("long") for partition in range(max(values) + 1)]
     return sql.get(sql.array(*every), sql.col("partition"))

@@ -1,8 +1,8 @@
 """Comparison of an archive with a topic to which it was replayed: offsets differ, so content and order are compared.
 
 The archive is the original, the topic the copy. Records are numbered within their partitions (their rank), and sums
-over ranges of ranks are compared. From the first range that differs, records are matched by content: the n-th
-occurrence of a content in the archive with the n-th in the topic.
+over ranges of ranks are compared. From the first range that differs, records are matched by content: of several
+records with equal content, the n-th in the archive corresponds to the n-th in the topic.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ def compare_order(
             ranked.withColumn("bucket", sql.expr(f"rank div {width}"))
             .groupBy("partition", "bucket")
             .agg(
-                side_count(True).alias("archived"),
-                side_count(False).alias("held"),
+                side_count(True).alias("archive_count"),
+                side_count(False).alias("topic_count"),
                 side_sum(True, sql.xxhash64("digest", "rank")).alias("archive_sum"),
                 side_sum(False, sql.xxhash64("digest", "rank")).alias("topic_sum"),
             )
             .collect()
         )
         partitions = sorted({row.partition for row in summed})
-        since: dict[int, int] = {}
+        first_buckets: dict[int, int] = {}
         for row in summed:
-            if (row.archived, row.archive_sum) != (row.held, row.topic_sum):
-                since[row.partition] = min(since.get(row.partition, row.bucket), row.bucket)
+            if (row.archive_count, row.archive_sum) != (row.topic_count, row.topic_sum):
+                first_buckets[row.partition] = min(first_buckets.get(row.partition, row.bucket), row.bucket)
         counts = {partition: dict.fromkeys(Kind, 0) for partition in partitions}
         deleted = dict.fromkeys(partitions, 0)
         first: list[Difference] = []
-        if since:
-            first_ranks = {partition: bucket * width for partition, bucket in since.items()}
+        if first_buckets:
+            first_ranks = {partition: bucket * width for partition, bucket in first_buckets.items()}
             shortened_from_start = {partition for partition in shortened if first_ranks.get(partition) == 0}
             first = _count_and_list(names, ranked, first_ranks, shortened_from_start, counts, deleted, shown_max)
     finally:
         both.unpersist()
     results = []
     for partition in partitions:
-        archived = sum(row.archived for row in summed if row.partition == partition)
+        archived = sum(row.archive_count for row in summed if row.partition == partition)
         deleted_count = deleted[partition]
         results.append(PartitionResult(*names, partition, archived - deleted_count, deleted_count, counts[partition]))
     return TopicResult(results, first)
@@ -81,14 +81,14 @@ def _add_ranks(both: DataFrame) -> DataFrame:
     """
     both = both.withColumn("part", sql.expr(f"offset div {_OFFSETS}"))
     side = ["is_archive", "partition"]
-    before = Window.partitionBy(*side).orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
+    previous_parts = Window.partitionBy(*side).orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
     parts = both.groupBy(*side, "part").agg(sql.count("*").alias("size"))
-    parts = parts.withColumn("begin", sql.coalesce(sql.sum("size").over(before), sql.lit(0))).drop("size")
-    within = sql.row_number().over(Window.partitionBy(*side, "part").orderBy("offset"))
+    parts = parts.withColumn("begin", sql.coalesce(sql.sum("size").over(previous_parts), sql.lit(0))).drop("size")
+    position = sql.row_number().over(Window.partitionBy(*side, "part").orderBy("offset"))
     return (
-        both.withColumn("within", within)
+        both.withColumn("position", position)
         .join(sql.broadcast(parts), [*side, "part"])
-        .select(*side, "offset", "digest", (sql.col("begin") + sql.col("within") - 1).alias("rank"))
+        .select(*side, "offset", "digest", (sql.col("begin") + sql.col("position") - 1).alias("rank"))
     )
 
 
@@ -104,8 +104,8 @@ def _count_and_list(
     """Count the differences from the given ranks on, and list the first ones."""
     spark = ranked.sparkSession
     rows = [(partition, rank, partition in shortened) for partition, rank in first_ranks.items()]
-    chosen = spark.createDataFrame(rows, "partition int, since long, is_shortened boolean")
-    rest = ranked.join(sql.broadcast(chosen), "partition").where("rank >= since")
+    chosen = spark.createDataFrame(rows, "partition int, first_rank long, is_shortened boolean")
+    rest = ranked.join(sql.broadcast(chosen), "partition").where("rank >= first_rank")
     found = _differences(_match_records(rest)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         for row in found.groupBy("partition", "kind").count().collect():
@@ -122,7 +122,7 @@ def _count_and_list(
 def _match_records(rest: DataFrame) -> DataFrame:
     """Return a row per record of the archive with its copy, or per record without a counterpart.
 
-    The n-th occurrence of a content is matched with the n-th occurrence on the other side.
+    Of several records with equal content, the n-th in the archive is matched with the n-th in the topic.
     """
     content = ["partition", "digest"]
     occurrence = sql.row_number().over(Window.partitionBy("is_archive", *content).orderBy("rank"))
@@ -147,8 +147,8 @@ def _differences(matched: DataFrame) -> DataFrame:
 def _out_of_order(matched: DataFrame) -> DataFrame:
     """Return the records whose copy precedes the copy of the previous record."""
     pairs = matched.where("archive_rank is not null and topic_rank is not null")
-    before = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
-    late = pairs.withColumn("before", before).where("topic_rank < before")
+    previous_rank = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
+    late = pairs.withColumn("previous_rank", previous_rank).where("topic_rank < previous_rank")
     return _findings(late, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
 
 
@@ -157,11 +157,11 @@ def _unmatched(matched: DataFrame) -> DataFrame:
 
     A record of the archive and one of the topic between the same matched pairs count as one different record.
     """
-    missing, more = (_one_side(matched, side) for side in ("archive", "topic"))
-    duplicates = _findings(more.where("is_archived"), sql.lit(Kind.DUPLICATE.value), sql.col("topic_rank"))
+    archive_only, topic_only = (_one_side(matched, side) for side in ("archive", "topic"))
+    duplicates = _findings(topic_only.where("is_archived"), sql.lit(Kind.DUPLICATE.value), sql.col("topic_rank"))
     keys = ["partition", "gap", "number"]
-    own = missing.select(*keys, "is_shortened", "archive_offset", "archive_rank")
-    others = more.where("not is_archived").select(*keys, "topic_offset", "topic_rank")
+    own = archive_only.select(*keys, "is_shortened", "archive_offset", "archive_rank")
+    others = topic_only.where("not is_archived").select(*keys, "topic_offset", "topic_rank")
     kind = (
         sql.when(sql.expr("topic_rank is null and is_shortened and gap = 0"), sql.lit(None))
         .when(sql.col("topic_rank").isNull(), Kind.MISSING.value)
@@ -176,8 +176,8 @@ def _one_side(matched: DataFrame, side: str) -> DataFrame:
     """Return the records of one side only, with the ``gap`` between matched pairs and the ``number`` within it."""
     rank = f"{side}_rank"
     is_pair = sql.expr("archive_rank is not null and topic_rank is not null")
-    until = Window.partitionBy("partition").orderBy(rank).rowsBetween(Window.unboundedPreceding, 0)
-    own = matched.where(f"{rank} is not null").withColumn("gap", sql.count_if(is_pair).over(until)).where(~is_pair)
+    window = Window.partitionBy("partition").orderBy(rank).rowsBetween(Window.unboundedPreceding, 0)
+    own = matched.where(f"{rank} is not null").withColumn("gap", sql.count_if(is_pair).over(window)).where(~is_pair)
     kind = sql.lit(True) if side == "archive" else sql.col("is_archived")
     number = sql.row_number().over(Window.partitionBy("partition", "gap", kind).orderBy(rank))
     return own.withColumn("number", number)

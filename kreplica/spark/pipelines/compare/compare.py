@@ -107,7 +107,7 @@ def compare(spark: SparkSession, path: str, options: CompareOptions, report: Rep
     report(Progress("compare", 0, total))
     for topic in topics:
         with closing(_TopicComparison(spark, archive, topic, options)) as comparison:
-            found = comparison.found(options.shown_max - len(differences))
+            found = comparison.run(options.shown_max - len(differences))
             lag += comparison.lag
         results += found.partitions
         differences += found.differences
@@ -193,7 +193,7 @@ class _TopicComparison:
         """Close the connections to the cluster."""
         self._cluster.close()
 
-    def found(self, shown_max: int) -> TopicResult:
+    def run(self, shown_max: int) -> TopicResult:
         """Run the comparison.
 
         :raise CompareError: the topic does not exist.
@@ -223,8 +223,8 @@ class _TopicComparison:
         bounds = {}
         for each, (start, end) in self._archive.spans.items():
             if each.topic == self._topic:
-                begins = max(start, earliest.get(each, 0))
-                bounds[each.partition] = Bounds(begins, max(begins, min(end, latest.get(each, 0))))
+                first = max(start, earliest.get(each, 0))
+                bounds[each.partition] = Bounds(first, max(first, min(end, latest.get(each, 0))))
         archived_ends = {each: self._archive.spans.get(each, (0, earliest[each]))[1] for each in latest}
         self.lag = offset_count(archived_ends, latest)
         archived = digests(read_rows(self._spark, self._archive, [self._topic]), with_timestamps=True)

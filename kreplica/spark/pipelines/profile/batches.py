@@ -44,7 +44,9 @@ class _RawReader(Reader):
             headers = list(iter_headers(fetched.data, incomplete_last=True))
         except ProtocolError as error:
             raise CorruptBatch(f"{fetched.partition} from offset {fetched.position}: {error}") from error
-        batches: list[RawBatch] = [(header, fetched.data[at : at + header.size]) for at, header in headers]
+        batches: list[RawBatch] = [
+            (header, fetched.data[position : position + header.size]) for position, header in headers
+        ]
         next_offset = fetched.next_offset if end is None else min(fetched.next_offset, end)
         return [_RawBatches(batches, next_offset)] if batches else []
 
@@ -89,8 +91,8 @@ def _segment(replica: ReplicaFiles, base: int, start: int, needs_bytes: BatchFil
             for _, header, batch in scan_batches(file, position, file.size()):
                 yield header, batch
             return
-        for at, header in scan_headers(file, position, file.size()):
-            yield header, memoryview(file.read_at(at, header.size)) if needs_bytes(header) else None
+        for batch_position, header in scan_headers(file, position, file.size()):
+            yield header, memoryview(file.read_at(batch_position, header.size)) if needs_bytes(header) else None
 
 
 def _from_brokers(offset_range: OffsetRange, options: SourceOptions) -> Iterator[RawBatch]:
@@ -119,7 +121,7 @@ def all_batches(_: BatchHeader) -> bool:
 
 
 def sample_filter(share: float) -> BatchFilter:
-    """Return a filter for about a share of the batches, always the same ones, and for all control batches."""
+    """Return a filter that selects about a share of the batches, always the same ones, and all control batches."""
     if share >= 1:
         return all_batches
     limit = int(share * (1 << 32))

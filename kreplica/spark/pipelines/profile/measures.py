@@ -17,10 +17,13 @@ from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
-PRODUCERS_MAX = 10_000
-"""Minimum number of producers with separate totals; the smallest of more than twice as many are summed."""
+PRODUCERS_KEPT = 10_000
+"""Number of producers whose totals stay separate when there are more than twice as many: those with the most bytes. The
+others are summed under ``SMALL_PRODUCERS``.
+"""
 
 SMALL_PRODUCERS = -2
+"""Producer ID of the combined totals of small producers."""
 
 
 @dataclass(slots=True)
@@ -83,13 +86,13 @@ class Measures:
     without_time: int = 0
     control_bytes: int = 0
 
-    def add_headers(self, headers: Sequence[BatchHeader], opened: Sequence[int | None]) -> None:
+    def add_headers(self, headers: Sequence[BatchHeader], decompressed_sizes: Sequence[int | None]) -> None:
         """Add batches of records, in order.
 
-        :param opened: decompressed size of each batch; None if it was not decompressed.
+        :param decompressed_sizes: None for a batch that was not decompressed.
         """
         self.batch_sizes.add(np.array([header.size for header in headers], dtype=np.int64))
-        for header, size in zip(headers, opened, strict=True):
+        for header, size in zip(headers, decompressed_sizes, strict=True):
             tally = Tally(1, header.record_count, header.size, is_transactional=header.is_transactional)
             if size is not None:
                 tally.sampled_size, tally.decompressed_size = header.size, size + HEADER_SIZE
@@ -100,7 +103,7 @@ class Measures:
             if header.is_transactional:
                 self.transactions.add(header)
         self._limit_producers()
-        compressed_only = [header for header, size in zip(headers, opened, strict=True) if size is None]
+        compressed_only = [header for header, size in zip(headers, decompressed_sizes, strict=True) if size is None]
         if compressed_only:
             self._add_times(
                 np.array([header.max_timestamp for header in compressed_only], dtype=np.int64),
@@ -136,17 +139,17 @@ class Measures:
         self.keys.add(records.keys.drop_null(), sizes.filter(keyed))
 
     def _add_times(self, times_ms: Numbers, records: Numbers, sizes: np.ndarray[Any, Any]) -> None:
-        known = times_ms >= 0
-        if not known.all():
-            self.without_time += int(records[~known].sum())
-            times_ms, records, sizes = times_ms[known], records[known], sizes[known]
+        has_time = times_ms >= 0
+        if not has_time.all():
+            self.without_time += int(records[~has_time].sum())
+            times_ms, records, sizes = times_ms[has_time], records[has_time], sizes[has_time]
         self.rates.add(times_ms, records, sizes)
 
     def _limit_producers(self) -> None:
-        if len(self.by_producer) > 2 * PRODUCERS_MAX:
+        if len(self.by_producer) > 2 * PRODUCERS_KEPT:
             largest = sorted(self.by_producer.items(), key=lambda each: -each[1].size_bytes)
-            self.by_producer = dict(largest[:PRODUCERS_MAX])
-            for _, tally in largest[PRODUCERS_MAX:]:
+            self.by_producer = dict(largest[:PRODUCERS_KEPT])
+            for _, tally in largest[PRODUCERS_KEPT:]:
                 _add_tally(self.by_producer, SMALL_PRODUCERS, tally)
 
     def merge(self, following: Measures) -> None:
@@ -184,10 +187,10 @@ class Measures:
 
 
 def _add_tally(tallies: dict[int, Tally], name: int, tally: Tally) -> None:
-    known = tallies.get(name)
-    if known is None:
-        known = tallies[name] = Tally()
-    known.merge(tally)
+    total = tallies.get(name)
+    if total is None:
+        total = tallies[name] = Tally()
+    total.merge(tally)
 
 
 def _numbers(sizes: pa.Array) -> Numbers:

@@ -12,7 +12,7 @@ WEIGHTS = (BYTES, RATE)
 
 
 def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
-    """Return the body of ``POST /v1/plans`` of the admin API, which balances the topics' replicas by weight.
+    """Return the body of ``POST /v1/plans`` (admin API) for a plan that balances the topics' replicas by weight.
 
     :param by: ``BYTES`` of the log, or ``RATE``, bytes per second between each topic's first and last timestamp.
     """

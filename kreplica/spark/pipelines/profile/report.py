@@ -309,11 +309,11 @@ def _transactions(whole: Measures, parts: Iterable[Measures]) -> TransactionStat
     """Sum the outcomes of each partition, since a marker in one partition does not apply to another."""
     committed = aborted = still_open = aborted_bytes = markers = 0
     for measures in parts:
-        of_committed, of_aborted, of_open = measures.transactions.totals()
-        committed += of_committed.records
-        aborted += of_aborted.records
-        aborted_bytes += of_aborted.size_bytes
-        still_open += of_open.records
+        committed_amount, aborted_amount, open_amount = measures.transactions.totals()
+        committed += committed_amount.records
+        aborted += aborted_amount.records
+        aborted_bytes += aborted_amount.size_bytes
+        still_open += open_amount.records
         markers += measures.transactions.markers
     share = aborted / max(1, whole.total.records)
     return TransactionStatistics(committed, aborted, still_open, aborted_bytes, markers, share)

@@ -1,7 +1,7 @@
 """Mergeable summaries of millions of values, independent of order.
 
-Counts, sums and extremes are exact. Quantiles and distinct counts are accurate to 2 %; distinct counts below
-``HASHES_MAX`` are exact.
+Sums and extremes are exact, and counts except those of single keys (``Keys.error``). Quantiles and distinct counts are
+accurate to 2 %; distinct counts below ``HASHES_MAX`` are exact.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 Hashes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint64]]"
 
 _MANTISSA_BITS = 6
-_EXACT = 2 << _MANTISSA_BITS
-"""Each value below this limit has its own bucket; larger values share one if their first seven bits are equal."""
+_EXACT_END = 2 << _MANTISSA_BITS
+"""Each value below this limit has its own bucket; larger values of the same bit length share a bucket if their first
+seven bits are equal.
+"""
 
 HASHES_MAX = 1 << 14
 KEYS_MAX = 1 << 15
 """Maximum number of keys whose counts are kept, per slice and in total: the most frequent ones."""
 
 PENDING_ROWS_MAX = 8 * KEYS_MAX
-HASHED_TOGETHER_MAX = 256
-"""Maximum size in bytes of keys that are hashed together; longer keys are hashed one by one."""
+VECTOR_HASHED_SIZE_MAX = 256
+"""Maximum size in bytes of a key that is hashed with others in one pass; longer keys are hashed one by one."""
 
 MINUTE_MS = 60_000
 WIDTHS_MS = (MINUTE_MS, 60 * MINUTE_MS, 24 * 60 * MINUTE_MS, 365 * 24 * 60 * MINUTE_MS, 1 << 62)
@@ -86,7 +88,7 @@ def _bucket_of(sizes: Numbers) -> Numbers:
 
 
 def _lowest_of(bucket: int) -> int:
-    if bucket < _EXACT:
+    if bucket < _EXACT_END:
         return bucket
     shift = (bucket >> _MANTISSA_BITS) - 1
     return (bucket - (shift << _MANTISSA_BITS)) << shift
@@ -210,8 +212,8 @@ class Keys:
         records = counted["records"].to_numpy()
         cut = int(np.partition(records, -KEYS_MAX - 1)[-KEYS_MAX - 1])
         self.error += cut
-        left = counted.filter(pc.greater(counted["records"], cut))
-        return left.set_column(1, "records", pc.subtract(left["records"], cut))
+        frequent = counted.filter(pc.greater(counted["records"], cut))
+        return frequent.set_column(1, "records", pc.subtract(frequent["records"], cut))
 
     def _add_hashes(self, hashes: Hashes) -> None:
         if self._hashes.size == HASHES_MAX:
@@ -247,10 +249,10 @@ def _sum_by_key(rows: pa.Table) -> pa.Table:
 
 
 def _hashes_of(keys: pa.Array) -> Hashes:
-    is_long = pc.greater(pc.binary_length(keys), HASHED_TOGETHER_MAX)
+    is_long = pc.greater(pc.binary_length(keys), VECTOR_HASHED_SIZE_MAX)
     if not pc.any(is_long).as_py():
         first, second = murmur2(keys), murmur2(keys, _SECOND_SEED)
-        together: Hashes = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
-        return together
+        combined: Hashes = (first.astype(np.uint64) << np.uint64(32)) | second.astype(np.uint64)
+        return combined
     digests = [blake2b(key, digest_size=8).digest() for key in keys.filter(is_long).to_pylist()]
     return np.append(_hashes_of(keys.filter(pc.invert(is_long))), np.frombuffer(b"".join(digests), dtype=np.uint64))

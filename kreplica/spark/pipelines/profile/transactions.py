@@ -47,8 +47,8 @@ class Transactions:
     def add(self, header: BatchHeader) -> None:
         """Add the next batch of transactional records."""
         amount = Amount(header.record_count, header.size)
-        before = self._after_last_marker.get(header.producer_id, NOTHING)
-        self._after_last_marker[header.producer_id] = before.plus(amount)
+        unmarked = self._after_last_marker.get(header.producer_id, NOTHING)
+        self._after_last_marker[header.producer_id] = unmarked.plus(amount)
 
     def add_marker(self, header: BatchHeader, batch: memoryview) -> None:
         """Add the next control batch."""

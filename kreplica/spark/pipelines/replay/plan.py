@@ -79,8 +79,8 @@ class Target(NamedTuple):
     """Target topic.
 
     :param partitions: number of partitions; None: the topic does not exist.
-    :param records: approximate number of offsets that it already has.
-    :param restamps: True if its brokers replace timestamps.
+    :param records: approximate number of records that the target already has, counted as offsets.
+    :param restamps: True if the brokers replace the timestamps of its records.
     :param retention_ms: retention time; -1: unlimited.
     """
 
@@ -98,8 +98,9 @@ class Plan:
     """Plan of a replay.
 
     :param name: identifies the replay in the target cluster.
-    :param description: text that identifies source and options; stored with the name, which cannot be used for another.
-    :param decided: position that earlier runs have reached.
+    :param description: text that identifies source and options; stored with the name, so that another replay
+        cannot use the name.
+    :param last_position: position that earlier runs have reached.
     :param offsets: number of offsets of all steps; ``offsets_done`` are those that earlier runs have replayed.
     :param steps: remaining steps.
     """
@@ -109,7 +110,7 @@ class Plan:
     name: str
     description: str
     targets: tuple[Target, ...]
-    decided: int
+    last_position: int
     offsets: int
     offsets_done: int
     steps: tuple[Step, ...]
@@ -119,7 +120,7 @@ class Plan:
         """Warnings for the user."""
         found = []
         for each in self.targets:
-            if each.records and self.decided == NOTHING_DONE:
+            if each.records and self.last_position == NOTHING_DONE:
                 found.append(f"{each.target} already has {each.records:,} offsets: replayed records are appended")
             if each.restamps:
                 found.append(f"{each.target} has message.timestamp.type=LogAppendTime: timestamps are not kept")
@@ -145,7 +146,7 @@ def find_source(spark: SparkSession, path: str) -> Source:
 
 
 def make_plan(cluster: Cluster, source: Source, options: ReplayOptions) -> Plan:
-    """Return the steps that earlier runs have not replayed yet."""
+    """Return the plan; its steps are those that earlier runs have not replayed yet."""
     names = _target_names(source, options)
     targets = tuple(_target(cluster, topic, name, source, options) for topic, name in names.items())
     selection = _select(source, options, names)
@@ -163,12 +164,12 @@ def make_plan(cluster: Cluster, source: Source, options: ReplayOptions) -> Plan:
     description = f"{description[:1000]} ({digest(description)})"
     cluster_id = cluster.retrying(cluster.refresh).cluster_id
     name = options.name or f"replay-{digest(f'{source.key} {cluster_id} {text}')}"
-    decided = sequence_of(cluster, name, description).decided()
+    last_position = sequence_of(cluster, name, description).last_decided()
     sizes = {"records_max": options.step_records, "bytes_max": options.step_bytes}
-    steps = tuple(plan_steps(source.units, selection, after=decided, **sizes))
+    steps = tuple(plan_steps(source.units, selection, after=last_position, **sizes))
     offsets = sum(selection.clip(each).size for unit in source.units for each in unit.ranges)
     done = offsets - sum(step.size for step in steps)
-    return Plan(source, options, name, description, targets, decided, offsets, done, steps)
+    return Plan(source, options, name, description, targets, last_position, offsets, done, steps)
 
 
 def _target_names(source: Source, options: ReplayOptions) -> dict[str, str]:
@@ -179,11 +180,14 @@ def _target_names(source: Source, options: ReplayOptions) -> dict[str, str]:
             names = ", ".join(each for each in sorted(existing) if each) or "without a name"
             raise NotReplayable(f"{source.path} has no topic {topic!r}; its topics are {names}")
     selection = [each for each in sorted(existing) if not options.topics or each in options.topics]
-    only = options.renamed.get(NO_TOPIC)
-    if only is not None and len(selection) > 1:
+    common_target = options.renamed.get(NO_TOPIC)
+    if common_target is not None and len(selection) > 1:
         count = len(selection)
-        raise NotReplayable(f"{source.path}: {count} topics cannot all be renamed to {only!r}; use TOPIC={only}")
-    found = {topic: options.renamed.get(topic, only or topic) for topic in selection}
+        raise NotReplayable(
+            f"{source.path}: {count} topics cannot all be renamed to {common_target!r}; "
+            f"use TOPIC={common_target}"
+        )
+    found = {topic: options.renamed.get(topic, common_target or topic) for topic in selection}
     if not all(found.values()):
         raise NotReplayable(f"{source.path} has no column topic: give the target topic (--as)")
     return found

@@ -65,7 +65,7 @@ def replay(spark: SparkSession, path: str, options: ReplayOptions, report: Repor
         has_created = _create_missing_topics(cluster, plan)
         sequence = sequence_of(cluster, plan.name, plan.description)
         decided = sequence.begin()
-        if has_created or decided != plan.decided:
+        if has_created or decided != plan.last_position:
             plan = make_plan(cluster, source, options)
         return _Run(spark, plan, sequence, report, started_s).run(decided)
 

@@ -24,11 +24,11 @@ NO_TOPIC = ""
 """Topic of rows without a topic column; they have one target topic."""
 
 LANE, UNIT = "kreplica_lane", "kreplica_unit"
-_FIRST, _END, _FILE = "kreplica_first", "kreplica_behind", "kreplica_file"
+_FIRST, _END, _FILE = "kreplica_first", "kreplica_end", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _PUSHED_RANGES_MAX = 64
-"""Maximum number of offset ranges that the Parquet reader gets as a filter; more make planning slow."""
+"""Maximum number of offset ranges that the Parquet reader gets as a filter; planning is slow with more of them."""
 
 
 class NotReplayable(KreplicaError):
@@ -84,9 +84,9 @@ class OffsetSource(Source):
         if len(step.ranges) <= _PUSHED_RANGES_MAX:
             rows = rows.where(_in_ranges(step.ranges))
         joined = rows.join(F.broadcast(table), ["topic", "partition"])
-        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
-        kept = [name for name in (*_SINK_COLUMNS, "offset") if name in within.columns]
-        return within.select(*kept, F.lit(0).alias(UNIT), LANE)
+        in_range = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
+        kept = [name for name in (*_SINK_COLUMNS, "offset") if name in in_range.columns]
+        return in_range.select(*kept, F.lit(0).alias(UNIT), LANE)
 
     def _read(self, spark: SparkSession, step: Step) -> DataFrame:
         if self.archive is None:
@@ -114,12 +114,12 @@ class FileSource(Source):
         )
         rows = rows.where(F.col(_FILE).isin([name for name, *_ in files]))
         joined = rows.join(F.broadcast(_table(spark, (_FILE, UNIT, _FIRST, _END), files)), _FILE)
-        within = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
+        in_range = joined.where((F.col("offset") >= F.col(_FIRST)) & (F.col("offset") < F.col(_END)))
         # One task writes all rows of a partition, or of a key.
-        lane_key = next((name for name in ("partition", "key") if name in within.columns), "topic")
+        lane_key = next((name for name in ("partition", "key") if name in in_range.columns), "topic")
         lane = F.pmod(F.hash("topic", lane_key), F.lit(lane_count)).cast("int")
-        kept = [name for name in (*_SINK_COLUMNS, UNIT, "offset") if name in within.columns]
-        return within.select(*kept, lane.alias(LANE))
+        kept = [name for name in (*_SINK_COLUMNS, UNIT, "offset") if name in in_range.columns]
+        return in_range.select(*kept, lane.alias(LANE))
 
 
 # --- sources ---

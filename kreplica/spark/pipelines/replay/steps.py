@@ -21,7 +21,7 @@ _NUMBER_MAX = (1 << 30) - 1
 
 
 class SourceUnitTooLarge(KreplicaError):
-    """A source unit has more offsets than a position can represent."""
+    """A source unit has a larger number, or more offsets, than a position can represent."""
 
 
 class SourceUnit(NamedTuple):
@@ -62,8 +62,8 @@ class Selection(NamedTuple):
     """Selected part of the source.
 
     :param topics: None: all.
-    :param starts: first offset by partition; default: the first that exists.
-    :param ends: end offset by partition, exclusive; default: the last that exists.
+    :param starts: first offset by partition; default: the start of the source.
+    :param ends: end offset by partition, exclusive; default: the end of the source.
     """
 
     topics: Collection[str] | None = None
@@ -86,7 +86,7 @@ def plan_steps(
 
     :param records_max: approximate maximum of offsets per step, before selection.
     :param bytes_max: approximate maximum of file bytes per step.
-    :raise SourceUnitTooLarge: a source unit has too many offsets.
+    :raise SourceUnitTooLarge: a source unit has too many offsets, or too large a number.
     """
     steps = []
     for position, parts in _divide(units, after, records_max, bytes_max):
@@ -97,8 +97,8 @@ def plan_steps(
                 selected = selection.clip(_share_of(each, unit.size, first, end_index))
                 if selected.size:
                     used.add(unit.number)
-                    before = ranges.get(each.partition, selected)
-                    start, end = min(before.start, selected.start), max(before.end, selected.end)
+                    merged = ranges.get(each.partition, selected)
+                    start, end = min(merged.start, selected.start), max(merged.end, selected.end)
                     ranges[each.partition] = OffsetRange(each.partition, start, end)
         if ranges:
             steps.append(Step(position, tuple(sorted(used)), tuple(ranges[each] for each in sorted(ranges))))
@@ -115,7 +115,8 @@ def _divide(
     for unit in sorted(units, key=lambda each: each.number):
         if unit.size > _COUNT_MAX or unit.number > _NUMBER_MAX:
             raise SourceUnitTooLarge(
-                f"source unit {unit.number} has {unit.size:,} offsets: the maximum is {_COUNT_MAX:,}"
+                f"source unit {unit.number} has {unit.size:,} offsets: a replay supports unit numbers up to "
+                f"{_NUMBER_MAX:,} and {_COUNT_MAX:,} offsets per unit"
             )
         first = 0 if unit.number > number else count if unit.number == number else unit.size
         limit = min(float(records_max), bytes_max * unit.size / unit.size_bytes if unit.size_bytes else records_max)
@@ -138,7 +139,7 @@ def _position(unit: SourceUnit, count: int) -> int:
 
 
 def _share_of(whole: OffsetRange, unit_size: int, first: int, end_index: int) -> OffsetRange:
-    """Return the offsets of one partition in a part of a unit; each partition has the same proportion of it."""
+    """Return the offsets of one partition in a part of a unit; the part has the same share of each partition."""
     start, size = whole.start, whole.size
     return OffsetRange(whole.partition, start + size * first // unit_size, start + size * end_index // unit_size)
 
