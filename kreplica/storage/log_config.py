@@ -85,7 +85,7 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
-    def deleted(self) -> bool:
+    def deletes_segments(self) -> bool:
         """True if old segments are removed by time and size."""
         return "delete" in self.cleanup_policy
 

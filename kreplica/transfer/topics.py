@@ -79,9 +79,9 @@ def check_partition_count(source: str, needed: int, target: TopicView) -> None:
 
     :raise TopicUnusable: the target has fewer partitions.
     """
-    has = len(target.partitions)
-    if has < needed:
-        raise TopicUnusable(f"{source} has {needed} partitions and {target.name} has {has}: {ADD_PARTITIONS}")
+    count = len(target.partitions)
+    if count < needed:
+        raise TopicUnusable(f"{source} has {needed} partitions and {target.name} has {count}: {ADD_PARTITIONS}")
 
 
 def keeps_timestamps(settings: Mapping[str, ConfigEntry]) -> bool:

@@ -143,21 +143,21 @@ def text_and_encoding(data: bytes | None) -> tuple[str | None, str | None]:
 def _offset_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
     with closing(offset_index(disk, path)) as file:
         for entry in offset_entries(file, base_offset):
-            yield {"entry": "offset", "position": entry.at, "offset": entry.offset, "log_position": entry.position}
+            yield {"entry": "offset", "position": entry.start, "offset": entry.offset, "log_position": entry.position}
         _check_no_remainder(file)
 
 
 def _time_index(disk: Disk, path: str, base_offset: int) -> Iterator[Entry]:
     with closing(time_index(disk, path)) as file:
         for entry in time_entries(file, base_offset):
-            yield {"entry": "time", "position": entry.at, "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
+            yield {"entry": "time", "position": entry.start, "timestamp_ms": entry.timestamp_ms, "offset": entry.offset}
         _check_no_remainder(file)
 
 
 def _transaction_index(disk: Disk, path: str, _: int) -> Iterator[Entry]:
     with closing(transaction_index(disk, path)) as file:
         for entry in aborted_entries(file):
-            yield {"entry": "aborted", "position": entry.at, "version": entry.version, **entry.aborted._asdict()}
+            yield {"entry": "aborted", "position": entry.start, "version": entry.version, **entry.aborted._asdict()}
         _check_no_remainder(file)
 
 

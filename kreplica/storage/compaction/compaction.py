@@ -55,7 +55,7 @@ class CompactionPlan:
     :param dirty_offset: start of the range that no earlier compaction has processed.
     :param last_offsets: last offset of each producer's last batch, whose sequence number must be kept.
     :param last_epochs: epochs of the producers that have no batch in their current epoch.
-    :param ended_later: transactions with records in the sources that were aborted after them.
+    :param ended_later: aborted transactions with records in the sources whose markers are after the sources.
     """
 
     directory: str
@@ -142,8 +142,8 @@ class Compaction:
             aborted for source in plan.sources for aborted in AbortedTransactions(_index_path(source.path), disk)
         ]
         self._aborted += plan.ended_later
-        self._written: BatchFilter | None = None
-        """Filter shared by the groups written so far."""
+        self._group_filter: BatchFilter | None = None
+        """Filter for all groups, because a transaction may span several of them; None before the first group."""
         self.end_offset = plan.dirty_offset
         """End of the range whose keys this pass has read."""
 
@@ -231,8 +231,8 @@ class Compaction:
         )
 
     def _copy(self, group: list[Source], target: Segment) -> None:
-        batch_filter = self._written or self._filter()
-        self._written = batch_filter  # a marker may end a transaction of an earlier group
+        batch_filter = self._group_filter or self._filter()
+        self._group_filter = batch_filter
         for source in group:
             for header, data in _batches(self._disk.open(source.path), source):
                 try:

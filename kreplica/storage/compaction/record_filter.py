@@ -49,7 +49,7 @@ class BatchFilter:
         self._last_epochs = last_epochs
         self._now_ms = now_ms
         self._new_horizon_ms = now_ms + delete_retention_ms
-        self._with_batches: set[int] = set()
+        self._producers_with_batches: set[int] = set()
         """Producers with batches of the transaction that is open at the current position."""
 
     def is_aborted(self, header: BatchHeader) -> bool:
@@ -69,8 +69,8 @@ class BatchFilter:
     def _next_aborted(self, header: BatchHeader) -> AbortedTransaction | None:
         """Return the producer's first aborted transaction whose marker is at or after this batch."""
         aborted = self._aborted.get(header.producer_id, [])
-        at = bisect_left(aborted, header.base_offset, key=lambda transaction: transaction.last_offset)
-        return aborted[at] if at < len(aborted) else None
+        index = bisect_left(aborted, header.base_offset, key=lambda transaction: transaction.last_offset)
+        return aborted[index] if index < len(aborted) else None
 
     def keep(self, header: BatchHeader, data: Bytes) -> Bytes | None:
         """Return the remaining part of a batch, or None.
@@ -82,12 +82,12 @@ class BatchFilter:
         if header.is_control:
             return self._keep_marker(header, data)
         if header.is_transactional:
-            self._with_batches.add(header.producer_id)
+            self._producers_with_batches.add(header.producer_id)
         return self._keep_data(header, data)
 
     def _keep_marker(self, header: BatchHeader, data: Bytes) -> Bytes | None:
-        if header.producer_id in self._with_batches:
-            self._with_batches.discard(header.producer_id)
+        if header.producer_id in self._producers_with_batches:
+            self._producers_with_batches.discard(header.producer_id)
             return data
         if self._last_epochs.get(header.producer_id) == header.producer_epoch:
             return data
@@ -99,7 +99,7 @@ class BatchFilter:
         keep_empty = self._last_offsets.get(header.producer_id) == header.last_offset
         if self.is_aborted(header):
             return filter_batch(data, _never, keep_empty=keep_empty)
-        past = self._is_past_horizon(header)
+        is_past_horizon = self._is_past_horizon(header)
         tombstones = 0
 
         def keep(record: Record) -> bool:
@@ -110,7 +110,7 @@ class BatchFilter:
                 return False
             if record.value is None:
                 tombstones += 1
-                return not past
+                return not is_past_horizon
             return True
 
         kept = filter_batch(data, keep, keep_empty=keep_empty)

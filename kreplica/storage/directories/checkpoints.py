@@ -28,8 +28,8 @@ class Checkpoints:
 
     :param logs: the directory's usable logs.
     :param failed_logs: the directory's other logs.
-    :param failed: called if the device fails.
-    :ivar high_watermarks: values checkpointed before this start.
+    :param on_failure: called if the device fails.
+    :ivar high_watermarks: the last checkpointed values.
     :ivar cleaner_offsets: end of the compacted range, by log.
     """
 
@@ -39,21 +39,21 @@ class Checkpoints:
         runtime: Runtime,
         logs: Mapping[TopicPartition, Log],
         failed_logs: Mapping[TopicPartition, FailedLog],
-        failed: Callable[[OSError], None],
+        on_failure: Callable[[OSError], None],
     ) -> None:
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         self._logs = logs
         self._failed_logs = failed_logs
         self._runtime = runtime
-        self._offsets = OffsetCheckpoints(path, runtime, failed)
+        self._offsets = OffsetCheckpoints(path, runtime, on_failure)
         self._overstated: dict[Log, None] = {}
         """Logs that reject appends because a checkpoint on disk contains too high an offset for them."""
         self._retry: IDelayedCall | None = None
         self._writes = Coalescing(self._write_logs)
         self._ended = False
         self._recovery_points_found: dict[TopicPartition, int] = {}
-        self.idle = self._writes.idle
+        self.when_idle = self._writes.when_idle
 
     def load(self) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
         """Read all checkpoints, and return the recovery points and log start offsets."""

@@ -34,7 +34,7 @@ class Cleaner:
         """Logs that cannot be compacted, with the reason."""
 
     def stop(self) -> None:
-        """Stop after the current segment."""
+        """Stop after the current group of segments."""
         self._stopped = True
 
     async def run(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> int:
@@ -77,7 +77,7 @@ class Cleaner:
 
     async def _compact(self, directory: LogDirectory, log: Log, plan: CompactionPlan) -> None:
         try:
-            if await self._pass(log, plan, directory):
+            if await self._run_pass(log, plan, directory):
                 await directory.checkpoints.write_cleaner_offsets()
         except (StorageError, OSError) as error:
             self._handle_error(log, error)
@@ -94,27 +94,27 @@ class Cleaner:
         else:
             log.fail(error)
 
-    async def _pass(self, log: Log, plan: CompactionPlan, directory: LogDirectory) -> bool:
+    async def _run_pass(self, log: Log, plan: CompactionPlan, directory: LogDirectory) -> bool:
         runtime = self._runtime
         compaction = Compaction(
             plan, runtime.disk, runtime.wall_clock_ms(), self._config.log_cleaner_dedupe_buffer_size
         )
         await self._pause(await runtime.offload.run(compaction.read_keys))
-        before = after = 0
+        size_before = 0
         for group in compaction.groups():
             if self._stopped or not await self._replace(log, compaction, group):
                 return False
             size = sum(source.size for source in group)
-            before += size
+            size_before += size
             await self._pause(size)
-        after = sum(segment.size for segment in log.segments.closed if segment.base_offset < compaction.end_offset)
+        size_after = sum(segment.size for segment in log.segments.closed if segment.base_offset < compaction.end_offset)
         directory.checkpoints.cleaner_offsets[log.topic_partition] = compaction.end_offset
         _log.info(
             "{log}: compacted up to offset {end}, from {before} to {after} bytes",
             log=str(log.topic_partition),
             end=compaction.end_offset,
-            before=before,
-            after=after,
+            before=size_before,
+            after=size_after,
         )
         return True
 

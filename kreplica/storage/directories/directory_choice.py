@@ -14,16 +14,16 @@ NewLogs = list[tuple[TopicPartition, UUID]]
 
 
 class DirectoryChoice:
-    """Directories chosen for the logs of one broker that are about to be created."""
+    """Directories of one broker, chosen for logs that are about to be created."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self._directories = directories
         self._chosen: dict[TopicPartition, LogDirectory] = {}
 
-    def plan(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> dict[LogDirectory, NewLogs]:
-        """Choose a directory for each of many logs, until ``take``; nothing if all directories are offline."""
+    def plan(self, new_logs: Iterable[tuple[TopicPartition, UUID]]) -> dict[LogDirectory, NewLogs]:
+        """Choose a directory for each log, which ``take`` then returns; empty if all directories are offline."""
         chosen: dict[LogDirectory, NewLogs] = {}
-        for key, topic_id in wanted:
+        for key, topic_id in new_logs:
             directory = self._smallest(chosen)
             if directory is not None:
                 chosen.setdefault(directory, []).append((key, topic_id))
@@ -31,7 +31,7 @@ class DirectoryChoice:
         return chosen
 
     def take(self, key: TopicPartition) -> LogDirectory:
-        """Return the directory in which a log is created now.
+        """Return the directory planned for a log that is created now; without a plan, the one with the fewest logs.
 
         :raise StorageError: every directory is offline.
         """

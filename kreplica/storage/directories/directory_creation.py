@@ -31,46 +31,46 @@ class NewDirectories:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._made: dict[str, PreviousContent | OSError] = {}
+        self._results: dict[str, PreviousContent | OSError] = {}
         """Directories created in advance, by path."""
 
     async def create_many(self, paths: NewPaths) -> None:
         """Create many directories in other threads; ``get_or_create`` reports errors.
 
-        On a busy disk each takes milliseconds, which would block the reactor.
+        On a busy disk each creation takes milliseconds, which would block the reactor.
         """
 
-        async def create_some(some: NewPaths) -> list[PreviousContent | OSError]:
-            return await self._runtime.offload.run(_create_all, self._runtime.disk, some)
+        async def create_part(part: NewPaths) -> list[PreviousContent | OSError]:
+            return await self._runtime.offload.run(_create_all, self._runtime.disk, part)
 
         starts = range(0, len(paths), _AT_ONCE_MAX)
-        lists = await gather([create_some(paths[start : start + _AT_ONCE_MAX]) for start in starts])
-        made = [each for some in lists for each in some]
-        self._made.update(zip((path for path, _ in paths), made, strict=True))
+        lists = await gather([create_part(paths[start : start + _AT_ONCE_MAX]) for start in starts])
+        all_results = [each for results in lists for each in results]
+        self._results.update(zip((path for path, _ in paths), all_results, strict=True))
 
     def get_or_create(self, path: str, topic_id: UUID) -> PreviousContent:
-        """Return a directory created in advance, or create it now.
+        """Create a directory, unless ``create_many`` has, and return the previous content of its path.
 
         :raise OSError: the device failed.
         """
-        made = self._made.pop(path, None) or _create(self._runtime.disk, path, topic_id)
-        if isinstance(made, OSError):
-            raise made
-        return made
+        result = self._results.pop(path, None) or _create(self._runtime.disk, path, topic_id)
+        if isinstance(result, OSError):
+            raise result
+        return result
 
 
 def _create(disk: Disk, path: str, topic_id: UUID) -> PreviousContent:
     """Create a log's directory with its topic id."""
-    made = PreviousContent.OLD_LOG if disk.exists(path) else PreviousContent.EMPTY
+    previous = PreviousContent.OLD_LOG if disk.exists(path) else PreviousContent.EMPTY
     try:
         disk.make_directories(path)
         if topic_id != ZERO_UUID:
             write_topic_id(disk, f"{path}/{PARTITION_METADATA}", topic_id, sync=False)
     except OSError:
-        if made is PreviousContent.EMPTY:
+        if previous is PreviousContent.EMPTY:
             _discard(disk, path)
         raise
-    return made
+    return previous
 
 
 def _discard(disk: Disk, path: str) -> None:
@@ -83,10 +83,10 @@ def _discard(disk: Disk, path: str) -> None:
 
 def _create_all(disk: Disk, work: NewPaths) -> list[PreviousContent | OSError]:
     """Create many directories; an error of one does not affect the others."""
-    made: list[PreviousContent | OSError] = []
+    results: list[PreviousContent | OSError] = []
     for path, topic_id in work:
         try:
-            made.append(_create(disk, path, topic_id))
+            results.append(_create(disk, path, topic_id))
         except OSError as error:
-            made.append(error)
-    return made
+            results.append(error)
+    return results

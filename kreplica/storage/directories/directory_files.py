@@ -25,13 +25,13 @@ from kreplica.storage.log.log import Log
 _log = Logger()
 
 Logs = Mapping[TopicPartition, Log]
-Failed = Mapping[TopicPartition, FailedLog]
+FailedLogs = Mapping[TopicPartition, FailedLog]
 
 
 def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) -> None:
     """Check that a directory belongs to this broker; a new one is assigned to it.
 
-    :raise StorageError: it belongs to another cluster or broker.
+    :raise StorageError: the directory belongs to another cluster or broker.
     """
     path = f"{directory}/{META_PROPERTIES}"
     meta = read_meta_properties(disk, path)
@@ -53,14 +53,14 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
 class OffsetCheckpoints:
     """Reads and writes the offset checkpoints of a directory.
 
-    :param failed: called if the device failed. Lack of space or descriptors is only logged, once; the next request
+    :param on_failure: called if the device failed. Lack of space or descriptors is only logged, once; the next request
         writes the checkpoint again.
     """
 
-    def __init__(self, directory: str, runtime: Runtime, failed: Callable[[OSError], None]) -> None:
+    def __init__(self, directory: str, runtime: Runtime, on_failure: Callable[[OSError], None]) -> None:
         self._directory = directory
         self._runtime = runtime
-        self._failed = failed
+        self._on_failure = on_failure
         self._writing = DeferredLock()
         self._written: dict[str, Mapping[TopicPartition, int]] = {}
         self._failed_writes: dict[str, None] = {}
@@ -97,13 +97,14 @@ class OffsetCheckpoints:
         if self._written.get(name) == offsets:
             return
         path = f"{self._directory}/{name}"
-        before = self._possible_offsets.get(name, {})
-        self._possible_offsets[name] = {**before, **{key: max(end, before.get(key, 0)) for key, end in offsets.items()}}
+        possible = self._possible_offsets.get(name, {})
+        highest = {key: max(end, possible.get(key, 0)) for key, end in offsets.items()}
+        self._possible_offsets[name] = {**possible, **highest}
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
             if not is_temporary(error):
-                self._failed(error)
+                self._on_failure(error)
             elif name not in self._failed_writes:
                 self._failed_writes[name] = None
                 _log.warn("{path} cannot be written, will be retried: {error}", path=path, error=str(error))
@@ -112,13 +113,13 @@ class OffsetCheckpoints:
             self._written[name] = self._possible_offsets[name] = offsets
 
 
-def recovery_points(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
+def recovery_points(logs: Logs, failed: FailedLogs) -> dict[TopicPartition, int]:
     """Return each log's recovery point; for a failed log the previous value."""
     points = {key: failed_log.to_open.recovery_point for key, failed_log in failed.items()}
     return points | {key: log.durability.recovery_point for key, log in logs.items()}
 
 
-def start_offsets(logs: Logs, failed: Failed) -> dict[TopicPartition, int]:
+def start_offsets(logs: Logs, failed: FailedLogs) -> dict[TopicPartition, int]:
     """Return the log start offsets that differ from the base offset of the first segment, as in Kafka."""
     offsets = {key: failed_log.to_open.log_start_offset for key, failed_log in failed.items()}
     return {key: offset for key, offset in offsets.items() if offset} | {

@@ -10,7 +10,7 @@ from twisted.python.failure import Failure
 
 from kreplica.runtime import Runtime
 
-TOGETHER_SECONDS = 0.01
+BATCH_SECONDS = 0.01
 """Removals requested within this time are combined, because a topic may have 1,000 logs."""
 
 
@@ -28,26 +28,26 @@ class _Batch:
 class Removals:
     """Pending removals of one log directory; those not done at shutdown are completed at the next start.
 
-    :param failed: called with the failure of a removal.
+    :param on_failure: called with the failure of a removal.
     """
 
-    def __init__(self, runtime: Runtime, failed: Callable[[Failure], None]) -> None:
+    def __init__(self, runtime: Runtime, on_failure: Callable[[Failure], None]) -> None:
         self._runtime = runtime
-        self._failed = failed
+        self._on_failure = on_failure
         self._batches: dict[_Batch, IDelayedCall] = {}
 
-    def later(self, remove: Callable[[], None], delay_ms: int) -> None:
+    def schedule(self, remove: Callable[[], None], delay_ms: int) -> None:
         """Run a removal in another thread after about this delay."""
         now_s = self._runtime.reactor.seconds()
         batch = next(reversed(self._batches), None)
-        if batch is None or batch.delay_ms != delay_ms or now_s - batch.requested_s > TOGETHER_SECONDS:
+        if batch is None or batch.delay_ms != delay_ms or now_s - batch.requested_s > BATCH_SECONDS:
             batch = _Batch(now_s, delay_ms)
-            self._batches[batch] = self._runtime.reactor.callLater(delay_ms / 1000, self._due, batch)
+            self._batches[batch] = self._runtime.reactor.callLater(delay_ms / 1000, self._run_batch, batch)
         batch.removals.append(remove)
 
-    def _due(self, batch: _Batch) -> None:
+    def _run_batch(self, batch: _Batch) -> None:
         del self._batches[batch]
-        self._runtime.offload.run(batch.run).addErrback(self._failed)
+        self._runtime.offload.run(batch.run).addErrback(self._on_failure)
 
     def cancel(self) -> None:
         """Cancel all pending removals."""

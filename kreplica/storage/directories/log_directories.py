@@ -1,4 +1,4 @@
-"""All log directories of a broker, and which of them has a log."""
+"""All log directories of a broker, and the directory of each log."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ class LogDirectories:
                 self.config,
                 open_segments,
                 self.producer_limits,
-                went_offline=self._went_offline,
-                synced=self._synced,
-                damaged=self._damaged,
+                on_offline=self._went_offline,
+                on_synced=self._synced,
+                on_damage=self._damaged,
             )
             for path in paths
         ]
@@ -164,11 +164,11 @@ class LogDirectories:
         log = self._logs[key] = self._choice.take(key).create(key, topic_id, config)
         return log
 
-    async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+    async def create_directories(self, new_logs: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create the directories of many logs in other threads; the following ``create`` reports errors."""
-        new = [(key, topic_id) for key, topic_id in wanted if key not in self._logs and self.failure(key) is None]
-        for directory, some in self._choice.plan(new).items():
-            await directory.create_directories(some)
+        new = [(key, topic_id) for key, topic_id in new_logs if key not in self._logs and self.failure(key) is None]
+        for directory, planned in self._choice.plan(new).items():
+            await directory.create_directories(planned)
 
     async def delete(self, key: TopicPartition) -> None:
         """Delete a log if it exists; a power loss may undo this until ``sync_deletions``.
@@ -276,7 +276,7 @@ class LogDirectories:
     # --- listeners ---
 
     def on_offline(self, listener: Callable[[list[TopicPartition]], None]) -> None:
-        """Add a listener, called with the partitions of a failed directory."""
+        """Add a listener, called with the partitions whose logs went offline."""
         self._offline_listeners.append(listener)
 
     def on_synced(self, listener: Callable[[list[TopicPartition]], None]) -> None:

@@ -45,9 +45,9 @@ _log = Logger()
 class LogDirectory:
     """A log directory, opened and closed once; owner of its logs.
 
-    :param went_offline: called once if the device fails; none of the logs can be used afterwards.
-    :param synced: called with the logs whose recovery point advanced.
-    :param damaged: called for damage in one of the logs; may take the log offline.
+    :param on_offline: called once if the device fails; none of the logs can be used afterwards.
+    :param on_synced: called with the logs whose recovery point advanced.
+    :param on_damage: called for damage in one of the logs; may take the log offline.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class LogDirectory:
         open_segments: OpenSegments,
         producer_limits: ProducerLimits,
         *,
-        went_offline: Callable[[LogDirectory], None],
-        synced: Callable[[list[Log]], None],
-        damaged: Callable[[Log, Damage], None],
+        on_offline: Callable[[LogDirectory], None],
+        on_synced: Callable[[list[Log]], None],
+        on_damage: Callable[[Log, Damage], None],
     ) -> None:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
@@ -85,13 +85,13 @@ class LogDirectory:
         self._config = config
         self._open_segments = open_segments
         self._producer_limits = producer_limits
-        self._went_offline = went_offline
-        self._damaged = damaged
+        self._on_offline = on_offline
+        self._on_damage = on_damage
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
         self._unsynced_deletions: list[TopicPartition] = []
         self._full_warned_s = -_FULL_WARNING_INTERVAL_S
-        self._flusher = Flusher(runtime, synced, self._failed)
+        self._flusher = Flusher(runtime, on_synced, self._failed)
 
     # --- opening ---
 
@@ -181,7 +181,7 @@ class LogDirectory:
             if key is not None:
                 found.append(key)
             elif name.endswith(DELETE_SUFFIX):
-                self._removals.later(partial(self._disk.remove_tree, path), 0)
+                self._removals.schedule(partial(self._disk.remove_tree, path), 0)
             elif not name.startswith("."):
                 self.strays.append(name)
         if self.strays:
@@ -220,16 +220,16 @@ class LogDirectory:
         if key in self.failed_logs:
             raise self.failed_logs[key].error
         to_open = self.to_open(key, config)
-        made = self._new_directories.get_or_create(to_open.path, topic_id)
-        log = to_open.create() if made is PreviousContent.EMPTY else to_open.open()[0]
+        previous = self._new_directories.get_or_create(to_open.path, topic_id)
+        log = to_open.create() if previous is PreviousContent.EMPTY else to_open.open()[0]
         self.adopt(to_open, (log, topic_id))
         if log.appends_blocked:  # an older log of the same name was just deleted
             self.checkpoints.request()
         return log
 
-    async def create_directories(self, wanted: Iterable[tuple[TopicPartition, UUID]]) -> None:
+    async def create_directories(self, new_logs: Iterable[tuple[TopicPartition, UUID]]) -> None:
         """Create directories for many logs in other threads; ``create`` reports errors."""
-        paths = [(self._path_of(directory_name(key)), topic_id) for key, topic_id in wanted]
+        paths = [(self._path_of(directory_name(key)), topic_id) for key, topic_id in new_logs]
         await self._new_directories.create_many(paths)
 
     def to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
@@ -259,12 +259,12 @@ class LogDirectory:
         else:
             deleted = self.failed_logs.pop(key).to_open
         self._disk.rename(deleted.path, path)
-        self._removals.later(partial(self._disk.remove_tree, path), deleted.config.file_delete_delay_ms)
+        self._removals.schedule(partial(self._disk.remove_tree, path), deleted.config.file_delete_delay_ms)
         self._unsynced_deletions.append(key)
         self.checkpoints.request()
 
     async def sync_deletions(self) -> list[TopicPartition]:
-        """Make deletions survive a power loss; return those for which this failed, which takes the device offline."""
+        """Make deletions survive a power loss; if that fails, take the directory offline and return the deletions."""
         deleted, self._unsynced_deletions = self._unsynced_deletions, []
         try:
             if deleted:
@@ -319,10 +319,10 @@ class LogDirectory:
         self._failed(error)
 
     def damaged(self, log: Log, damage: Damage) -> None:
-        self._damaged(log, damage)
+        self._on_damage(log, damage)
 
     def remove(self, log: Log, paths: list[str]) -> None:
-        self._removals.later(partial(remove_files, self._disk, paths), log.config.file_delete_delay_ms)
+        self._removals.schedule(partial(remove_files, self._disk, paths), log.config.file_delete_delay_ms)
 
     def _removal_failed(self, failure: Failure) -> None:
         error = failure.value
@@ -341,7 +341,7 @@ class LogDirectory:
         self._cancel()
         for log in self.logs.values():
             log.fail(error)
-        self._went_offline(self)
+        self._on_offline(self)
 
     def _cancel(self) -> None:
         self._removals.cancel()
@@ -356,8 +356,8 @@ class LogDirectory:
         :param broker_epoch: written to the marker (KIP-966); -1 if unknown.
         """
         self._cancel()
-        await self._flusher.drained()
-        await self.checkpoints.idle()
+        await self._flusher.when_drained()
+        await self.checkpoints.when_idle()
         try:
             if self.offline is None:
                 await self._close_logs(broker_epoch)

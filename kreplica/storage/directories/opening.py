@@ -24,7 +24,7 @@ from kreplica.storage.segments.damage import is_unreadable
 
 _log = Logger()
 
-Opening = tuple[Log, UUID] | StorageError
+OpenResult = tuple[Log, UUID] | StorageError
 
 _AT_ONCE_MAX = 16
 """Logs opened per call in another thread, to amortize the thread switch."""
@@ -96,12 +96,12 @@ class LogToOpen:
         return topic_id
 
 
-def open_all(work: list[LogToOpen]) -> list[Opening]:
+def open_all(work: list[LogToOpen]) -> list[OpenResult]:
     """Open logs one after the other; an error of one does not affect the others.
 
     :raise OSError: the device failed.
     """
-    opened: list[Opening] = []
+    opened: list[OpenResult] = []
     for to_open in work:
         try:
             opened.append(to_open.open())
@@ -115,12 +115,12 @@ def open_all(work: list[LogToOpen]) -> list[Opening]:
 
 
 async def open_on_threads(
-    offload: Offload, work: list[LogToOpen], adopt: Callable[[LogToOpen, Opening], None]
+    offload: Offload, work: list[LogToOpen], adopt: Callable[[LogToOpen, OpenResult], None]
 ) -> Failure | None:
     """Open logs in several threads.
 
     :param adopt: called for each opened or damaged log, in order.
-    :return: an OSError if the device failed and some logs were not opened.
+    :return: the failure of the device, after which some logs were not opened; None if all were.
     """
     batches = [work[first : first + _AT_ONCE_MAX] for first in range(0, len(work), _AT_ONCE_MAX)]
     openings: list[Deferred[Any]] = [offload.run(open_all, batch) for batch in batches]

@@ -62,16 +62,16 @@ class PeriodicWork:
         for directory in self._directories:
             directory.checkpoints.start()
         config = self._config
-        self._every(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
-        self._every(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
-        self._every(config.log_retention_check_interval_ms, self.delete_expired)
-        self._every(config.log_flush_scheduler_interval_ms, self._flush_due)
+        self._start_loop(config.log_flush_offset_checkpoint_interval_ms, self._checkpoint)
+        self._start_loop(config.replica_high_watermark_checkpoint_interval_ms, self._checkpoint_high_watermarks)
+        self._start_loop(config.log_retention_check_interval_ms, self.delete_expired)
+        self._start_loop(config.log_flush_scheduler_interval_ms, self._flush_due)
         if config.log_cleaner_enable:
-            self._every(config.log_cleaner_backoff_ms, self.compact)
+            self._start_loop(config.log_cleaner_backoff_ms, self.compact)
         if config.scrub_bytes_per_second:
-            self._every(round(INTERVAL_SECONDS * 1000), self._scrubber.step)
+            self._start_loop(round(INTERVAL_SECONDS * 1000), self._scrubber.step)
 
-    def _every(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
+    def _start_loop(self, interval_ms: int, work: Callable[[], Coroutine[Deferred[Any], Any, None]]) -> None:
         loop = LoopingCall(lambda: Deferred.fromCoroutine(work()).addErrback(_report))
         loop.clock = cast(IReactorTime, self._runtime.reactor)
         self._loops.append((loop, loop.start(interval_ms / 1000, now=False)))
@@ -136,12 +136,12 @@ class PeriodicWork:
         self._last_flush_ms.pop(key, None)
 
     async def stop(self) -> None:
-        """Stop all work, after its running parts have ended."""
+        """Stop all loops, and wait until running work has ended."""
         self._cleaner.stop()
-        for loop, ended in self._loops:
+        for loop, stopped in self._loops:
             if loop.running:
                 loop.stop()
-            await ended
+            await stopped
         self._loops.clear()
 
 

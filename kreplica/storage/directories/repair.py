@@ -36,7 +36,7 @@ def take_offline(directory: LogDirectory, log: Log, error: StorageError) -> None
 
 
 async def bring_online(directory: LogDirectory, key: TopicPartition, offload: Offload) -> Log | None:
-    """Use a log again, excluding damage; returns None if it cannot be opened or the directory is offline."""
+    """Use a log again without its damaged batches; returns None if it cannot be opened or the directory is offline."""
     if directory.offline is not None:
         return None
     failed = directory.failed_logs[key]
@@ -58,11 +58,11 @@ async def set_damage_aside(directory: LogDirectory, key: TopicPartition, offload
 
 
 async def _open_again(
-    directory: LogDirectory, key: TopicPartition, offload: Offload, opening: Callable[[], tuple[Log, UUID]]
+    directory: LogDirectory, key: TopicPartition, offload: Offload, open_log: Callable[[], tuple[Log, UUID]]
 ) -> Log | None:
     failed = directory.failed_logs[key]
     try:
-        opened = await offload.run(opening)
+        opened = await offload.run(open_log)
     except StorageError as error:
         directory.failed_logs[key] = replace(failed, error=error)
         return None
@@ -75,6 +75,6 @@ async def _open_again(
     del directory.failed_logs[key]
     directory.adopt(failed.to_open, opened)
     directory.checkpoints.request()
-    await directory.checkpoints.idle()
+    await directory.checkpoints.when_idle()
     # The device may have failed, or the log been deleted, in the meantime.
     return opened[0] if directory.offline is None and directory.logs.get(key) is opened[0] else None

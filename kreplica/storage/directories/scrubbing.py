@@ -42,7 +42,7 @@ class _Position:
 
     @property
     def is_current(self) -> bool:
-        """True if the segment still belongs to its log, which was not truncated since."""
+        """True if the segment still belongs to its log, and the log was not truncated since."""
         log = self.log
         return log.owner is not None and log.generation == self._generation and self.segment in log.segments
 
@@ -105,7 +105,7 @@ class Scrubber:
                 if self._steps_until_pass <= 0:
                     self._steps_until_pass = PASS_STEPS_MIN
                     self.passes_count += 1
-                    self._positions = self._all()
+                    self._positions = self._all_positions()
                 return
             if self._current.is_done:
                 continue  # its log was truncated during this pass
@@ -127,7 +127,7 @@ class Scrubber:
                 raise
         return 0
 
-    def _all(self) -> Iterator[_Position]:
+    def _all_positions(self) -> Iterator[_Position]:
         for key in list(self._logs()):
             log = self._logs().get(key)
             if log is not None:

@@ -30,7 +30,7 @@ class Coalescing:
             self._running = True
             Deferred.fromCoroutine(self._run())
 
-    def idle(self) -> Deferred[None]:
+    def when_idle(self) -> Deferred[None]:
         """Return a Deferred that fires when no run is pending."""
         done: Deferred[None] = Deferred()
         if self._running:

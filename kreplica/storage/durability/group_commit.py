@@ -37,16 +37,16 @@ LogT = TypeVar("LogT", bound=FlushableLog)
 class Flusher(Generic[LogT]):
     """Syncs the logs of one directory in rounds.
 
-    :param synced: called after each round with the logs whose recovery point advanced.
-    :param failed: called for the first failed sync; the directory is not synced after that.
+    :param on_synced: called after each round with the logs whose recovery point advanced.
+    :param on_failure: called for the first failed sync; the directory is not synced after that.
     """
 
     def __init__(
-        self, runtime: Runtime, synced: Callable[[list[LogT]], None], failed: Callable[[OSError], None]
+        self, runtime: Runtime, on_synced: Callable[[list[LogT]], None], on_failure: Callable[[OSError], None]
     ) -> None:
         self._runtime = runtime
-        self._synced = synced
-        self._failed = failed
+        self._on_synced = on_synced
+        self._on_failure = on_failure
         self._requested: dict[LogT, None] = {}
         self._rounds = Coalescing(self._round)
         self._retry: IDelayedCall | None = None
@@ -62,10 +62,10 @@ class Flusher(Generic[LogT]):
         """Cancel the requested sync of a deleted log; a running round is not affected."""
         self._requested.pop(log, None)
 
-    def drained(self) -> Deferred[None]:
+    def when_drained(self) -> Deferred[None]:
         """Cancel retries, and return a Deferred that fires when no sync is running or requested."""
         self.cancel()
-        return self._rounds.idle()
+        return self._rounds.when_idle()
 
     def cancel(self) -> None:
         """Cancel pending retries."""
@@ -87,7 +87,7 @@ class Flusher(Generic[LogT]):
             return
         for log, unsynced in work:
             log.mark_synced(unsynced)
-        self._synced([log for log, _ in work])
+        self._on_synced([log for log, _ in work])
 
     def _handle_failed_round(self, logs: dict[LogT, None], error: OSError, *, is_temporary_error: bool) -> None:
         """Retry the logs later, or stop syncing the directory.
@@ -98,7 +98,7 @@ class Flusher(Generic[LogT]):
             self._broken = True
             self._requested.clear()
             self.cancel()
-            self._failed(error)
+            self._on_failure(error)
             return
         self._requested = {log: None for log in logs if log.failure is None and log.owner is not None} | self._requested
         if self._retry is None:

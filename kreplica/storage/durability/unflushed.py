@@ -29,8 +29,8 @@ class Unsynced:
     def sync(self) -> None:
         """Sync all files; blocks.
 
-        :raise OSError: the sync must not be retried, because the state of the files is unknown. The directory is marked
-            for the next start, unless a file could not be opened and no sync failed.
+        :raise OSError: if no file descriptor was free, the sync may be retried. After any other error it must not,
+            because the state of the files is unknown; the directory is marked for the next start.
         """
         try:
             self._sync()
@@ -44,13 +44,13 @@ class Unsynced:
             file.sync()
         for path in self.paths:
             try:
-                small = self.disk.open(path)
+                small_file = self.disk.open(path)
             except FileNotFoundError:
                 continue
             try:
-                small.sync()
+                small_file.sync()
             finally:
-                small.close()
+                small_file.close()
         if self.paths:
             self._sync_names()
 

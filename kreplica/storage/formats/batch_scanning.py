@@ -21,19 +21,19 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
     read_size = HEADERS_READ_SIZE
     while position + HEADER_SIZE <= end:
         chunk = file.read_at(position, min(read_size, end - position))
-        at = size = 0
-        while at + HEADER_SIZE <= len(chunk):
-            header = header_at(chunk, at)
-            if header is None or position + at + header.size > end:
+        chunk_position = size = 0
+        while chunk_position + HEADER_SIZE <= len(chunk):
+            header = header_at(chunk, chunk_position)
+            if header is None or position + chunk_position + header.size > end:
                 return
-            yield position + at, header
+            yield position + chunk_position, header
             size = header.size
-            at += size
-        if at == 0:
+            chunk_position += size
+        if chunk_position == 0:
             return
         # For large batches, read only the headers.
         read_size = HEADERS_READ_SIZE if 4 * size < HEADERS_READ_SIZE else HEADER_SIZE
-        position += at
+        position += chunk_position
 
 
 def scan_batches(
@@ -48,25 +48,25 @@ def scan_batches(
     while position + HEADER_SIZE <= end:
         size = min(max(size_needed, read_size), end - position)
         chunk = memoryview(file.read_at(position, size))
-        at = size_needed = 0
-        while at + HEADER_SIZE <= len(chunk):
-            header = header_at(chunk, at)
-            if header is None or header.size > batch_size_max or position + at + header.size > end:
+        chunk_position = size_needed = 0
+        while chunk_position + HEADER_SIZE <= len(chunk):
+            header = header_at(chunk, chunk_position)
+            if header is None or header.size > batch_size_max or position + chunk_position + header.size > end:
                 return
-            if at + header.size > len(chunk):
+            if chunk_position + header.size > len(chunk):
                 size_needed = header.size
                 break
-            yield position + at, header, chunk[at : at + header.size]
-            at += header.size
+            yield position + chunk_position, header, chunk[chunk_position : chunk_position + header.size]
+            chunk_position += header.size
         if len(chunk) < size:
             return
-        position += at
+        position += chunk_position
 
 
-def header_at(data: Buffer, at: int) -> BatchHeader | None:
+def header_at(data: Buffer, position: int) -> BatchHeader | None:
     """Return the header at this position, or None if it is invalid."""
     try:
-        return parse_header(data, at)
+        return parse_header(data, position)
     except KreplicaError:
         return None
 

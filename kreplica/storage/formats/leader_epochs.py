@@ -91,8 +91,8 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> int:
         """Return the epoch in which ``offset`` was written, or ``NO_EPOCH`` if unknown."""
-        at = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
-        return self._entries[at - 1].epoch if at else NO_EPOCH
+        index = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[index - 1].epoch if index else NO_EPOCH
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """Return the end offset of an epoch, up to which a follower's log may match this one (KIP-101, KIP-279).
@@ -107,9 +107,9 @@ class LeaderEpochs:
             return NO_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
-        at = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        known = self._entries[at - 1].epoch if at else epoch
-        return known, self._entries[at].start_offset
+        index = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
+        known = self._entries[index - 1].epoch if index else epoch
+        return known, self._entries[index].start_offset
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove epochs that start at or after ``end_offset``."""
@@ -117,10 +117,10 @@ class LeaderEpochs:
 
     def truncate_start(self, start_offset: int) -> None:
         """Remove epochs that end at or before ``start_offset``; the one that contains it then starts there."""
-        at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if at == 0:
+        index = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
+        if index == 0:
             return
-        self._set_entries([EpochEntry(self._entries[at - 1].epoch, start_offset), *self._entries[at:]])
+        self._set_entries([EpochEntry(self._entries[index - 1].epoch, start_offset), *self._entries[index:]])
 
     def clear(self) -> None:
         self._set_entries([])

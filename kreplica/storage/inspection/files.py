@@ -19,7 +19,7 @@ BATCH_SIZE_MAX = 128 * 1024 * 1024
 
 ABORTED_ENTRY_SIZE = 34
 
-_ENTRIES_READ = 4096
+_ENTRIES_PER_READ = 4096
 _SEGMENT_FILE = re.compile(r"(\d{20})(\.[a-z]+)")
 _OFFSET_ENTRY = Struct(">ii")
 _TIME_ENTRY = Struct(">qi")
@@ -29,10 +29,10 @@ _ABORTED_ENTRY = Struct(">hqqqq")
 class OffsetEntry(NamedTuple):
     """Index entry: the batch at ``position`` is the first that may contain records from ``offset`` on.
 
-    :param at: position of the entry in its file.
+    :param start: position of the entry in the index file.
     """
 
-    at: int
+    start: int
     offset: int
     position: int
 
@@ -40,7 +40,7 @@ class OffsetEntry(NamedTuple):
 class TimeEntry(NamedTuple):
     """Index entry: no record before ``offset`` is later than ``timestamp_ms``."""
 
-    at: int
+    start: int
     timestamp_ms: int
     offset: int
 
@@ -51,7 +51,7 @@ class AbortedEntry(NamedTuple):
     :param version: always 0.
     """
 
-    at: int
+    start: int
     version: int
     aborted: AbortedTransaction
 
@@ -102,17 +102,17 @@ class EntryFile:
 
     def entries(self) -> Iterator[tuple[int, bytes]]:
         """Yield position and bytes of each whole entry."""
-        size, step = self.entry_size, _ENTRIES_READ * self.entry_size
+        size, step = self.entry_size, _ENTRIES_PER_READ * self.entry_size
         end = self.size // size * size
         for start in range(0, end, step):
             assert self._file is not None
             data = self._file.read_at(start, min(step, end - start))
-            for at in range(0, len(data) // size * size, size):
-                yield start + at, data[at : at + size]
+            for entry_position in range(0, len(data) // size * size, size):
+                yield start + entry_position, data[entry_position : entry_position + size]
 
     def _without_zeros(self, size: int) -> int:
         assert self._file is not None
-        step = _ENTRIES_READ * self.entry_size
+        step = _ENTRIES_PER_READ * self.entry_size
         while size:
             start = max(0, size - step)
             used = len(self._file.read_at(start, size - start).rstrip(b"\0"))
@@ -130,9 +130,9 @@ def offset_index(disk: Disk, path: str) -> EntryFile:
 
 def offset_entries(file: EntryFile, base_offset: int) -> Iterator[OffsetEntry]:
     """Yield the entries of an ``.index`` file."""
-    for at, data in file.entries():
+    for entry_position, data in file.entries():
         relative, position = _OFFSET_ENTRY.unpack(data)
-        yield OffsetEntry(at, base_offset + relative, position)
+        yield OffsetEntry(entry_position, base_offset + relative, position)
 
 
 def time_index(disk: Disk, path: str) -> EntryFile:
@@ -142,9 +142,9 @@ def time_index(disk: Disk, path: str) -> EntryFile:
 
 def time_entries(file: EntryFile, base_offset: int) -> Iterator[TimeEntry]:
     """Yield the entries of a ``.timeindex`` file."""
-    for at, data in file.entries():
+    for entry_position, data in file.entries():
         timestamp_ms, relative = _TIME_ENTRY.unpack(data)
-        yield TimeEntry(at, timestamp_ms, base_offset + relative)
+        yield TimeEntry(entry_position, timestamp_ms, base_offset + relative)
 
 
 def transaction_index(disk: Disk, path: str) -> EntryFile:
@@ -154,6 +154,6 @@ def transaction_index(disk: Disk, path: str) -> EntryFile:
 
 def aborted_entries(file: EntryFile) -> Iterator[AbortedEntry]:
     """Yield the entries of a ``.txnindex`` file."""
-    for at, data in file.entries():
+    for entry_position, data in file.entries():
         version, *numbers = _ABORTED_ENTRY.unpack(data)
-        yield AbortedEntry(at, version, AbortedTransaction(*numbers))
+        yield AbortedEntry(entry_position, version, AbortedTransaction(*numbers))

@@ -23,9 +23,9 @@ Mismatch = tuple[int, str]
 
 
 def _incomplete_entry(file: EntryFile) -> Iterator[Mismatch]:
-    rest = file.size % file.entry_size
-    if rest:
-        yield file.size - rest, f"{rest} bytes after the last whole entry of {file.entry_size} bytes"
+    extra_bytes = file.size % file.entry_size
+    if extra_bytes:
+        yield file.size - extra_bytes, f"{extra_bytes} bytes after the last whole entry of {file.entry_size} bytes"
 
 
 class OffsetIndexCheck:
@@ -42,10 +42,10 @@ class OffsetIndexCheck:
         while (entry := self._next) is not None and entry.position <= position:
             yield from self._check_order(entry)
             if entry.position < position:
-                yield entry.at, f"offset {entry.offset} at position {entry.position}, where no batch starts"
+                yield entry.start, f"offset {entry.offset} at position {entry.position}, where no batch starts"
             elif entry.offset < header.base_offset:
                 yield (
-                    entry.at,
+                    entry.start,
                     f"offset {entry.offset} at position {position}, where the batch of offset {header.base_offset} "
                     "starts",
                 )
@@ -54,19 +54,19 @@ class OffsetIndexCheck:
     def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
-            yield entry.at, f"offset {entry.offset} at position {entry.position}, beyond the batches' end at {size}"
+            yield entry.start, f"offset {entry.offset} at position {entry.position}, beyond the batches' end at {size}"
             self._advance(entry)
         last = self._previous
         if last is not None and last.position < size and last.offset >= next_offset:
-            yield last.at, f"offset {last.offset}, but the segment ends before offset {next_offset}"
+            yield last.start, f"offset {last.offset}, but the segment ends before offset {next_offset}"
         yield from _incomplete_entry(self._file)
 
     def _check_order(self, entry: OffsetEntry) -> Iterator[Mismatch]:
-        before = self._previous
-        if before is not None and (entry.offset <= before.offset or entry.position <= before.position):
+        previous = self._previous
+        if previous is not None and (entry.offset <= previous.offset or entry.position <= previous.position):
             yield (
-                entry.at,
-                f"offset {entry.offset} at position {entry.position} after {before.offset} at {before.position}",
+                entry.start,
+                f"offset {entry.offset} at position {entry.position} after {previous.offset} at {previous.position}",
             )
 
     def _advance(self, entry: OffsetEntry) -> None:
@@ -86,15 +86,15 @@ class TimeIndexCheck:
 
     def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""
-        before_ms = self._largest_ms
-        self._largest_ms = max(before_ms, header.max_timestamp)
+        earlier_ms = self._largest_ms
+        self._largest_ms = max(earlier_ms, header.max_timestamp)
         while (entry := self._next) is not None and entry.offset <= header.last_offset:
             yield from self._check_order(entry)
-            if before_ms > entry.timestamp_ms:
-                yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, after a record of {before_ms}"
+            if earlier_ms > entry.timestamp_ms:
+                yield entry.start, f"time {entry.timestamp_ms} at offset {entry.offset}, after a record of {earlier_ms}"
             elif self._largest_ms < entry.timestamp_ms:
                 yield (
-                    entry.at,
+                    entry.start,
                     f"time {entry.timestamp_ms} at offset {entry.offset}, where no record is later than "
                     f"{self._largest_ms}",
                 )
@@ -103,16 +103,17 @@ class TimeIndexCheck:
     def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
-            yield entry.at, f"time {entry.timestamp_ms} at offset {entry.offset}, beyond the end at {next_offset}"
+            yield entry.start, f"time {entry.timestamp_ms} at offset {entry.offset}, beyond the end at {next_offset}"
             self._advance(entry)
         yield from _incomplete_entry(self._file)
 
     def _check_order(self, entry: TimeEntry) -> Iterator[Mismatch]:
-        before = self._previous
-        if before is not None and (entry.timestamp_ms <= before.timestamp_ms or entry.offset < before.offset):
+        previous = self._previous
+        if previous is not None and (entry.timestamp_ms <= previous.timestamp_ms or entry.offset < previous.offset):
             yield (
-                entry.at,
-                f"time {entry.timestamp_ms} at offset {entry.offset} after {before.timestamp_ms} at {before.offset}",
+                entry.start,
+                f"time {entry.timestamp_ms} at offset {entry.offset} after "
+                f"{previous.timestamp_ms} at {previous.offset}",
             )
 
     def _advance(self, entry: TimeEntry) -> None:
@@ -121,7 +122,7 @@ class TimeIndexCheck:
 
 
 class TransactionIndexCheck:
-    """Each entry must match the producer's marker that aborted a transaction."""
+    """Each entry must match an abort marker of its producer."""
 
     def __init__(self, file: EntryFile, base_offset: int) -> None:
         self._file = file
@@ -129,7 +130,7 @@ class TransactionIndexCheck:
         self._entries = aborted_entries(file)
         self._next = next(self._entries, None)
         self._previous: AbortedEntry | None = None
-        self.known: tuple[int, int] | None = None
+        self.last_confirmed: tuple[int, int] | None = None
         """Producer id and marker offset of the last entry that matches a batch."""
 
     def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
@@ -139,10 +140,10 @@ class TransactionIndexCheck:
             aborted = entry.aborted
             if aborted.last_offset >= header.base_offset:  # else compaction has removed the marker
                 if header.is_control and header.producer_id == aborted.producer_id:
-                    self.known = (aborted.producer_id, aborted.last_offset)
+                    self.last_confirmed = (aborted.producer_id, aborted.last_offset)
                 else:
                     yield (
-                        entry.at,
+                        entry.start,
                         f"producer {aborted.producer_id} aborted at offset {aborted.last_offset}, "
                         "but the batch at that offset is not its marker",
                     )
@@ -151,18 +152,18 @@ class TransactionIndexCheck:
     def check_end(self, size: int, next_offset: int) -> Iterator[Mismatch]:
         """Check the remaining entries after the last batch."""
         while (entry := self._next) is not None:
-            yield entry.at, f"a marker at offset {entry.aborted.last_offset}, beyond the end at {next_offset}"
+            yield entry.start, f"a marker at offset {entry.aborted.last_offset}, beyond the end at {next_offset}"
             self._advance(entry)
         yield from _incomplete_entry(self._file)
 
     def _check_fields(self, entry: AbortedEntry) -> Iterator[Mismatch]:
-        aborted, before = entry.aborted, self._previous
+        aborted, previous = entry.aborted, self._previous
         if entry.version != 0:
-            yield entry.at, f"version {entry.version}, only 0 is known"
+            yield entry.start, f"version {entry.version}, only 0 is known"
         if aborted.last_offset < self._base_offset or aborted.first_offset > aborted.last_offset:
-            yield entry.at, f"invalid offsets {aborted.first_offset} to {aborted.last_offset} of a transaction"
-        if before is not None and aborted.last_offset < before.aborted.last_offset:
-            yield entry.at, f"a marker at offset {aborted.last_offset} after {before.aborted.last_offset}"
+            yield entry.start, f"invalid offsets {aborted.first_offset} to {aborted.last_offset} of a transaction"
+        if previous is not None and aborted.last_offset < previous.aborted.last_offset:
+            yield entry.start, f"a marker at offset {aborted.last_offset} after {previous.aborted.last_offset}"
 
     def _advance(self, entry: AbortedEntry) -> None:
         self._previous = entry

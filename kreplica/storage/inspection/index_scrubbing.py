@@ -103,8 +103,8 @@ class IndexesToCheck:
         wrong: dict[int, str] = {}
 
         def note(number: int, found: Iterator[Mismatch]) -> None:
-            for at, why in found:
-                wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {at}: {why}")
+            for entry_position, why in found:
+                wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {entry_position}: {why}")
 
         next_offset = target.base_offset
         with damage_if_unreadable(target.path, target.base_offset):

@@ -40,8 +40,8 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        where = self.path if self.position is None else f"{self.path}, position {self.position}"
-        return f"{where}: {self.text}"
+        location = self.path if self.position is None else f"{self.path}, position {self.position}"
+        return f"{location}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class SegmentCheck:
     def problems(self) -> Generator[Problem, None, None]:
         """Yield all problems of the segment.
 
-        :raise FileNotFoundError: it was removed by retention.
+        :raise FileNotFoundError: the segment was removed by retention.
         """
         # Read indexes first: a running broker never indexes batches that are not in the file yet.
         paths = [segment_path(self._directory, self._base_offset, suffix)
@@ -176,11 +176,11 @@ class SegmentCheck:
             yield f"leader epoch {epoch} after {self.state.epoch}"
             return
         index = bisect_right(self._epochs, header.base_offset, key=lambda entry: entry.start_offset)
-        known = self._epochs[index - 1].epoch if index else NO_EPOCH
+        checkpoint_epoch = self._epochs[index - 1].epoch if index else NO_EPOCH
         # The checkpoint of a running or killed broker is older than its last batches.
-        is_later = index == len(self._epochs) and epoch > known
-        if known not in (NO_EPOCH, epoch) and not is_later:
-            yield f"leader epoch {epoch}, but the checkpoint has {known} for this offset"
+        is_later = index == len(self._epochs) and epoch > checkpoint_epoch
+        if checkpoint_epoch not in (NO_EPOCH, epoch) and not is_later:
+            yield f"leader epoch {epoch}, but the checkpoint has {checkpoint_epoch} for this offset"
 
     def _records(self, header: BatchHeader, data: memoryview, aborted: TransactionIndexCheck) -> Iterator[str]:
         try:
@@ -199,7 +199,7 @@ class SegmentCheck:
         first_offset = self.state.transactions.pop(header.producer_id, None) if marker is not None else None
         if marker is None or marker.committed or first_offset is None:
             return
-        if aborted.known != (header.producer_id, header.last_offset):
+        if aborted.last_confirmed != (header.producer_id, header.last_offset):
             yield (
                 f"the transaction of producer {header.producer_id} from offset {first_offset} is aborted at "
                 f"{header.last_offset}, but is not in the segment's index of aborted transactions"

@@ -81,7 +81,7 @@ class Verification:
             )
         for name in CHECKPOINTS:
             if name in names:
-                yield from self._confirmed(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
+                yield from self._confirmed_problem(lambda path: self._checkpoint(path, fields=3), f"{directory}/{name}")
         for name in partitions:
             try:
                 yield from self._partition(f"{directory}/{name}")
@@ -91,11 +91,11 @@ class Verification:
     def _partition(self, directory: str) -> Iterator[Problem]:
         self.tally.partitions += 1
         names = self._disk.list_directory(directory)
-        yield from self._confirmed(self._metadata, f"{directory}/{PARTITION_METADATA}")
-        yield from self._confirmed(self._epochs_file, f"{directory}/{LEADER_EPOCHS}")
+        yield from self._confirmed_problem(self._metadata, f"{directory}/{PARTITION_METADATA}")
+        yield from self._confirmed_problem(self._epochs_file, f"{directory}/{LEADER_EPOCHS}")
         for name in names:
             if name.endswith(SNAPSHOT_SUFFIX):
-                yield from self._confirmed(self._snapshot, f"{directory}/{name}")
+                yield from self._confirmed_problem(self._snapshot, f"{directory}/{name}")
         bases = segment_bases(names)
         state = LogState()
         for base in bases:
@@ -105,8 +105,8 @@ class Verification:
     def _segment(
         self, directory: str, base: int, state: LogState, *, is_active: bool
     ) -> tuple[list[Problem], LogState]:
-        """Check a segment until a check finds no problem or two checks agree."""
-        known: list[Problem] = []
+        """Check a segment, up to ``CHECKS_MAX`` times, until a check finds no problem or two checks agree."""
+        confirmed: list[Problem] = []
         for attempt in range(CHECKS_MAX):
             epochs = self._epochs(directory)
             check = SegmentCheck(self._disk, directory, base, state.copy(), epochs, is_active=is_active,
@@ -117,27 +117,27 @@ class Verification:
             except FileNotFoundError:
                 return [], state
             if attempt and found:
-                before = set(known)
-                known = [problem for problem in found if problem in before]
+                earlier_problems = set(confirmed)
+                confirmed = [problem for problem in found if problem in earlier_problems]
             else:
-                known = found
-            if not found or (attempt and known == found):
+                confirmed = found
+            if not found or (attempt and confirmed == found):
                 break
             self._pause()
         self.tally.segments += 1
         self.tally.batches += check.batches
         self.tally.bytes += check.size
-        return known, check.state
+        return confirmed, check.state
 
-    def _confirmed(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
+    def _confirmed_problem(self, check: Callable[[str], str | None], path: str) -> Iterator[Problem]:
         """Yield the problem of a small file if two checks find one."""
-        if self._wrong(check, path) is not None:
+        if self._problem_text(check, path) is not None:
             self._pause()
-            text = self._wrong(check, path)
+            text = self._problem_text(check, path)
             if text is not None:
                 yield Problem(path, None, text)
 
-    def _wrong(self, check: Callable[[str], str | None], path: str) -> str | None:
+    def _problem_text(self, check: Callable[[str], str | None], path: str) -> str | None:
         try:
             return check(path)
         except FileNotFoundError:

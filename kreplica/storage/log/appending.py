@@ -123,7 +123,7 @@ def _assign_offsets(
 
 
 def reject(log: Log, batches: Sequence[Buffer], error: KafkaError, now_ms: int) -> Sequence[Outcome]:
-    """Return the error for each batch; later batches of its producer are rejected until it is sent again."""
+    """Return the error for each batch; until a batch is sent again, later ones of the same producer are rejected."""
     for records in batches:
         log.producers.note_refusal(records, error, now_ms)
     return [error] * len(batches)

@@ -46,6 +46,8 @@ class DerivedState:
     def write_resume_point(self, segment: Segment, end_offset: int) -> None:
         """Write a resume point: after a kill, recovery skips the batches before it (``recovery.resume_points``).
 
+        A log with too many producers for a snapshot writes only its indexes.
+
         :raise OSError: a write failed.
         """
         if len(self.producers) > _SNAPSHOT_PRODUCERS_MAX:

@@ -1,4 +1,4 @@
-"""Damage of a log that is known and excluded from reads, because no better copy exists."""
+"""Known damage of a log, excluded from reads because no better copy exists."""
 
 from __future__ import annotations
 

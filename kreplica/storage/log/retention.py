@@ -45,16 +45,16 @@ def expired_segments(
     """
     expired: list[Segment] = []
     surplus = segments.size_bytes - config.retention_bytes
-    by_size = config.deleted and config.retention_bytes >= 0
-    by_time = config.deleted and config.retention_ms >= 0
+    limits_size = config.deletes_segments and config.retention_bytes >= 0
+    limits_age = config.deletes_segments and config.retention_ms >= 0
     for index, segment in enumerate(segments):
         end_offset = segments.end_offset(index, log_end_offset)
         if end_offset > high_watermark or (segment is segments.active and segment.size == 0):
             break
-        too_old = by_time and now_ms - segment.age_timestamp_ms() > config.retention_ms
-        too_much = by_size and surplus >= segment.size
-        before_start = end_offset <= log_start_offset and segment is not segments.active
-        if not (too_old or too_much or before_start):
+        is_too_old = limits_age and now_ms - segment.age_timestamp_ms() > config.retention_ms
+        is_surplus = limits_size and surplus >= segment.size
+        is_below_start = end_offset <= log_start_offset and segment is not segments.active
+        if not (is_too_old or is_surplus or is_below_start):
             break
         expired.append(segment)
         surplus -= segment.size

@@ -19,7 +19,7 @@ log = Logger()
 PRODUCER_BYTES = 1000
 """Approximate memory of one producer with five batches."""
 
-REFUSED = ErrorCode.NOT_ENOUGH_REPLICAS
+REFUSAL_CODE = ErrorCode.NOT_ENOUGH_REPLICAS
 """The error for batches of refused producers: nothing was appended, and clients of all versions retry."""
 
 
@@ -55,28 +55,28 @@ class ProducerLimits:
         self._logs.add(producers)
         self._count_max += len(producers)
 
-    def added(self) -> None:
+    def note_added(self) -> None:
         """Count a new producer."""
         self._count_max += 1
 
-    def removed(self) -> None:
+    def note_removed(self) -> None:
         """Note that producers were removed from a log."""
         self._has_removals = True
 
-    def check(self, in_log: int) -> None:
+    def check(self, log_count: int) -> None:
         """Check that a log may accept a new producer.
 
-        :param in_log: number of producers that the log has.
-        :raise KafkaError: ``REFUSED``.
+        :param log_count: number of producers that the log has.
+        :raise KafkaError: ``REFUSAL_CODE``.
         """
-        if in_log >= self.log_max:
-            self._refuse(in_log, "kreplica.partition.producer.ids.max", self.log_max)
+        if log_count >= self.log_max:
+            self._refuse(log_count, "kreplica.partition.producer.ids.max", self.log_max)
         elif self._count_max >= self.broker_max:
             if self._has_removals or len(self._logs) != self._counted_logs:
                 self._count_max = self.count
                 self._counted_logs = len(self._logs)
                 self._has_removals = False
-            if self._count_max >= self.broker_max and in_log >= self.broker_max // max(len(self._logs), 1):
+            if self._count_max >= self.broker_max and log_count >= self.broker_max // max(len(self._logs), 1):
                 self._refuse(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
             self._is_reported &= self._count_max >= self.broker_max
 
@@ -86,4 +86,4 @@ class ProducerLimits:
         if not self._is_reported:
             self._is_reported = True
             log.warn("refusing batches of new producers: {message}", message=message)
-        raise KafkaError(REFUSED, message)
+        raise KafkaError(REFUSAL_CODE, message)

@@ -44,7 +44,7 @@ class Origin(Enum):
     REPLICATION = "replication"
 
 
-_IN_SEQUENCE = (Origin.CLIENT, Origin.INTERCEPTED)
+_SEQUENCE_CHECKED = (Origin.CLIENT, Origin.INTERCEPTED)
 
 
 class CompletedTransaction(NamedTuple):
@@ -72,7 +72,7 @@ class ProducerStates:
         self._entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         """Producer ID by first offset of its open transaction, in increasing order of offsets."""
-        self._undecided: list[CompletedTransaction] = []
+        self._unstable: list[CompletedTransaction] = []
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.refusals = Refusals()
         self.replicated_after_gap: set[int] | None = None
@@ -108,8 +108,9 @@ class ProducerStates:
 
         :param marker: the end marker, if the batch is one.
         :return: the earlier batch, if this one repeats one of the last five.
-        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE,
-            TRANSACTION_COORDINATOR_FENCED, or NOT_ENOUGH_REPLICAS for a new producer beyond the limits.
+        :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
+            NOT_ENOUGH_REPLICAS_AFTER_APPEND, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, NOT_ENOUGH_REPLICAS for
+            a new producer beyond the limits, or the error of an earlier rejected batch (``refused_batches``).
         """
         if not header.is_control:
             return self._check_data(header, origin)
@@ -120,18 +121,18 @@ class ProducerStates:
     def _check_data(self, header: BatchHeader, origin: Origin) -> RecentBatch | None:
         entry = self._entries.get(header.producer_id)
         if entry is None:
-            if origin in _IN_SEQUENCE:
+            if origin in _SEQUENCE_CHECKED:
                 if (code := self.refusals.code_for(header, None)) is not None:
-                    raise _must_wait(header, code)
+                    raise _must_wait_error(header, code)
                 self._limits.check(len(self._entries))
             return None
         if origin is Origin.REPLICATION:
             return None
-        if origin in _IN_SEQUENCE and (duplicate := find_duplicate(entry, header)) is not None:
+        if origin in _SEQUENCE_CHECKED and (duplicate := find_duplicate(entry, header)) is not None:
             return duplicate
         if is_old_epoch(header.producer_epoch, entry.epoch):
-            raise _old_epoch(header, entry)
-        if origin in _IN_SEQUENCE:
+            raise _old_epoch_error(header, entry)
+        if origin in _SEQUENCE_CHECKED:
             self._check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             raise KafkaError(
@@ -148,15 +149,15 @@ class ProducerStates:
         """Check that a batch may continue its producer's open transaction or start another one.
 
         :raise KafkaError: INVALID_PRODUCER_EPOCH; INVALID_TXN_STATE if the coordinator did not confirm that the
-            partition belongs to the transaction, or it has ended; OUT_OF_ORDER_SEQUENCE_NUMBER if earlier batches are
-            missing.
+            partition belongs to the transaction, or if the transaction has ended;
+            OUT_OF_ORDER_SEQUENCE_NUMBER if earlier batches are missing.
         """
         producer_id, producer_epoch = header.producer_id, header.producer_epoch
         if self.is_in_transaction(producer_id, producer_epoch):
             return
         entry = self._entries.get(producer_id)
         if entry is not None and is_old_epoch(producer_epoch, entry.epoch):
-            raise _old_epoch(header, entry)
+            raise _old_epoch_error(header, entry)
         verification = self.verifications.get(producer_id)
         if not transaction_verification.may_begin(verification, producer_epoch):
             raise KafkaError(
@@ -166,7 +167,7 @@ class ProducerStates:
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
             if (code := self.refusals.code_for(header, None)) is not None:
-                raise _must_wait(header, code)
+                raise _must_wait_error(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} starts its epoch {producer_epoch} with sequence {header.base_sequence}",
@@ -210,14 +211,14 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if is_forgotten_duplicate(entry, header):
-            raise _forgotten(header, is_committed=entry.batches[0].first_offset <= self.high_watermark())
+            raise _forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.high_watermark())
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
             )
         if (code := self.refusals.code_for(header, expected)) is not None:
-            raise _must_wait(header, code)
+            raise _must_wait_error(header, code)
         if expected is not None:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -256,7 +257,7 @@ class ProducerStates:
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
             if self.refusals.by_producer:
-                self.refusals.appended(header)
+                self.refusals.note_appended(header)
             last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
             entry.batches.append(
                 RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
@@ -264,7 +265,7 @@ class ProducerStates:
             if len(entry.batches) > RECENT_BATCHES_MAX:
                 del entry.batches[0]
         if header.is_transactional and entry.transaction_first_offset == NO_OFFSET:
-            self.verifications.opened(header.producer_id)
+            self.verifications.note_opened(header.producer_id)
             entry.transaction_first_offset = header.base_offset
             self._ongoing[header.base_offset] = header.producer_id
 
@@ -278,15 +279,15 @@ class ProducerStates:
             return None
         self._ongoing.pop(first_offset, None)
         completed = CompletedTransaction(header.producer_id, first_offset, header.base_offset, not marker.committed)
-        self._undecided.append(completed)
+        self._unstable.append(completed)
         return completed
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """Return the first offset of a transaction that is open or whose marker is not below the high watermark."""
-        if not self._ongoing and not self._undecided:
+        if not self._ongoing and not self._unstable:
             return None
-        self._undecided = [completed for completed in self._undecided if completed.last_offset >= high_watermark]
-        starts = [completed.first_offset for completed in self._undecided]
+        self._unstable = [completed for completed in self._unstable if completed.last_offset >= high_watermark]
+        starts = [completed.first_offset for completed in self._unstable]
         starts.extend(islice(self._ongoing, 1))
         return min(starts, default=None)
 
@@ -307,15 +308,15 @@ class ProducerStates:
         for producer_id in expired:
             del self._entries[producer_id]
         if expired:
-            self._limits.removed()
+            self._limits.note_removed()
         return len(expired)
 
     def clear(self) -> None:
         """Remove all producers."""
         self._entries.clear()
-        self._limits.removed()
+        self._limits.note_removed()
         self._ongoing.clear()
-        self._undecided.clear()
+        self._unstable.clear()
         self.verifications.clear()
 
     def restore(self, entries: Iterable[ProducerEntry], *, has_gap: bool = False) -> None:
@@ -326,15 +327,15 @@ class ProducerStates:
         self.clear()
         self.replicated_after_gap = set() if has_gap else None
         self._entries.update((entry.producer_id, entry) for entry in entries)
-        started = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
-        for entry in sorted(started, key=lambda entry: entry.transaction_first_offset):
+        in_transaction = (entry for entry in self._entries.values() if entry.transaction_first_offset != NO_OFFSET)
+        for entry in sorted(in_transaction, key=lambda entry: entry.transaction_first_offset):
             self._ongoing[entry.transaction_first_offset] = entry.producer_id
 
     def _entry_of(self, header: BatchHeader) -> ProducerEntry:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._entries[header.producer_id] = ProducerEntry(header.producer_id)
-            self._limits.added()
+            self._limits.note_added()
         if entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
@@ -352,14 +353,14 @@ def is_old_epoch(producer_epoch: int, known_epoch: int) -> bool:
     return producer_epoch < known_epoch
 
 
-def _old_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
+def _old_epoch_error(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"producer {header.producer_id} writes with epoch {header.producer_epoch}, which is older than {entry.epoch}",
     )
 
 
-def _forgotten(header: BatchHeader, *, is_committed: bool) -> KafkaError:
+def _forgotten_error(header: BatchHeader, *, is_committed: bool) -> KafkaError:
     """Return the error of a batch before its producer's last five; clients treat a duplicate as success."""
     if is_committed:
         code, state = ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "was appended"
@@ -368,7 +369,7 @@ def _forgotten(header: BatchHeader, *, is_committed: bool) -> KafkaError:
     return KafkaError(code, f"producer {header.producer_id} resends sequence {header.base_sequence}, which {state}")
 
 
-def _must_wait(header: BatchHeader, code: ErrorCode) -> KafkaError:
+def _must_wait_error(header: BatchHeader, code: ErrorCode) -> KafkaError:
     return KafkaError(
         code, f"producer {header.producer_id} must resend the rejected batches before sequence {header.base_sequence}"
     )

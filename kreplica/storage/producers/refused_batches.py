@@ -100,7 +100,7 @@ class Refusals:
             return None
         return refusal.code
 
-    def appended(self, header: BatchHeader) -> None:
+    def note_appended(self, header: BatchHeader) -> None:
         """Remove rejected batches that have been appended."""
         refusal = self.by_producer.get(header.producer_id)
         if refusal is None or refusal.epoch > header.producer_epoch:

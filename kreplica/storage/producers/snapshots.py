@@ -65,9 +65,9 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
     entries: dict[int, ProducerEntry] = {}
     for row in _ENTRY.iter_unpack(body[_COUNT.size :]):
         entry = _unpack(row)
-        before = entries.get(entry.producer_id)
-        if before is not None and before.epoch == entry.epoch:
-            entry.batches[:0] = before.batches
+        previous = entries.get(entry.producer_id)
+        if previous is not None and previous.epoch == entry.epoch:
+            entry.batches[:0] = previous.batches
         entries[entry.producer_id] = entry
     return list(entries.values())
 
@@ -113,10 +113,10 @@ class SnapshotFiles:
         self._disk.write_file(self.path(offset), encode_snapshot(entries), sync=False)
 
     def _replace_interim(self, offset: int, interim_offset: int | None) -> None:
-        before, self._interim_offset = self._interim_offset, interim_offset
-        if before is not None and before != offset:
+        previous_offset, self._interim_offset = self._interim_offset, interim_offset
+        if previous_offset is not None and previous_offset != offset:
             with suppress(FileNotFoundError):  # a truncation has removed it
-                self._disk.remove(self.path(before))
+                self._disk.remove(self.path(previous_offset))
 
     def load_latest(self, first: int, last: int) -> tuple[int, list[ProducerEntry]] | None:
         """Load the latest valid snapshot between two offsets, and remove damaged ones."""
@@ -132,14 +132,14 @@ class SnapshotFiles:
 
     def remove_from(self, offset: int) -> None:
         """Remove the snapshots at or above ``offset``."""
-        for later in self.offsets():
-            if later >= offset:
-                self._disk.remove(self.path(later))
+        for snapshot_offset in self.offsets():
+            if snapshot_offset >= offset:
+                self._disk.remove(self.path(snapshot_offset))
 
     def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
         """Remove snapshots above the log end, and interim snapshots except the latest.
 
-        :param trusted_end: an interim snapshot above it may belong to another history.
+        :param trusted_end: an interim snapshot above this offset may belong to another history.
         """
         offsets, bases = self.offsets(), set(bases)
         latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]

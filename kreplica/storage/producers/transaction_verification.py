@@ -48,7 +48,7 @@ class Verifications:
     def get(self, producer_id: int) -> Verification | None:
         return self._by_producer.get(producer_id)
 
-    def opened(self, producer_id: int) -> None:
+    def note_opened(self, producer_id: int) -> None:
         """Remove the verification of a transaction that was opened."""
         self._by_producer.pop(producer_id, None)
 

@@ -23,7 +23,7 @@ Digest = tuple[int, int]
 
 
 class AbortedCheckpoint:
-    """Rows of one log by base offset of the segment; segments without aborted transactions have none."""
+    """Rows of one log by base offset of the segment; segments without aborted transactions have no row."""
 
     def __init__(self, directory: str, disk: Disk) -> None:
         self.path = f"{directory}/{FILE_NAME}"

@@ -65,8 +65,8 @@ def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> R
     producers = ProducerStates(expiration_ms=0)
     producers.restore(entries)
     aborted: list[AbortedTransaction] = []
-    for segment_file, following in zip_longest(files, files[1:]):
-        if following is None or following.base_offset > from_offset:
+    for segment_file, next_file in zip_longest(files, files[1:]):
+        if next_file is None or next_file.base_offset > from_offset:
             aborted = _apply_segment(disk, segment_file, from_offset, producers)
     is_known = from_offset == 0 or (found is not None and from_offset == target.base_offset)
     return RecomputedAborts(aborted, is_known and not compacted)

@@ -27,9 +27,9 @@ def clear_leftovers(disk: Disk, directory: str) -> list[str]:
     cleaned = [base for name in incomplete if (base := _base_of(name, CLEANED_SUFFIX)) is not None]
     # A compaction may produce several segments, renamed to .swap from last to first; those after a .cleaned one are
     # incomplete results.
-    split = [name for name in names if cleaned and (_base_of(name, SWAP_SUFFIX) or -1) >= min(cleaned)]
-    remove_files(disk, [f"{directory}/{name}" for name in (*incomplete, *split)])
-    swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and name not in split]
+    unfinished = [name for name in names if cleaned and (_base_of(name, SWAP_SUFFIX) or -1) >= min(cleaned)]
+    remove_files(disk, [f"{directory}/{name}" for name in (*incomplete, *unfinished)])
+    swaps = [name for name in names if name.endswith(SWAP_SUFFIX) and name not in unfinished]
     for name in swaps:
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             _drop_replaced(disk, directory, name)

@@ -244,15 +244,15 @@ class Loading:
         """
         if header.base_offset <= next_offset:
             return header.base_offset < next_offset or header.last_offset_delta < 0
-        following = header_after(segment.file, position, header)
-        return not self._config.compacted or (following is not None and following.base_offset < header.next_offset)
+        next_header = header_after(segment.file, position, header)
+        return not self._config.compacted or (next_header is not None and next_header.base_offset < header.next_offset)
 
     def _may_skip(self, segment: Segment, position: int, header: BatchHeader, recovery_point: int) -> bool:
         """Record a damaged batch and return True if it may be skipped, because the next batch confirms its offsets."""
         if not self._skips_damage or header.next_offset > recovery_point:
             return False
-        following = header_after(segment.file, position, header)
-        next_offset = following.base_offset if following is not None else recovery_point
+        next_header = header_after(segment.file, position, header)
+        next_offset = next_header.base_offset if next_header is not None else recovery_point
         if next_offset != header.next_offset:
             return False
         why = f"wrong CRC in the batch of offset {header.base_offset}"
@@ -284,8 +284,8 @@ class Loading:
         return True
 
     def _drop_after(self, segment: Segment) -> None:
-        later = [other for other in self._segments if other.base_offset > segment.base_offset]
-        for other in reversed(later):
+        later_segments = [other for other in self._segments if other.base_offset > segment.base_offset]
+        for other in reversed(later_segments):
             _log.warn("{log}: removed segment {base} after the truncation", log=self._name, base=other.base_offset)
             self._segments.drop(other)
 
@@ -326,9 +326,9 @@ class Loading:
             epochs = LeaderEpochs.empty(path, self._disk)
         # Epochs of batches that were read replace those of the file, which is older.
         read_from = min(self._rebuilt.values(), default=end_offset)
-        known = epochs.entries or read_from <= self._segments.first.base_offset
+        knows_earlier_epochs = epochs.entries or read_from <= self._segments.first.base_offset
         epochs.truncate_to(min(read_from, end_offset))
-        for epoch, offset in self._epochs if known else self._all_epochs():
+        for epoch, offset in self._epochs if knows_earlier_epochs else self._all_epochs():
             if offset < end_offset:
                 epochs.assign(epoch, offset)
         epochs.truncate_start(start_offset)

@@ -75,11 +75,11 @@ def _end_before(segment: Segment, offset: int) -> int | None:
     if position and segment.header_at(position).last_offset != last_offset:
         return None
     next_offset = -1
-    for at, header in segment.headers(position):
+    for batch_position, header in segment.headers(position):
         if header.base_offset >= offset:
             break
         next_offset = header.next_offset
-        position = at + header.size
+        position = batch_position + header.size
     return position if next_offset == offset else None
 
 

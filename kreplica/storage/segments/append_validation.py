@@ -48,7 +48,7 @@ class ValidatedBatch(bytearray):
 
     Under the same topic settings, ``check_as_leader`` uses the result and does not check the batch again.
 
-    :ivar header: its header; None if the batch was rejected.
+    :ivar header: header of the batch; None if it was rejected.
     :ivar config: the topic settings used for validation.
     :ivar refusal: the error for a rejected batch, or None.
     :ivar decompressed_size: decompressed size of its records in bytes; 0 if they were not read.
@@ -182,18 +182,18 @@ def _check_contents(
         section = decompress_to_buffer(header.codec, packed, size_max)
         if header.record_count * RECORD_SIZE_MIN > len(section):
             raise ProtocolError("RecordBatch.record_count", f"{header.record_count} in {len(section)} bytes")
-        walked = check_records(section, header, accepted, pause)
+        facts = check_records(section, header, accepted, pause)
     except DecompressedTooLarge:
         raise
     except ProtocolError as error:
         raise _invalid(error) from error
-    _check_records(walked, config, accepted)
+    _check_records(facts, config, accepted)
     if config.codec is not None and config.codec != header.codec:
         header = header._replace(attributes=header.attributes & ~CODEC_MASK | config.codec)
         data = bytearray(seal(header, compress(config.codec, section)))
         header = parse_header(data)
-    if header.max_timestamp != walked.max_timestamp_ms and not header.attributes & LOG_APPEND_TIME_BIT:
-        stamp_max_timestamp(data, walked.max_timestamp_ms)
+    if header.max_timestamp != facts.max_timestamp_ms and not header.attributes & LOG_APPEND_TIME_BIT:
+        stamp_max_timestamp(data, facts.max_timestamp_ms)
         header = parse_header(data)
     return data, header, len(section)
 
@@ -206,13 +206,13 @@ def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
     return TimestampRange(now_ms - before_ms, now_ms + after_ms)
 
 
-def _check_records(walked: RecordFacts, config: LogConfig, accepted: TimestampRange) -> None:
+def _check_records(facts: RecordFacts, config: LogConfig, accepted: TimestampRange) -> None:
     """Reject records without a key or with a timestamp out of range, each by its index (KIP-467)."""
     refused: dict[int, str] = {}
     if config.compacted:
-        refused = dict.fromkeys(walked.without_key, "A compacted topic does not accept a record without a key.")
-    if walked.out_of_range:
-        for index, timestamp_ms in walked.out_of_range:
+        refused = dict.fromkeys(facts.without_key, "A compacted topic does not accept a record without a key.")
+    if facts.out_of_range:
+        for index, timestamp_ms in facts.out_of_range:
             refused.setdefault(
                 index,
                 f"Timestamp {timestamp_ms} is out of range: it must be between {accepted.earliest_ms} "

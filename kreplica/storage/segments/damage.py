@@ -31,8 +31,8 @@ class Damage(StorageError):
     """
 
     def __init__(self, path: str, base_offset: int, position: int, why: str) -> None:
-        where = path if position == WHOLE_SEGMENT else f"{path}, position {position}"
-        super().__init__(f"{where}: {why}")
+        location = path if position == WHOLE_SEGMENT else f"{path}, position {position}"
+        super().__init__(f"{location}: {why}")
         self.path = path
         self.base_offset = base_offset
         self.position = position
@@ -99,27 +99,27 @@ class BatchesToCheck:
         position, next_offset = self.position, self.next_offset
         stop = min(position + size_max, self.end_position)
         read_size = min(max(size_max, HEADER_SIZE), BATCHES_READ_SIZE)
-        for at, header, data in scan_batches(file, position, self.end_position, read_size):
+        for batch_position, header, data in scan_batches(file, position, self.end_position, read_size):
             if not matches_crc(data, header):
-                raise self._damage(at, f"wrong CRC in the batch of offset {header.base_offset}")
-            self._check_header(at, header, next_offset)
-            position, next_offset = at + header.size, header.next_offset
+                raise self._damage(batch_position, f"wrong CRC in the batch of offset {header.base_offset}")
+            self._check_header(batch_position, header, next_offset)
+            position, next_offset = batch_position + header.size, header.next_offset
             if position >= stop:
                 return position, next_offset
         if position < self.end_position:
             raise self._damage(position, "no valid batch at this position")
         return position, next_offset
 
-    def _check_header(self, at: int, header: BatchHeader, next_offset: int) -> None:
+    def _check_header(self, batch_position: int, header: BatchHeader, next_offset: int) -> None:
         if header.base_offset < next_offset or header.last_offset_delta < 0 or header.next_offset > self.end_offset:
             raise self._damage(
-                at,
+                batch_position,
                 f"offsets {header.base_offset} to {header.last_offset}, expected {next_offset} to {self.end_offset}",
             )
         index = bisect_right(self.epochs, header.base_offset, key=lambda entry: entry.start_offset)
         epoch = self.epochs[index - 1].epoch if index else NO_EPOCH
         if NO_EPOCH not in (epoch, header.partition_leader_epoch) and header.partition_leader_epoch != epoch:
-            raise self._damage(at, f"leader epoch {header.partition_leader_epoch}, expected {epoch}")
+            raise self._damage(batch_position, f"leader epoch {header.partition_leader_epoch}, expected {epoch}")
 
     def _damage(self, position: int, why: str) -> Damage:
         return Damage(self.path, self.base_offset, position, why)

@@ -217,7 +217,7 @@ def _grows(values: array[int]) -> bool:
 def _read(disk: Disk, path: str, entry_size: int) -> bytes:
     """Return the entries of an index file; empty if it is missing.
 
-    Kafka preallocates the index of an active segment with zeros, which remain if it is killed.
+    Kafka preallocates the index of an active segment with zeros, which remain if the broker is killed.
     """
     try:
         data = disk.read_file(path)

@@ -119,9 +119,9 @@ class Segment:
 
     def change_name_end(self, disk: Disk, name_end: str) -> None:
         """Change the suffix appended to the file names, the file of batches last."""
-        before = [(self.path(suffix), suffix) for suffix in reversed(SUFFIXES)]
+        old_paths = [(self.path(suffix), suffix) for suffix in reversed(SUFFIXES)]
         self._name_end = name_end
-        for path, suffix in before:
+        for path, suffix in old_paths:
             try:
                 disk.rename(path, self.path(suffix))
             except FileNotFoundError:
@@ -155,11 +155,11 @@ class Segment:
         :return: position of the first batch.
         :raise OSError: the segment's state is unchanged, but the file may contain part of the data.
         """
-        position = at = self.size
+        position = batch_position = self.size
         self.file.write_at(position, pieces)
         for header in headers:
-            self.add_batch(header, at, index_interval_bytes)
-            at = self.size
+            self.add_batch(header, batch_position, index_interval_bytes)
+            batch_position = self.size
         return position
 
     def add_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
@@ -327,10 +327,10 @@ class Segment:
             offset=offset,
         )
         self.reindex()
-        for at, header in self.headers(self.offset_index.lookup(offset)):
+        for batch_position, header in self.headers(self.offset_index.lookup(offset)):
             if header.last_offset >= offset:
-                return at, header
-            position = at + header.size
+                return batch_position, header
+            position = batch_position + header.size
         if position < self.size:
             raise Damage(self.path(), self.base_offset, position, "no valid batch at this position")
         return None

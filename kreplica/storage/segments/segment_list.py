@@ -144,9 +144,9 @@ class Segments:
         """Create a new active segment.
 
         :param allocated_bytes: size to preallocate, or 0.
-        :raise OSError: it cannot be created.
+        :raise OSError: the segment cannot be created.
         """
-        segment = self._new(base_offset)
+        segment = self._new_segment(base_offset)
         segment.created_ms = now_ms
         segment.create()
         try:
@@ -161,12 +161,12 @@ class Segments:
 
     def restart_at(self, base_offset: int) -> Segment:
         """Remove all segments, and return a new active one whose file is not created yet."""
-        segment = self._new(base_offset)
+        segment = self._new_segment(base_offset)
         self.drop_from(self.first.base_offset)
         self._push(segment)
         return segment
 
-    def _new(self, base_offset: int) -> Segment:
+    def _new_segment(self, base_offset: int) -> Segment:
         return Segment(self.directory, base_offset, self.disk, self._open_segments, size=0, new=True)
 
     def _push(self, segment: Segment) -> None:
@@ -183,8 +183,8 @@ class Segments:
         for segment in old:
             self.remove(self.retire(segment))
         new = compacted.renamed(self.disk, self._open_segments)
-        at = self._list.index(old[0])
-        self._list[at : at + len(old)] = [new]
+        index = self._list.index(old[0])
+        self._list[index : index + len(old)] = [new]
         self._bases = [segment.base_offset for segment in self._list]
         return new
 
