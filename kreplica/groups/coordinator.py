@@ -1,4 +1,4 @@
-"""Entry point for request handlers of classic groups and, for both types, of listing and deleting groups."""
+"""Entry point for the request handlers of classic groups, and for listing and deleting groups of both types."""
 
 from __future__ import annotations
 

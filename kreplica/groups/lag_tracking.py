@@ -132,7 +132,7 @@ class LagTracker:
         status = status_of(window, lag, now_ms, int(WINDOW * self._config.interval_s * 1000))
         return PartitionLag(key.topic, key.partition, committed, log_end_offset, lag, status)
 
-    def committed(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
+    def committed_offsets(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
         """Yield key, committed offset and lag of every committed partition.
 
         The lag is that of the last sample; None if the end offset is unknown.

@@ -5,8 +5,9 @@
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
 * ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes them
-* ``dynamic_passwords``: encrypts the passwords among them
-* ``partition_settings``: their values for partitions
+* ``dynamic_passwords``: encrypts the passwords in dynamic settings
+* ``partition_settings``: settings of partitions, derived from those of their topic
+* ``acl_store``, ``quota_store``, ``scram_credentials``, ``scram_writer``: ACLs, client quotas and SCRAM credentials
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
 * ``controlled_shutdown``: hands leadership over before shutdown; ``log_dir_events``: reports failed log directories

@@ -61,7 +61,7 @@ class AclStore:
         self._paths_exist = False
         self._written: dict[ResourcePattern, frozenset[Acl]] = {}
         """Changes of this broker since the current read began, which may have missed them."""
-        self.watching = ZnodeWatch(runtime.reactor, "the ACLs", self._read)
+        self.watch = ZnodeWatch(runtime.reactor, "the ACLs", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         if not self._paths_exist:

@@ -104,10 +104,10 @@ class ControlledShutdown:
     async def _wait(self, asked: Endpoint | None, remaining: tuple[TopicPartition, ...] | None) -> None:
         """Wait until followers can have caught up, another controller is elected, or waiting is useless."""
 
-        def over() -> bool:
+        def is_wait_over() -> bool:
             return not self._can_progress(remaining) or self._peers.controller() != asked
 
-        await self._peers.wait_until(over, self._config.backoff_s)
+        await self._peers.wait_until(is_wait_over, self._config.backoff_s)
 
     async def _ask(self, controller: Endpoint) -> tuple[TopicPartition, ...] | None:
         """Return the partitions that this broker still leads, or None without a valid response."""

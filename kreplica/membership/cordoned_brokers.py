@@ -17,7 +17,7 @@ class CordonedBrokers:
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.brokers: frozenset[int] = frozenset()
         self._client = client
-        self.watching = ZnodeWatch(reactor, "the list of cordoned brokers", self._read)
+        self.watch = ZnodeWatch(reactor, "the list of cordoned brokers", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         try:

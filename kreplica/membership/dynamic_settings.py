@@ -344,7 +344,7 @@ class DynamicSettings:
             self.apply(entity_type, entity, settings)
 
     async def read_users(self) -> None:
-        """Read the credentials of all users; nothing else reads them unless a listener or the admin API uses them."""
+        """Read the credentials of all users, even if neither a listener nor the admin API uses them."""
         users = [unquote(name) for name in await self._client.get_children(USERS)]
         self.scram_credentials.retain(users)
         paths = [znodes.config_path("users", user) for user in users]

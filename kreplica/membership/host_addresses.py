@@ -46,7 +46,7 @@ class HostAddresses:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity.ip} is not a valid IP or resolvable host.")
 
     def resolve_all(self, by_host: Mapping[str, T], resolved: Callable[[dict[str, T]], None]) -> None:
-        """Replace the hosts in the keys of a mapping by their addresses; supersedes the previous call.
+        """Replace the hosts in the keys of a mapping with their addresses; supersedes the previous call.
 
         :param resolved: called with the IP addresses at once, and again when the host names are looked up.
         """

@@ -22,7 +22,7 @@ class PlanThrottle:
     def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
         self.bytes_per_second: int | None = None
         self._client = client
-        self.watching = ZnodeWatch(reactor, "the throttle of plans", self._read)
+        self.watch = ZnodeWatch(reactor, "the throttle of plans", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
         try:

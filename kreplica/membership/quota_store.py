@@ -51,10 +51,10 @@ class QuotaStore:
         self._replaced = replaced
         self._handled: set[str] = set()
         self._is_read = False
-        self.watching = ZnodeWatch(reactor, "the client quotas", self._read)
+        self.watch = ZnodeWatch(reactor, "the client quotas", self._read)
 
     def forget(self) -> None:
-        """Let the next read be complete, because notifications may have been missed."""
+        """Make the next read complete, because notifications may have been missed."""
         self._is_read = False
 
     async def _read(self, watcher: Watcher) -> None:

@@ -31,7 +31,7 @@ class ScramCredentials:
         return self._by_user.keys()
 
     def apply(self, user: str, config: Mapping[str, str]) -> None:
-        """Apply the configuration of a user; other settings than credentials are ignored."""
+        """Apply the configuration of a user; settings other than credentials are ignored."""
         credentials = {}
         for mechanism in HASHES:
             if mechanism in config:

@@ -1,9 +1,8 @@
 """Encryption, authentication and authorization, for brokers and clients.
 
-* ``sasl``: mechanisms; ``acls``: ACLs and their decisions; ``tokens``: delegation tokens
 * ``tls``: keys and certificates from Kafka's ``ssl.*`` settings, OpenSSL contexts, principals of certificates
 * ``sasl``: mechanisms of authentication; ``oauth``: bearer tokens
-* ``acls``: access control lists
+* ``acls``: access control lists and their decisions; ``tokens``: delegation tokens
 * ``passwords``: encryption of passwords in dynamic settings
 * ``client_config``: settings of Kafka's Java clients
 

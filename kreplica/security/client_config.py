@@ -34,7 +34,7 @@ class ClientSecurity:
 def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:
     """Parse the settings of a client.
 
-    :param config: ``security.protocol`` (PLAINTEXT, the default, SSL, SASL_PLAINTEXT or SASL_SSL); ``ssl.*`` such as
+    :param config: ``security.protocol``: PLAINTEXT (the default), SSL, SASL_PLAINTEXT or SASL_SSL; ``ssl.*`` such as
         ``ssl.truststore.location``; ``sasl.mechanism`` and ``sasl.jaas.config``; for OAUTHBEARER also
         ``sasl.oauthbearer.token.endpoint.url`` and ``sasl.login.*``.
     :raise SettingsError: a setting is unknown or has an unsupported value.

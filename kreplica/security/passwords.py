@@ -48,7 +48,7 @@ class PasswordEncoder:
     iterations: int = 4096
 
     def encode(self, text: str) -> str:
-        """Return a text encrypted, with the parameters that are necessary to decrypt it."""
+        """Return the encrypted text, with the parameters that are necessary to decrypt it."""
         salt = os.urandom(_SALT_BYTES)
         key = _key(self.secret, salt, KEY_FACTORIES[self.key_factory], self.iterations, self.key_bits)
         data = text.encode()
@@ -75,7 +75,7 @@ class PasswordEncoder:
         return ",".join(f"{name}:{value}" for name, value in values.items())
 
     def decode(self, encoded: str) -> str:
-        """Return the text that was encrypted with the same secret, with any parameters.
+        """Decrypt a text that was encrypted with the same secret; its parameters may differ.
 
         :raise ValueError: the value is malformed, or was encrypted with another secret; the message has no secret.
         """

@@ -16,7 +16,7 @@ from kreplica.transactions.verification import Codes, VerificationRequest, Verif
 log = Logger()
 
 WAITING_MAX = 20_000
-"""Maximum number of waiting writes per broker; others are rejected with a retriable error."""
+"""Maximum number of waiting writes per broker; further writes are rejected with a retriable error."""
 
 Admitted = Callable[[ErrorCode], None]
 

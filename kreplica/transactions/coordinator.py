@@ -221,14 +221,14 @@ class TransactionCoordinator:
             else:
                 respond(MEMORY_LIMIT_REACHED)
         else:
-            again = partial(
+            retry = partial(
                 self._decide, transactional_id, decide, respond, new_producer_id, may_wait=False, address=address
             )
             waits = may_wait and (
                 (entry is not None and is_early_request(entry, decision))
                 or (shard.delayed.has_requests(transactional_id) and decision.response.code not in _FENCED)
             )
-            if not (waits and shard.delayed.wait(transactional_id, again)):
+            if not (waits and shard.delayed.wait(transactional_id, retry)):
                 respond(decision.response)
 
     def _decide_with_id(self, transactional_id: str, decide: Decide, respond: Respond, address: str) -> None:

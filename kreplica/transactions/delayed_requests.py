@@ -2,7 +2,7 @@
 
 Producers start their next transaction as soon as the previous one is decided. An error would make them retry after 20
 ms or more, while markers usually take much less. An EndTxn that arrives behind a delayed AddPartitionsToTxn waits too:
-decided before it, an abort would get INVALID_TXN_STATE, which is a fatal error in librdkafka.
+if it were decided first, an abort would get INVALID_TXN_STATE, which is a fatal error in librdkafka.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Far below the request timeouts of clients (30 s and more), and above the time th
 WAITING_MAX = 8
 """Maximum number of delayed requests per transactional id."""
 
-Again = Callable[[], None]
+Retry = Callable[[], None]
 
 
 class DelayedRequests:
@@ -30,9 +30,9 @@ class DelayedRequests:
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
-        self._waiting: dict[str, tuple[list[Again], IDelayedCall]] = {}
+        self._waiting: dict[str, tuple[list[Retry], IDelayedCall]] = {}
 
-    def wait(self, transactional_id: str, again: Again) -> bool:
+    def wait(self, transactional_id: str, retry: Retry) -> bool:
         """Call back when the transaction is complete or the maximum delay is over.
 
         :return: False if too many requests are delayed already; then there is no callback.
@@ -43,7 +43,7 @@ class DelayedRequests:
             entry = self._waiting[transactional_id] = ([], timer)
         elif len(entry[0]) >= WAITING_MAX:
             return False
-        entry[0].append(again)
+        entry[0].append(retry)
         return True
 
     def has_requests(self, transactional_id: str) -> bool:
@@ -58,8 +58,8 @@ class DelayedRequests:
         waiting, timer = entry
         if timer.active():
             timer.cancel()
-        for again in waiting:
-            again()
+        for retry in waiting:
+            retry()
 
     def end_all(self) -> None:
         """Call back all delayed requests, when this broker stops coordinating."""

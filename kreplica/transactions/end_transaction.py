@@ -9,7 +9,7 @@ from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
 from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, refused
 from kreplica.transactions.states import (
-    BUMPS_EPOCH_FROM,
+    BUMPS_EPOCH_VERSION_MIN,
     NO_IDENTITY,
     NO_PRODUCER_EPOCH,
     PRODUCER_EPOCH_MAX,
@@ -163,7 +163,7 @@ def _prepared(
         last_epoch=current.epoch if request.bumps_epoch else transaction.last_epoch,
         previous_producer_id=transaction.previous_producer_id if is_same_id else current.producer_id,
         next_identity=NO_IDENTITY,
-        client_version=BUMPS_EPOCH_FROM if request.bumps_epoch else 0,
+        client_version=BUMPS_EPOCH_VERSION_MIN if request.bumps_epoch else 0,
     )
     return prepared if after == prepared.identity else replace(prepared, next_identity=after)
 

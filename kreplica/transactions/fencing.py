@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum
 
 from kreplica.transactions.states import (
-    BUMPS_EPOCH_FROM,
+    BUMPS_EPOCH_VERSION_MIN,
     EXHAUSTED_EPOCH,
     NO_IDENTITY,
     NO_PRODUCER_EPOCH,
@@ -63,7 +63,7 @@ def is_repeated_end(transaction: Transaction, claimed: Identity) -> bool:
 
     After an end by timeout or by a new incarnation, the earlier identity is fenced instead.
     """
-    if transaction.client_version < BUMPS_EPOCH_FROM:
+    if transaction.client_version < BUMPS_EPOCH_VERSION_MIN:
         return False
     current = transaction.client_identity
     if claimed.producer_id == current.producer_id:

@@ -25,7 +25,7 @@ PRODUCER_EPOCH_MAX = 2**15 - 1
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 """Last epoch of a producer; the next identity is epoch 0 of a new producer id."""
 
-BUMPS_EPOCH_FROM = 2
+BUMPS_EPOCH_VERSION_MIN = 2
 """First transaction version of clients whose epoch grows with each transaction (KIP-890)."""
 
 

@@ -50,7 +50,7 @@ class VerifierConfig:
     """Limits and delays.
 
     :param timeout_s: request timeout.
-    :param pending_max: maximum number of verifications without a result; others are rejected.
+    :param pending_max: maximum number of verifications without a result; further ones are rejected.
     :param per_request_max: maximum number of verifications in a request.
     :param requests_max: maximum number of requests in flight per coordinator.
     :param retry_s: delay before a verification is repeated because the previous transaction is being completed.

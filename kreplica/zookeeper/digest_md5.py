@@ -35,7 +35,7 @@ def parse_fields(token: bytes) -> dict[str, str]:
 class DigestExchange:
     """Computation of both sides' proofs from the password and the two nonces.
 
-    :param authorization_id: the user as which the client wants to act; None if it did not send one.
+    :param authorization_id: the user that the client wants to act as; None if it did not send one.
     """
 
     credentials: SaslCredentials
@@ -118,7 +118,7 @@ class DigestServer:
         expected = {"realm": REALM, "nonce": self._nonce, "nc": _FIRST_USE, "qop": "auth"}
         for name, value in expected.items():
             if fields.get(name, "auth" if name == "qop" else "") != value:
-                raise AuthFailed(None, f"the response has another {name} than the challenge")
+                raise AuthFailed(None, f"the response has a different {name} from the challenge")
         if fields.get("digest-uri", "").lower() != DIGEST_URI:
             raise AuthFailed(None, f"the response is not for the service {DIGEST_URI}")
         # A user must not act as another one.

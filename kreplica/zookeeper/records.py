@@ -269,5 +269,5 @@ def request_frame(xid: int, opcode: int, body: bytes) -> bytes:
 
 
 def reply_frame(xid: int, zxid: int, error: int, body: bytes = b"") -> bytes:
-    """Encode a response frame; a response with an error code other than 0 has no body."""
+    """Encode a response frame; a response with an error code other than 0 has no body, except that of SASL."""
     return REPLY_FRAME_HEADER.pack(len(body) + 16, xid, zxid, error) + body

@@ -19,7 +19,7 @@ from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
 from kreplica.service.admin.access_resources import quota_resource
-from kreplica.service.admin.operations_resources import operating_resources
+from kreplica.service.admin.operations_resources import operations_resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
 Run = Callable[[Deferred[Any]], Any]
@@ -85,7 +85,7 @@ class DirectCluster:
             self._stalls[broker_id] = stalls, clock
             others = PeerAdminApis(broker_id, self)
             quotas = quota_resource(broker, others)
-            resources = (*operating_resources(broker, stalls, registrations, others), quotas)
+            resources = (*operations_resources(broker, stalls, registrations, others), quotas)
             made = self._apis[broker_id] = broker, Direct(resources, self._cluster.run_until)
         return made[1]
 

@@ -64,7 +64,7 @@ def counted(clock, metadata, asked):
 
 
 def now(counted):
-    return Deferred.fromCoroutine(counted.now())
+    return Deferred.fromCoroutine(counted.current())
 
 
 def test_counts(counted):

@@ -45,7 +45,7 @@ def test_cordoned_brokers_are_read_at_the_start_and_after_changes() -> None:
     world = World()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     cordoned = CordonedBrokers(world.reactor, world.broker)
-    world.run(cordoned.watching.start())
+    world.run(cordoned.watch.start())
     assert cordoned.brokers == {3}
     world.run(world.operator.create(f"{znodes.CORDONED}/kitchen"))
     world.run(world.operator.create(znodes.cordoned_path(4)))
@@ -58,7 +58,7 @@ def test_throttle_is_read_after_changes() -> None:
     """An invalid throttle counts as none."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
-    world.run(throttle.watching.start())
+    world.run(throttle.watch.start())
     assert throttle.bytes_per_second is None
     world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(500)))
     world.run(lambda: throttle.bytes_per_second == 500)
@@ -69,7 +69,7 @@ def test_throttle_is_read_after_changes() -> None:
 def test_changes_during_a_lost_connection_are_read_afterwards() -> None:
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
-    world.run(throttle.watching.start())
+    world.run(throttle.watch.start())
     world.simulation.network.cut("broker", "coordinator")
     world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(7)))
     world.simulation.run(2)
@@ -81,11 +81,11 @@ def test_new_session_reads_everything_again() -> None:
     """Changes between two sessions are not missed."""
     world = World()
     cordoned = CordonedBrokers(world.reactor, world.broker)
-    world.run(cordoned.watching.start())
+    world.run(cordoned.watch.start())
     cordoned.brokers = frozenset({9})
-    cordoned.watching.session_renewed()
+    cordoned.watch.session_renewed()
     world.run(lambda: cordoned.brokers == frozenset())
-    cordoned.watching.stop()
+    cordoned.watch.stop()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     world.simulation.run(2)
     assert cordoned.brokers == frozenset(), "it is no longer watched"
@@ -96,7 +96,7 @@ def test_removed_path_counts_as_empty() -> None:
     world = World()
     world.run(world.operator.delete(znodes.PLAN_THROTTLE))
     throttle = PlanThrottle(world.reactor, world.broker)
-    world.run(throttle.watching.start())
+    world.run(throttle.watch.start())
     world.run(world.operator.create(znodes.PLAN_THROTTLE, encode_throttle(5)))
     world.run(lambda: throttle.bytes_per_second == 5)
 
@@ -114,12 +114,12 @@ def test_a_read_that_fails_at_once_does_not_stop_later_reads() -> None:
     """A read of an expired session fails immediately; the next session reads again."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
-    world.run(throttle.watching.start())
+    world.run(throttle.watch.start())
     assert world.coordinator.serving is not None
     world.coordinator.serving.expire(world.broker.session_id)
     world.run(lambda: world.broker.state.ended)
-    throttle.watching.session_renewed()
+    throttle.watch.session_renewed()
     world.run(world.broker.renew())
     world.run(world.operator.set_data(znodes.PLAN_THROTTLE, encode_throttle(9)))
-    throttle.watching.session_renewed()
+    throttle.watch.session_renewed()
     world.run(lambda: throttle.bytes_per_second == 9)

@@ -99,7 +99,7 @@ def test_rejected_tokens(
         clients = OAuthClients(scene, server, None)
         now_s = int(time.time())
         cases = [
-            (server.token(exp=now_s - 100), "the token has expired 10"),
+            (server.token(exp=now_s - 100), "the token expired 10"),
             (server.token(aud="others"), "not issued for kafka (expected.audience)"),
             (server.token(iss="https://evil.example"), "not issued by https://issuer.example (expected.issuer)"),
         ]

@@ -245,7 +245,7 @@ def test_refresh_times(
         ({"sasl_login_refresh_window_factor": "0.4"}, "expected a number from 0.5 to 1"),
         ({"sasl_login_retry_backoff_ms": "1_0"}, "expected a number from 0"),
         ({"sasl_oauthbearer_header_urlencode": "yes"}, "expected true or false"),
-        ({"sasl_login_callback_handler_class": "com.example.Login"}, "classes of Java cannot be loaded"),
+        ({"sasl_login_callback_handler_class": "com.example.Login"}, "Java classes cannot be loaded"),
         ({"sasl_oauthbearer_token_endpoint_ur": "x"}, "Did you mean sasl.oauthbearer.token.endpoint.url?"),
     ],
 )

@@ -88,8 +88,8 @@ class CachedCounts:
     def _forget(self) -> None:
         self._kept, self._is_old = None, True
 
-    async def now(self) -> Counts:
-        """Return the counts of the current metadata, or of a count that is in progress."""
+    async def current(self) -> Counts:
+        """Return the counts of the current metadata; wait for the count in progress, if any."""
         kept = self._kept
         if kept is not None and self._reactor.seconds() - self._kept_since_s < KEPT_SECONDS_MAX:
             return kept

@@ -91,7 +91,7 @@ class PublishedMetadata(Protocol):
 
 
 class BrokerConnections(Protocol):
-    """Connections to all brokers, including this one, by Kafka's protocol."""
+    """Connections to all brokers, including this one, over Kafka's protocol."""
 
     def request(
         self, broker_id: int, api: Api, body: dict[str, Any], *, timeout_s: float
@@ -99,7 +99,7 @@ class BrokerConnections(Protocol):
         """Send a request; the Deferred fires with the response body or fails with a ``ClientError``."""
 
 
-def all_of(published: PublishedMetadata) -> PublishedMetadata:
+def require_complete(published: PublishedMetadata) -> PublishedMetadata:
     """Return the metadata if it is complete.
 
     :raise Problem: 503 if this broker has no full metadata yet, since lists would be incomplete.
@@ -117,10 +117,10 @@ def all_of(published: PublishedMetadata) -> PublishedMetadata:
 async def once_complete(published: PublishedMetadata) -> PublishedMetadata:
     """Return the metadata when it is complete; a broker that has just started waits a moment for it.
 
-    :raise Problem: as ``all_of``.
+    :raise Problem: as ``require_complete``.
     """
     await published.wait_until(lambda: published.is_complete, COMPLETE_SECONDS_MAX)
-    return all_of(published)
+    return require_complete(published)
 
 
 def topic_of(published: PublishedMetadata, name: str) -> PublishedTopic:
@@ -129,7 +129,7 @@ def topic_of(published: PublishedMetadata, name: str) -> PublishedTopic:
     :raise Problem: 503 if this broker has no metadata yet.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
-    topic = all_of(published).topics.get(name)
+    topic = require_complete(published).topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
     return topic

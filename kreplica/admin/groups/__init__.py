@@ -1,1 +1,1 @@
-"""Groups of the whole cluster, requested from their coordinators by Kafka's protocol."""
+"""Groups of the whole cluster, requested from their coordinators over Kafka's protocol."""

@@ -17,7 +17,7 @@ RETRY_SECONDS_MAX = 5.0
 RETRY_DELAY_S = 0.1
 
 GROUP = 0
-"""The type of a key in FindCoordinator."""
+"""The key type of groups in FindCoordinator."""
 
 _RETRIABLE = (
     ErrorCode.NOT_COORDINATOR,
@@ -34,7 +34,7 @@ class CoordinatorLookup(Protocol):
         """Return True if the offsets topic exists; without it there are no groups."""
 
     def coordinator_of(self, group: str) -> int | None:
-        """Return the ID of a group's coordinator, whether or not the group exists; None if it is not alive."""
+        """Return the ID of a group's coordinator, whether or not the group exists; None if no coordinator is alive."""
 
 
 class GroupCoordinators:
@@ -100,7 +100,7 @@ class GroupCoordinators:
     async def ensure_coordinator(self, group: str) -> None:
         """Create the offsets topic if necessary; return when the group has a coordinator.
 
-        :raise KafkaError: the group has no coordinator in time.
+        :raise KafkaError: the group did not get a coordinator in time.
         """
         until_s = self._reactor.seconds() + RETRY_SECONDS_MAX
         body = {"key": group, "key_type": GROUP, "coordinator_keys": [group]}

@@ -145,7 +145,7 @@ def _assignment(rows: Iterable[tuple[str, Iterable[int]]]) -> list[Row]:
 
 
 def _parsed(schema: Schema, data: bytes) -> Row:
-    """Parse a member's metadata; return nothing if its version is unknown."""
+    """Parse a member's metadata or assignment; return an empty dict if it is empty or cannot be parsed."""
     if not data:
         return {}
     try:

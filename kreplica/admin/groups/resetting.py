@@ -34,7 +34,7 @@ class Target:
 
 
 class OffsetResets:
-    """Requests log offsets from leaders and commits through the coordinator."""
+    """Requests log offsets from the leaders, and commits offsets through the group's coordinator."""
 
     def __init__(
         self, runtime: Runtime, leaders: Leaders, coordinators: GroupCoordinators, descriptions: GroupDescriptions
@@ -60,8 +60,9 @@ class OffsetResets:
         :param check: raises a problem if the caller may not read one of the topics.
         :param requested: partitions by topic, None for all partitions of a topic; None for all committed partitions.
         :return: topic, partition, and the offset before (None if absent) and after.
-        :raise Problem: 404 for a group without offsets if no topics are named; 409 while it has members or if there is
-            no offset to shift; 503 if a leader does not respond, in which case nothing is committed.
+        :raise KafkaError: GROUP_ID_NOT_FOUND if the group does not exist and no topics are named.
+        :raise Problem: 409 while the group has members or if there is no offset to shift; 503 if a leader does not
+            respond, in which case nothing is committed.
         """
         description = await self._described(group)
         if description is None and requested is None:

@@ -26,7 +26,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Allows only content of this server, and forbids other pages to embed it in a frame."""
+"""Allows only content of this server, and forbids other pages from embedding it in a frame."""
 
 
 @dataclass(frozen=True, slots=True)

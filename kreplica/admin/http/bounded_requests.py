@@ -21,7 +21,7 @@ IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
 
 
 LENGTH_DIGITS_MAX = 19
-"""Maximum number of digits of a Content-Length; more could exceed 64 bits."""
+"""Maximum number of digits of a Content-Length; a longer number could exceed 64 bits."""
 
 
 class BoundedRequest(Request):
@@ -105,7 +105,7 @@ def _is_utf8(value: bytes) -> bool:
 
 
 CONNECTIONS_MAX = 1000
-"""Maximum number of connections; more would use file descriptors that Kafka clients and logs need."""
+"""Maximum number of connections, so that file descriptors remain for Kafka clients and logs."""
 
 ADDRESS_CONNECTIONS_MAX = 500
 """Maximum number of connections of one client address."""
@@ -118,13 +118,14 @@ BODY_SECONDS_MAX = 30.0
 
 
 class Connections:
-    """All connections of one port; at the limit, an incomplete connection is closed to make room.
+    """All connections of one port; at the limit, another connection is closed to make room for a new one.
 
-    The oldest half-sent request of the address with most of them is closed first, then the longest idle connection, so
-    half-sent requests cannot block the port. Connections with a request in progress are never evicted.
+    The first choice is the oldest connection with a half-sent request, of the client address that has the most of them;
+    the second choice is the longest idle connection, chosen in the same way. Half-sent requests therefore cannot block
+    the port. Connections with a request in progress are never evicted.
 
     :ivar evicted: connections closed to make room, or because a request was too slow.
-    :ivar refused: connections closed at once, because no other could be evicted.
+    :ivar refused: connections closed at once, because no other connection could be evicted.
     """
 
     def __init__(self) -> None:

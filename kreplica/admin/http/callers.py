@@ -80,7 +80,7 @@ ANYONE = Caller()
 
 
 def caller_of(request: Request) -> Caller:
-    """Return the caller of a request, as the authentication has found it."""
+    """Return the caller that authentication attached to a request."""
     caller: Caller = getattr(request, "caller", ANYONE)
     return caller
 

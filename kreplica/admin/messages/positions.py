@@ -15,7 +15,7 @@ from kreplica.admin.http.problems import Problem
 
 VERSION = 1
 PARTITIONS_MAX = 500
-"""Maximum number of partitions of a page; the token for more would exceed the length of a request line."""
+"""Maximum number of partitions of a page; a longer token would exceed the maximum length of a request line."""
 
 _DECODED_BYTES_MAX = 100_000
 

@@ -17,7 +17,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 
 SECONDS_MAX = 3.0
-"""Time limit of a page, which then has the records found so far."""
+"""Time limit of a page; when it is reached, the page has the records found so far."""
 
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 FETCHED_ROUNDS_MAX = 1000
@@ -83,7 +83,8 @@ class MessageReader:
     async def page(self, wanted: PageRequest) -> Document:
         """Return records merged by time; records of one partition keep their order.
 
-        :raise Problem: 400 for a malformed ``after``; 404 for an unknown partition; 503 if no leader responds.
+        :raise Problem: 400 for a malformed ``after`` or too many partitions; 404 for an unknown partition; 503 if no
+            leader responds.
         """
         page = _Page(await self._spans(wanted))
         until_s = self._reactor.seconds() + SECONDS_MAX
@@ -148,10 +149,10 @@ class MessageReader:
         both = [key for key in keys if key in ends.found and key in starts.found]
         if not both and keys:
             raise _no_leader_responds({**ends.problems, **starts.problems})
-        each = _share(wanted.scan_limit if topic.search is not None else wanted.limit, len(both))
+        share = _share(wanted.scan_limit if topic.search is not None else wanted.limit, len(both))
         return {
             key.partition: Span(
-                _begin(wanted.begin, starts.found[key], ends.found[key], timed.get(key, -1), each), ends.found[key]
+                _begin(wanted.begin, starts.found[key], ends.found[key], timed.get(key, -1), share), ends.found[key]
             )
             for key in both
         }
@@ -173,12 +174,12 @@ class MessageReader:
         return [wanted.partition]
 
 
-def _begin(begin: StartPosition, start_offset: int, end_offset: int, timed_offset: int, each: int) -> int:
+def _begin(begin: StartPosition, start_offset: int, end_offset: int, timed_offset: int, share: int) -> int:
     """Return the start offset of a partition."""
     if begin.kind == "earliest":
         return start_offset
     if begin.kind == "latest":
-        return max(start_offset, end_offset - each)
+        return max(start_offset, end_offset - share)
     if begin.kind == "timestamp":
         return timed_offset if timed_offset >= 0 else end_offset
     return max(start_offset, min(begin.value, end_offset))

@@ -18,7 +18,7 @@ DECOMPRESSED_BYTES_MAX = 32 * 1024 * 1024
 """Maximum decompressed size of a batch; a larger batch is skipped and reported."""
 
 RECORDS_PER_TIME_CHECK = 10
-"""Number of records between two checks of the time limit, which take 1 to 2 ms with a regular expression."""
+"""Number of records between two checks of the time limit; searching them takes 1 to 2 ms with a regular expression."""
 
 Document = dict[str, Any]
 
@@ -105,7 +105,7 @@ def _scan_batch(
 ) -> bool:
     """Scan a batch.
 
-    :return: True if the batch was scanned completely.
+    :return: False if a limit was reached within the batch.
     """
     try:
         for record in iter_records(batch, decompressed_size_max=DECOMPRESSED_BYTES_MAX):

@@ -66,7 +66,7 @@ class MessageWriter:
         """Write a record.
 
         :return: the record's offset, and its time in milliseconds since 1970.
-        :raise KafkaError: the leader rejected the record.
+        :raise KafkaError: the partition has no leader, or the leader rejected the record.
         :raise Problem: 503 if it is unknown whether the record was written.
         """
         now_ms = self._runtime.wall_clock_ms()

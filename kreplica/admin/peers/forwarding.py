@@ -101,7 +101,7 @@ class ResponseTooLarge(KreplicaError):
 
 @implementer(IBodyProducer)
 class _Body:
-    """A request body in memory; the library's own would use the global reactor."""
+    """A request body in memory; Twisted's ``FileBodyProducer`` would use the global reactor."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -121,11 +121,11 @@ class _Body:
 class Forwarding:
     """Sends requests to the admin APIs of other brokers.
 
-    The admin API of a broker owns it and closes it.
+    Owned and closed by the admin API of a broker.
 
     :param offload: parses large responses.
     :param registrations: the live brokers and their admin URLs.
-    :param trusted: the TLS trust policy for other brokers; None for the system's certificates.
+    :param trust_policy: the TLS trust policy for other brokers; None for the system's certificates.
     :param token: the token of all brokers; None if callers need not authenticate.
     """
 
@@ -136,7 +136,7 @@ class Forwarding:
         broker_id: int,
         registrations: Registrations,
         *,
-        trusted: IPolicyForHTTPS | None = None,
+        trust_policy: IPolicyForHTTPS | None = None,
         token: bytes | None = None,
         timeout_s: float = RESPONSE_SECONDS_MAX,
     ) -> None:
@@ -145,7 +145,7 @@ class Forwarding:
         self._broker_id = broker_id
         self._registrations = registrations
         self._timeout_s = timeout_s
-        self._trusted = trusted
+        self._trust_policy = trust_policy
         self._token = token
         self._pool: HTTPConnectionPool | None = None
         self._in_flight: dict[Deferred[Any], None] = {}
@@ -235,7 +235,7 @@ class Forwarding:
         timer = self._reactor.callLater(self._timeout_s, expire)
         try:
             return await exchange
-        except Exception as error:  # the library raises errors of many types for a lost connection
+        except Exception as error:  # Twisted raises errors of many types for a lost connection
             if expired:
                 text = f"broker {broker_id} did not respond within {self._timeout_s:g} s"
                 raise Problem(
@@ -259,7 +259,7 @@ class Forwarding:
 
         self._pool = HTTPConnectionPool(self._reactor)
         self._pool.maxPersistentPerHost = CONNECTIONS_MAX
-        policy = {} if self._trusted is None else {"contextFactory": self._trusted}
+        policy = {} if self._trust_policy is None else {"contextFactory": self._trust_policy}
         return Agent(self._reactor, connectTimeout=self._timeout_s, pool=self._pool, **policy)
 
     async def _exchange(self, method: str, url: str, call: Call, body: Any) -> tuple[int, bytes]:
@@ -344,7 +344,7 @@ def _text(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
-    from twisted.web.client import ResponseFailed  # imported late: it loads TLS, which _agent has then already done
+    from twisted.web.client import ResponseFailed  # imported late because it loads TLS; _agent has loaded it by now
 
     if isinstance(error, ResponseFailed):
         reasons = [failure.getErrorMessage() for failure in error.reasons]

@@ -39,7 +39,7 @@ class Offsets:
 class Leaders:
     """Finds leaders and sends requests to them.
 
-    :param connections: used only here, because these requests may be slow.
+    :param connections: separate connections for reading and writing records, because these requests may be slow.
     """
 
     def __init__(self, published: PublishedMetadata, connections: BrokerConnections) -> None:

@@ -24,7 +24,7 @@ class _CombinedTrust:
             root._addCACertsToContext(context)
 
 
-def trusting(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
+def trust_policy(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
     """Return a policy that trusts the system's authorities and these certificates.
 
     A cluster has its own authority, or one certificate for all brokers; both are in each broker's certificate file.

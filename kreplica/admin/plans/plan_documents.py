@@ -227,7 +227,7 @@ def broker_documents(changes: Iterable[BrokerChange]) -> list[dict[str, Any]]:
 
 
 def etag_of(read: PlanRead) -> str:
-    """Return the ETag: a write requires the same header version; a read also includes the progress."""
+    """Return the ETag: the versions of the header and of the progress; a write compares only that of the header."""
     return f"{read.version}.{read.progress_version}"
 
 

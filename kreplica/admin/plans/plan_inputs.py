@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, all_of
+from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, require_complete
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlanReader
@@ -49,12 +49,12 @@ class PlanInputs:
         :raise Problem: 409 while another plan is being written; 503 if this broker has no full metadata.
         """
         cluster = await self._read()
-        sizes = await self._sizes(_concerned(request, cluster), cluster)
+        sizes = await self._sizes(_partitions_to_measure(request, cluster), cluster)
         cluster = replace(cluster, sizes=sizes)
         return await self.runtime.offload.run(draft, request, cluster), cluster
 
     async def _read(self) -> ClusterState:
-        published = all_of(self.published)
+        published = require_complete(self.published)
         live = await self.registrations.live()
         cordoned = await self.client.get_children(znodes.CORDONED)
         in_sync: dict[TopicPartition, Collection[int]] = {}
@@ -117,7 +117,7 @@ class PlanInputs:
         return {key: size for (key, _), size in found.items()}
 
 
-def _concerned(request: PlanRequest, cluster: ClusterState) -> list[TopicPartition]:
+def _partitions_to_measure(request: PlanRequest, cluster: ClusterState) -> list[TopicPartition]:
     """Return the partitions whose sizes are needed."""
     match request.work:
         case Reassign(assignments):

@@ -64,7 +64,7 @@ class PlanReader:
         return sorted(name for name in await self._client.get_children(znodes.PLANS) if name.startswith(PLAN_PREFIX))
 
     async def plans(self, plan_ids: Sequence[str]) -> list[PlanRead]:
-        """Return the plans with these IDs that exist."""
+        """Return the plans with these IDs; missing plans are omitted."""
         paths = [path for each in plan_ids for path in (znodes.plan_path(each), znodes.plan_progress_path(each))]
         responses = await read_all(self._client, paths, HEADERS_AT_ONCE)
         pairs = zip(plan_ids, responses[::2], responses[1::2], strict=True)
@@ -121,9 +121,9 @@ class PlanReader:
         number = 0
         for chunk in await self.chunk_numbers(plan_id):
             path = znodes.plan_progress_path(plan_id, chunk)
-            (progressed,) = await read_all(self._client, [path])
-            if not isinstance(progressed, ZooKeeperError):
-                decoded = decode_outcomes(path, progressed[0])
+            (outcomes_response,) = await read_all(self._client, [path])
+            if not isinstance(outcomes_response, ZooKeeperError):
+                decoded = decode_outcomes(path, outcomes_response[0])
                 if not any(outcome.state.is_open for outcome in decoded):
                     number += len(decoded)
                     continue
@@ -135,13 +135,13 @@ class PlanReader:
 
     async def _chunk(self, plan_id: str, chunk: int) -> tuple[Sequence[Step], Sequence[StepOutcome]]:
         paths = [znodes.plan_steps_path(plan_id, chunk), znodes.plan_progress_path(plan_id, chunk)]
-        stepped, progressed = await read_all(self._client, paths)
-        if isinstance(stepped, ZooKeeperError):
+        steps_response, outcomes_response = await read_all(self._client, paths)
+        if isinstance(steps_response, ZooKeeperError):
             return (), ()  # it was deleted concurrently
-        steps = decode_steps(paths[0], stepped[0])
-        if isinstance(progressed, ZooKeeperError):
+        steps = decode_steps(paths[0], steps_response[0])
+        if isinstance(outcomes_response, ZooKeeperError):
             return steps, [StepOutcome()] * len(steps)
-        return steps, decode_outcomes(paths[1], progressed[0])
+        return steps, decode_outcomes(paths[1], outcomes_response[0])
 
     # --- znodes ------------------------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class PlanWriter:
     async def patch(
         self, plan_id: str, body: dict[str, Any], if_match: str | None, *, dry_run: bool
     ) -> tuple[PlanRead, Rows]:
-        """Change the settings of a running plan; ``body`` maps fields of the plan to their new values."""
+        """Change the settings of a plan that has not ended; ``body`` maps fields of the plan to their new values."""
 
         def changed(plan: Plan) -> Plan:
             if plan.state.is_ended:

@@ -102,7 +102,7 @@ ACCESS = record(
         "acl": {**nullable(ACL), "description": "The deciding ACL; null if none decided."},
         "applying": {
             **listing(ACL),
-            "description": "All ACLs of the user on the resource, also those for other operations and addresses.",
+            "description": "All ACLs of the user on the resource, including those for other operations and addresses.",
         },
     },
     title="Access",
@@ -113,7 +113,7 @@ AFTER_ACL = Parameter(
 )
 FILTERS = (
     Parameter("resource_type", one_of(*RESOURCE_TYPES), "Only ACLs of this type of resource."),
-    Parameter("resource_name", TEXT, "Only ACLs with this name of a resource."),
+    Parameter("resource_name", TEXT, "Only ACLs whose resource pattern has this name."),
     Parameter(
         "pattern_type",
         one_of(*PATTERN_TYPES, "match"),
@@ -161,8 +161,8 @@ class Acls:
     """ACLs of the cluster.
 
     :param store: None if the broker has no authorizer with ACLs.
-    :param authorizer: decides with these ACLs; None if there is none.
-    :param plugin: decides instead, if there is a plugin; None if everyone may do everything.
+    :param authorizer: the authorizer that uses these ACLs; None if the broker has none.
+    :param plugin: the authorizer plugin; None if the broker has none.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ def _asked(plugin: Authorizer, principal: Principal, query: Mapping[str, Any], n
     try:
         operation, kind = Operation(query["operation"]), PluginResourceType(query["resource_type"])
     except ValueError as error:
-        raise Problem(400, "INVALID_REQUEST", f"an authorizer plugin does not know it: {error}") from None
+        raise Problem(400, "INVALID_REQUEST", f"the authorizer plugin does not support the request: {error}") from None
     return plugin.permits(principal, operation, Resource(kind, name)), PLUGIN
 
 

@@ -84,14 +84,14 @@ class Brokers:
         registrations: Registrations,
         client: ZooKeeperClient,
         connections: BrokerConnections,
-        counted: CachedCounts,
+        counts: CachedCounts,
     ) -> None:
         self._wall_clock_ms = runtime.wall_clock_ms
         self._published = published
         self._registrations = registrations
         self._client = client
         self._connections = connections
-        self._counted = counted
+        self._counts = counts
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of all brokers, one broker and its cordon."""
@@ -156,7 +156,7 @@ class Brokers:
         published = await once_complete(self._published)
         live = await self._registrations.live()
         cordoned = {int(name) for name in await self._client.get_children(znodes.CORDONED) if name.isdigit()}
-        counts = (await self._counted.now()).brokers
+        counts = (await self._counts.current()).brokers
         return {
             broker_id: {
                 **_registered(broker_id, live.get(broker_id)),

@@ -54,12 +54,12 @@ class Cluster:
     """Returns counts from this broker's metadata."""
 
     def __init__(
-        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counted: CachedCounts
+        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counts: CachedCounts
     ) -> None:
         self._published = published
         self._client = client
         self._identity = identity
-        self._counted = counted
+        self._counts = counts
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the summary."""
@@ -68,7 +68,7 @@ class Cluster:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/cluster``."""
         published = await once_complete(self._published)
-        counts = await self._counted.now()
+        counts = await self._counts.current()
         controller = published.controller_id
         return JsonResponse(
             {

@@ -30,7 +30,7 @@ ROW = record(
         "zookeeper_watches": {**nullable(COUNT), "description": f"ZooKeeper watches of its session. {_NULL}"},
         "controller_watches": {
             **nullable(COUNT),
-            "description": f"The part of them that it holds as the controller. {_NULL}",
+            "description": f"Number of those watches that it holds as the controller. {_NULL}",
         },
     },
     title="ControllerCandidate",
@@ -75,7 +75,7 @@ class LocalController(Protocol):
 
 
 class ControllerResource:
-    """Reads the elected controller from ZooKeeper, and the numbers of watches from all brokers; makes it resign."""
+    """Reads the elected controller from ZooKeeper, counts watches on all brokers, and makes the controller resign."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ from kreplica.wire.messages import ELECT_LEADERS
 from kreplica.zookeeper import Create, ZooKeeperClient
 
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions per request; more do not fit into a znode."""
+"""Maximum number of partitions per request; a longer list does not fit into a znode."""
 
 ELECTION_TIMEOUT_S = 10.0
 

@@ -134,8 +134,8 @@ RESET = record(
                 "kind": one_of(*KINDS),
                 "value": {
                     "type": "integer",
-                    "description": "The offset of `offset`; the number of records of `shift` (negative: "
-                    "backwards); milliseconds since 1970 of `timestamp`; milliseconds before now of `duration`.",
+                    "description": "The offset for `offset`; the number of records for `shift` (negative: "
+                    "backwards); milliseconds since 1970 for `timestamp`; milliseconds before now for `duration`.",
                     "minimum": -(2**62),
                     "maximum": 2**62,
                 },
@@ -144,7 +144,8 @@ RESET = record(
         ),
         "topics": {
             "type": ["object", "null"],
-            "description": "Partitions by topic, null for all of a topic; absent: all with committed offsets.",
+            "description": "Partitions by topic, or null for all partitions of a topic. If absent, all partitions "
+            "with committed offsets.",
             "maxProperties": 1000,
             "additionalProperties": nullable(listing(PARTITION, maxItems=10_000)),
         },
@@ -167,9 +168,9 @@ LagOf = Callable[[str], Awaitable[Mapping[str, Any]]]
 
 
 class Groups:
-    """Requests groups from their coordinators by Kafka's protocol, and their lag by the admin API.
+    """Requests groups from their coordinators over Kafka's protocol, and their lag over the admin API.
 
-    :param lag_of: returns the lag of a group coordinated here; raises NOT_COORDINATOR for others.
+    :param lag_of: returns the lag of a group coordinated here; raises NOT_COORDINATOR for other groups.
     """
 
     def __init__(
@@ -220,7 +221,7 @@ class Groups:
             Route(
                 "GET",
                 ONE,
-                self.described,
+                self.describe,
                 "One group: its members and committed offsets.",
                 response=DESCRIPTION,
                 query=(IN_GROUP,),
@@ -252,7 +253,7 @@ class Groups:
         rows = [_row(by_name[name], members.get(name)) for name in shown]
         return JsonResponse({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
 
-    async def described(self, call: Call) -> JsonResponse:
+    async def describe(self, call: Call) -> JsonResponse:
         """``GET /v1/groups/{group}``."""
         group = call.path["group"]
         description = await self._descriptions.of(group)

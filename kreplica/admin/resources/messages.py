@@ -72,7 +72,10 @@ MESSAGES = record(
 
 BODY = record(
     {
-        "partition": {**nullable(PARTITION), "description": "Absent: by the key, as in Java; any without a key."},
+        "partition": {
+            **nullable(PARTITION),
+            "description": "If absent, chosen by the key as in the Java client; any partition without a key.",
+        },
         "key": nullable(STRING),
         "value": {**nullable(STRING), "description": "Null or absent: no value, which deletes a compacted key."},
         "key_encoding": ENCODING,
@@ -132,7 +135,7 @@ _ABSENT = "The topic or partition does not exist."
 
 
 class Messages:
-    """Reads and writes records through the leaders of the partitions, by Kafka's protocol."""
+    """Reads and writes records through the leaders of the partitions, over Kafka's protocol."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._leaders = leaders

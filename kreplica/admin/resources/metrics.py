@@ -52,7 +52,7 @@ class Metrics:
 
 
 def exposition(family: Family | Histogram) -> Iterator[bytes]:
-    """Yield a family in Prometheus's text format, in pieces of at most ``SAMPLES_AT_ONCE`` samples."""
+    """Yield a family in Prometheus's text format: a histogram at once, others ``SAMPLES_AT_ONCE`` samples at a time."""
     if isinstance(family, Histogram):
         yield generate_latest(_Collected(family))
         return

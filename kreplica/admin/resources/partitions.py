@@ -76,13 +76,13 @@ class Partitions:
         published: PublishedMetadata,
         client: ZooKeeperClient,
         brokers: BrokerConnections,
-        counted: CachedCounts,
+        counts: CachedCounts,
     ) -> None:
         self._reactor = reactor
         self._published = published
         self._znodes = TopicZnodes(client)
         self._details = PartitionDetailsReader(client, brokers)
-        self._counted = counted
+        self._counts = counts
 
     def routes(self) -> Sequence[Route]:
         """Return the routes for all topics, one topic and one partition."""
@@ -93,7 +93,7 @@ class Partitions:
             Route(
                 "GET",
                 "/v1/partitions",
-                self.everywhere,
+                self.all_topics,
                 "The partitions of all topics.",
                 response=rows,
                 query=(state, LIMIT, AFTER),
@@ -121,16 +121,16 @@ class Partitions:
 
     # --- lists -------------------------------------------------------------------------------------------------------
 
-    async def everywhere(self, call: Call) -> JsonResponse:
+    async def all_topics(self, call: Call) -> JsonResponse:
         """``GET /v1/partitions``."""
         state, limit = call.query["state"], call.query["limit"]
         known = (await once_complete(self._published)).topics
         topics = sorted(name for name in known if call.caller.may(Operation.DESCRIBE, topic_resource(name)))
-        begins = _key(call.query["after"])
-        if begins is not None:
-            topics = topics[max(bisect_right(topics, begins[0]) - 1, 0) :]
+        after = _key(call.query["after"])
+        if after is not None:
+            topics = topics[max(bisect_right(topics, after[0]) - 1, 0) :]
         moving = await self._moving(topics) if state == "moving" else None
-        candidates = await self._from_counts(state, begins, set(topics)) or self._after(topics, begins)
+        candidates = await self._from_counts(state, after, set(topics)) or self._after(topics, after)
         found, more = await self._first_in_state(candidates, state, moving, limit)
         names = list(dict.fromkeys(name for name, _ in found))
         changes = {name: moving[name] for name in names} if moving else await self._znodes.changes(names)
@@ -138,22 +138,22 @@ class Partitions:
         last = found[-1] if more else None
         return JsonResponse({"partitions": rows, "next": None if last is None else f"{last[0]}/{last[1].partition}"})
 
-    def _after(self, topics: Sequence[str], begins: Key | None) -> Iterator[tuple[str, PublishedPartition]]:
+    def _after(self, topics: Sequence[str], after: Key | None) -> Iterator[tuple[str, PublishedPartition]]:
         for name in topics:
-            topic = self._published.topics.get(name)  # deleted in the meantime
+            topic = self._published.topics.get(name)  # None if deleted in the meantime
             for number, partition in sorted(topic.partitions.items()) if topic is not None else ():
-                if begins is None or (name, number) > begins:
+                if after is None or (name, number) > after:
                     yield name, partition
 
     async def _from_counts(
-        self, state: str, begins: Key | None, topics: Collection[str]
+        self, state: str, after: Key | None, topics: Collection[str]
     ) -> Iterator[tuple[str, PublishedPartition]] | None:
         """Return the counted partitions of these topics; None if that state is not counted."""
         if state not in (OFFLINE, UNDER_REPLICATED):
             return None
-        counts = await self._counted.now()
+        counts = await self._counts.current()
         keys = counts.offline if state == OFFLINE else counts.under_replicated
-        shown = keys if begins is None else keys[bisect_right(keys, begins) :]
+        shown = keys if after is None else keys[bisect_right(keys, after) :]
         return self._known(key for key in shown if key.topic in topics)
 
     def _known(self, keys: Iterable[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:

@@ -43,7 +43,7 @@ LISTED_MAX = 1000
 MOVES_PAGE_MAX = 1000
 
 MOVING_MEASURED_MAX = 200
-"""Maximum number of moves whose progress is requested from brokers; for others only completed moves count."""
+"""Maximum number of ongoing moves whose progress is requested from brokers; that of further moves is unknown."""
 
 STEPS_SEARCHED_MAX = 5000
 """Maximum number of unfinished steps searched for moves in progress; the controller starts steps in order."""

@@ -34,9 +34,9 @@ WHY_CLIENT = "/v1/why/client"
 
 NAME = {"type": "string", "minLength": 1, "maxLength": 1000}
 PARTS = {
-    "user": {**NAME, "description": f"Without `User:`; `{znodes.DEFAULT_ENTITY}` for users without own quota."},
-    "client_id": {**NAME, "description": f"`{znodes.DEFAULT_ENTITY}` for client IDs without own quota."},
-    "ip": {**NAME, "description": f"IP address or host; `{znodes.DEFAULT_ENTITY}` for addresses without own quota."},
+    "user": {**NAME, "description": f"Without `User:`; `{znodes.DEFAULT_ENTITY}` for users without their own quota."},
+    "client_id": {**NAME, "description": f"`{znodes.DEFAULT_ENTITY}` for client IDs without their own quota."},
+    "ip": {**NAME, "description": f"IP address or host; `{znodes.DEFAULT_ENTITY}` for those without their own quota."},
 }
 NUMBER = {"type": "number", "minimum": 0, "maximum": 2.0**63}
 VALUES = record(dict.fromkeys(QUOTA_NAMES, NUMBER), title="QuotaValues", optional=QUOTA_NAMES)
@@ -68,7 +68,7 @@ THROTTLED_CLIENT = record(
 )
 THROTTLED_CLIENTS = record(
     {
-        "clients": {**listing(THROTTLED_CLIENT), "description": "Those of the last hour, the latest first."},
+        "clients": {**listing(THROTTLED_CLIENT), "description": "Clients of the last hour, the latest first."},
         "problems": {**listing(STRING), "description": "A sentence for each broker that did not respond."},
     },
     title="ThrottledClients",
@@ -79,7 +79,7 @@ AFTER = Parameter(
 )
 QUESTION = (
     Parameter("principal", NAME, "The user, such as `User:alice`.", default="User:ANONYMOUS"),
-    Parameter("client_id", NAME, "The client ID; by default all that were throttled."),
+    Parameter("client_id", NAME, "The client ID; by default all client IDs that were throttled."),
     Parameter("address", NAME, "The IP address of the client, to explain connections that are not accepted."),
 )
 _ZNODES = (
@@ -125,7 +125,7 @@ class LocalQuotas(Protocol):
     def throttled(self) -> Sequence[ThrottledFacts]:
         """Return the clients that this broker has throttled recently, the latest first."""
 
-    def applying(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
+    def quotas_of(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
         """Return the quotas that apply to a client."""
 
 
@@ -208,17 +208,17 @@ class Quotas:
         principal, client_id, address = (call.query[name] for name in ("principal", "client_id", "address"))
         document = await self._throttled(call)
         rows = [ThrottledFacts(**row) for row in document["clients"]]
-        quotas = self._local.applying(principal, client_id or "", address)
+        quotas = self._local.quotas_of(principal, client_id or "", address)
         explanation = explain_client(
             principal, client_id, address, quotas, rows, self._now_ms(), document["problems"]
         )
         return JsonResponse(explanation.document())
 
     async def _throttled(self, call: Call) -> Row:
-        async def here() -> Row:
+        async def read_local() -> Row:
             return {"clients": [each.document() for each in self._local.throttled()], "problems": []}
 
-        responses = await self._others.request_all(call, THROTTLED, PEER_THROTTLED, here)
+        responses = await self._others.request_all(call, THROTTLED, PEER_THROTTLED, read_local)
         rows = [row for document in responses.documents.values() for row in document["clients"]]
         rows.sort(key=lambda row: -row["last_at_ms"])
         return {"clients": rows, "problems": list(responses.problems)}

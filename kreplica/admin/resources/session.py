@@ -75,7 +75,7 @@ class SessionResource:
             raise Problem(400, "INVALID_REQUEST", "body: send either user and password, or token")
         if "token" in body:
             user, login, is_super = TOKEN_USER, None, True
-            is_valid = self._guard.is_token_of(call.caller.host, body["token"])
+            is_valid = self._guard.verify_token(call.caller.host, body["token"])
         else:
             user, login, is_super = f"User:{body['user']}", body["user"], False
             is_valid = await self._guard.is_password(call.caller.host, body["user"], body["password"])

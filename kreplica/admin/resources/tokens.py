@@ -22,16 +22,16 @@ PATH = "/v1/tokens"
 ONE = f"{PATH}/{{token}}"
 RENEWERS_MAX = 100
 BROKERS_PERIOD = -1
-"""Period that stands for the broker's setting."""
+"""Period that selects the broker's setting."""
 
 DELETE_NOW = -1
-"""Period after which ``TokenStore.expire`` deletes the token at once."""
+"""Period for which ``TokenStore.expire`` deletes the token at once."""
 
 USER = {"type": "string", "pattern": "^User:.+", "maxLength": 1000, "examples": ["User:alice"]}
 PERIOD = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
 MEMBERS = {
     "token_id": {**STRING, "description": "The user name of clients that authenticate with the token."},
-    "owner": {**STRING, "description": "The principal as which these clients act."},
+    "owner": {**STRING, "description": "The principal that these clients act as."},
     "requester": {**STRING, "description": "The principal that created the token."},
     "renewers": {**listing(STRING), "description": "Other principals that may renew and expire the token."},
     "issued_ms": TIME_MS,

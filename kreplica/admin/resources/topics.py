@@ -137,10 +137,16 @@ class TopicAdmin(Protocol):
         """
 
     async def growth(self, topic: str, count: int) -> tuple[TopicAssignment, Sequence[ZooKeeperOperation]]:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS."""
+        """Return the operations that add partitions.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS.
+        """
 
     async def deletion(self, topic: str) -> Sequence[ZooKeeperOperation]:
-        """:raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the operations that delete a topic.
+
+        :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
+        """
 
     async def until_deleted(self, topic: str, timeout_s: float) -> bool:
         """Wait until a topic is deleted; return False after a timeout."""
@@ -166,7 +172,7 @@ class Topics:
         client: ZooKeeperClient,
         admin: TopicAdmin,
         configs: TopicConfigs,
-        counted: CachedCounts,
+        counts: CachedCounts,
         *,
         deletion_enabled: bool = True,
     ) -> None:
@@ -176,7 +182,7 @@ class Topics:
         self._znodes = TopicZnodes(client)
         self._admin = admin
         self._configs = configs
-        self._counted = counted
+        self._counts = counts
         self._deletion_enabled = deletion_enabled
 
     def routes(self) -> Sequence[Route]:
@@ -263,7 +269,7 @@ class Topics:
 
     async def _rows(self, topics: Sequence[PublishedTopic]) -> list[Row]:
         deleting = await self._znodes.deleting()
-        counted = (await self._counted.now()).topics
+        counted = (await self._counts.current()).topics
         turns = Turns(self._reactor)
         rows = []
         for topic in topics:

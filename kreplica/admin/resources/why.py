@@ -67,7 +67,7 @@ class GroupFactsSource(Protocol):
     def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
         """Return the offsets partition of a group, and its leader, which coordinates the group; None without a leader.
 
-        :raise KafkaError: COORDINATOR_NOT_AVAILABLE if no group exists.
+        :raise KafkaError: GROUP_ID_NOT_FOUND if no group exists.
         """
 
     async def facts(self, group: str) -> GroupFacts:
@@ -120,9 +120,9 @@ class ClusterSources:
 class Why:
     """Collects facts from ZooKeeper, from the brokers concerned and from the memory of all brokers."""
 
-    def __init__(self, runtime: Runtime, known: LocalSources, sources: ClusterSources, others: OtherBrokers) -> None:
+    def __init__(self, runtime: Runtime, local: LocalSources, sources: ClusterSources, others: OtherBrokers) -> None:
         self._now_ms = runtime.wall_clock_ms
-        self._known = known
+        self._local = local
         self._sources = sources
         self._others = others
 
@@ -166,7 +166,7 @@ class Why:
             Route(
                 "GET",
                 "/v1/decisions/{topic}/{partition}",
-                self.remembered,
+                self.local_decisions,
                 "Decisions of this broker about a partition.",
                 response=REMEMBERED,
                 query=(IN_TOPIC, IN_PARTITION),
@@ -192,12 +192,12 @@ class Why:
         explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(responses), responses.problems)
         return JsonResponse(explanation.document())
 
-    async def remembered(self, call: Call) -> JsonResponse:
+    async def local_decisions(self, call: Call) -> JsonResponse:
         """``GET /v1/decisions/{topic}/{partition}``."""
         return JsonResponse(self._remembered(_key(call)))
 
     def _remembered(self, key: TopicPartition) -> dict[str, Any]:
-        memory = self._known.memory
+        memory = self._local.memory
         left = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
         return {"decided": remembered_decisions(memory, key), "left_ms": left}
 
@@ -206,10 +206,10 @@ class Why:
     async def group(self, call: Call) -> JsonResponse:
         """``GET /v1/why/groups/{group}``."""
         group = call.path["group"]
-        home, coordinator = self._known.groups.home_of(group)
+        home, coordinator = self._local.groups.home_of(group)
         if coordinator is None:
             return JsonResponse(_without_coordinator(group, home).document())
-        if coordinator == self._known.broker_id or call.forwarded:
+        if coordinator == self._local.broker_id or call.forwarded:
             return JsonResponse((await self._explained_locally(group)).document())
         try:
             path = f"/v1/why/groups/{quote(group, safe='')}"
@@ -220,7 +220,7 @@ class Why:
             return JsonResponse((await self._explained_by_kafka_api(group, coordinator, problem)).document())
 
     async def _explained_locally(self, group: str) -> Explanation:
-        facts = await self._known.groups.facts(group)
+        facts = await self._local.groups.facts(group)
         behind = sorted((each for each in facts.partitions if each.lag), key=lambda each: -(each.lag or 0))
         detailed = {each.name: await self._with_transactions(each) for each in behind[:NAMED_MAX]}
         partitions = [detailed.get(each.name, each) for each in facts.partitions]
@@ -286,13 +286,13 @@ class Why:
     async def broker(self, call: Call) -> JsonResponse:
         """``GET /v1/why/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
-        if broker_id == self._known.broker_id:
-            stalls, now_ms = self._known.stalls, self._now_ms()
+        if broker_id == self._local.broker_id:
+            stalls, now_ms = self._local.stalls, self._now_ms()
             rows = [
                 StallFacts(now_ms - round(stalls.ago_s(each) * 1000), round(each.seconds * 1000), each.cause)
                 for each in reversed(stalls.recent)
             ]
-            watch = self._known.certificates
+            watch = self._local.certificates
             certificates = Certificates(watch.expiries, watch.expiring)
             return JsonResponse(explain_broker(broker_id, rows, stalls.stalls, now_ms, certificates).document())
         try:
@@ -304,7 +304,7 @@ class Why:
 
     async def _events_of(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def read_local() -> dict[str, Any]:
-            return {"entries": documents_of(self._known.audit_events, limit=DECIDED_SHOWN, subject=subject)}
+            return {"entries": documents_of(self._local.audit_events, limit=DECIDED_SHOWN, subject=subject)}
 
         query = {"limit": DECIDED_SHOWN, "subject": subject}
         responses = await self._others.request_all(call, timeline.PATH, timeline.PEER_RESPONSE, read_local, query=query)

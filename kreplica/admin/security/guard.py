@@ -55,7 +55,6 @@ class Guard:
     :param bearer_tokens: validates tokens of an authorization server; None if only ``token`` is valid.
     :param sessions: None without authentication.
     :param authorizer: None if each authenticated caller may do everything.
-    :ivar sessions: as given.
     """
 
     def __init__(
@@ -141,8 +140,8 @@ class Guard:
         """Return True if a text is the token."""
         return self._token is not None and hmac.compare_digest(text.encode(errors="replace"), self._token)
 
-    def is_token_of(self, host: str, text: str) -> bool:
-        """Return True if a text is the token; failures are counted by address.
+    def verify_token(self, host: str, text: str) -> bool:
+        """Return True if a text is the token; otherwise count a failure of the client address.
 
         :raise Problem: 429 after too many failures.
         """

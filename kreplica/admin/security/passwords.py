@@ -92,7 +92,7 @@ class PasswordVerifier:
         credentials = self.credentials_of(user)
         self._pending += 1
         try:
-            compared = credentials or self._others(user)
+            compared = credentials or self._decoy(user)
             matches = await self._threads.run(self._offload.run, _matches, compared, password)
         finally:
             self._pending -= 1
@@ -104,10 +104,10 @@ class PasswordVerifier:
         self._remembered[self._digest(user, password)] = (self._seconds() + REMEMBERED_S, credentials)
         return True
 
-    def _others(self, user: str) -> UserCredentials:
-        """Return the credentials of another user, always the same for a name, for a user without credentials.
+    def _decoy(self, user: str) -> UserCredentials:
+        """Return credentials to compare with for a user without credentials: always the same other user's for a name.
 
-        So an unknown user takes as long as a wrong password, whatever the mechanisms and iterations of the users are.
+        The verification then takes as long as that of a wrong password, whatever mechanisms and iterations are in use.
         """
         users = list(self._credentials.users)
         number = int.from_bytes(self._digest(user, "")[:8], "big")

@@ -31,7 +31,7 @@ class Session:
     :param ends_s: monotonic time at which it ends.
     :param ends_ms: the same, in milliseconds since 1970.
     :param login: the user's name without type, for a session that was opened with a password.
-    :param credentials: the credentials of that user when the session was opened; it ends when they change.
+    :param credentials: the credentials of that user when the session was opened; the session ends when they change.
     """
 
     user: str

@@ -10,7 +10,7 @@ from kreplica.admin.why.explanation import Advice, Explanation, brokers_text, ti
 from kreplica.cluster.quotas import CONNECTION_CREATION_RATE
 
 RECENT_MS = 60 * 1000
-"""Maximum time since the last throttling of a client that is ``throttled``."""
+"""Maximum time since the last throttling in the state ``throttled``."""
 
 UNITS = {
     "producer_byte_rate": "bytes per second",
@@ -26,7 +26,7 @@ class QuotaUse:
     """A quota that applies to a client.
 
     :param user: user of the entity that has the quota; None if it is for any user.
-    :param client_id: client ID of the entity, as above.
+    :param client_id: client ID of the entity; None if it is for any client ID.
     :param ip: address of the entity; None for a quota of users or client IDs.
     """
 
@@ -82,7 +82,7 @@ def explain_client(
     """Explain whether a client was throttled, and by which quota.
 
     :param client_id: None for all client IDs of the user.
-    :param address: address of the client; None if connections are not asked about.
+    :param address: address of the client; None to ignore throttled connections.
     :param quotas: the quotas that apply to the client.
     :param throttled: throttled clients of all brokers.
     """

@@ -56,7 +56,8 @@ class GroupFacts:
 
     :param state: the state shown by Kafka's tools.
     :param members: None if unknown.
-    :param silent: members without a heartbeat for more than half of their session timeout, with its end.
+    :param silent: members without a heartbeat for more than half of their session timeout, each with the time at
+        which its session ends.
     """
 
     group: str
@@ -97,19 +98,19 @@ def explain_group(facts: GroupFacts, problems: Sequence[str] = ()) -> Explanatio
 
 
 def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
-    led = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
+    subject_text = f"Group {facts.group}, which broker {facts.coordinator} coordinates,"
     if facts.state in REBALANCES:
-        return "rebalancing", f"{led} is rebalancing (state {facts.state})."
+        return "rebalancing", f"{subject_text} is rebalancing (state {facts.state})."
     lag = sum(each.lag for each in facts.partitions if each.lag is not None)
     behind = f"its lag is {lag:,} record{'' if lag == 1 else 's'}" if lag else "it has no lag"
     if facts.state == "Empty":
-        return "empty", f"{led} has no members, so it reads nothing; {behind}."
+        return "empty", f"{subject_text} has no members, so it reads nothing; {behind}."
     leaderless = [each for each in facts.partitions if each.leader is None]
     if leaderless:
-        return "leaderless", f"{led} cannot read {_named(leaderless)} because there is no leader; {behind}."
+        return "leaderless", f"{subject_text} cannot read {_named(leaderless)} because there is no leader; {behind}."
     held = [each for each in facts.partitions if each.lag and each.transactions]
     if held:
-        return "open_transaction", f"{led} may be blocked by an open transaction in {_named(held)}; {behind}."
+        return "open_transaction", f"{subject_text} may be blocked by an open transaction in {_named(held)}; {behind}."
     for status, state, text in (
         ("STOPPED", "stopped", "no longer commits in"),
         ("STALLED", "stalled", "repeatedly commits the same offset in"),
@@ -117,10 +118,10 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     ):
         rows = [each for each in facts.partitions if each.status == status]
         if rows:
-            return state, f"{led} {text} {_named(rows)}; {behind}."
+            return state, f"{subject_text} {text} {_named(rows)}; {behind}."
     if facts.silent:
-        return "silent", f"{led} has members without recent heartbeats; {behind}."
-    return "stable", f"{led} is in state {facts.state}; {behind}."
+        return "silent", f"{subject_text} has members without recent heartbeats; {behind}."
+    return "stable", f"{subject_text} is in state {facts.state}; {behind}."
 
 
 def _waits_for(facts: GroupFacts) -> Iterator[str]:

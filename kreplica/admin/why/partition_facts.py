@@ -151,17 +151,17 @@ class PartitionFactsReader:
     async def _from_zookeeper(self, key: TopicPartition) -> tuple[TopicAssignment, LeaderAndIsr | None, int, bool]:
         topic_path, state_path = znodes.topic_path(key.topic), znodes.partition_state_path(*key)
         paths = [topic_path, state_path, znodes.delete_topic_path(key.topic)]
-        topic, stated, deleting = await read_all(self._client, paths)
+        topic, state_response, deleting = await read_all(self._client, paths)
         unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {key} does not exist")
         if not isinstance(topic, tuple):
             raise unknown
         assignment = documents.decode_topic(key.topic, topic[0])
         if key.partition not in assignment.partitions:
             raise unknown
-        if not isinstance(stated, tuple):
+        if not isinstance(state_response, tuple):
             return assignment, None, 0, isinstance(deleting, tuple)
-        state = documents.decode_partition_state(state_path, stated[0], stated[1].version)
-        return assignment, state, stated[1].mtime_ms, isinstance(deleting, tuple)
+        state = documents.decode_partition_state(state_path, state_response[0], state_response[1].version)
+        return assignment, state, state_response[1].mtime_ms, isinstance(deleting, tuple)
 
     def _failed(self, key: TopicPartition, live: Sequence[int]) -> list[int]:
         topic = self._published.topics.get(key.topic)

@@ -47,11 +47,11 @@ class ClassicGroup(ClassicGroupState):
         runtime: Runtime,
         state_log: StateLog,
         config: ClassicConfig,
-        unused: Callable[[str], None],
+        on_unused: Callable[[str], None],
         account: GroupAccount,
         record: GroupRecord | None = None,
     ) -> None:
-        super().__init__(group_id, runtime, state_log, config, unused, account)
+        super().__init__(group_id, runtime, state_log, config, on_unused, account)
         if record is not None:
             self._restore(record)
 

@@ -45,11 +45,11 @@ def record_of(
 
 
 def restored_roster(
-    record: GroupRecord, account: GroupAccount, reactor: Reactor, expired: Callable[[Member], None]
+    record: GroupRecord, account: GroupAccount, reactor: Reactor, on_expired: Callable[[Member], None]
 ) -> Roster:
-    """Return the roster of a loaded group. Only their metadata for the selected protocol is known.
+    """Return the roster of a loaded group. The members' metadata is known only for the selected protocol.
 
-    :param expired: passed to each ``Member``; no session timer is started.
+    :param on_expired: passed to each ``Member``; no session timer is started.
     """
     roster = Roster(account, record.protocol_type or None)
     for kept in record.members:
@@ -62,7 +62,7 @@ def restored_roster(
             kept.rebalance_timeout_ms,
             ((record.protocol or "", bytes(kept.subscription)),),
             reactor,
-            expired,
+            on_expired,
         )
         member.assignment = bytes(kept.assignment)
         roster.add(member, record.protocol_type)

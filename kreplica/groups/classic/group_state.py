@@ -38,7 +38,7 @@ class ClassicGroupState(ABC):
     Every entry point (a request, a timer, a log callback) is one step: it first makes all changes to the group,
     then calls the callbacks of requests.
 
-    :param unused: called with the group id when the group has neither members nor a record and may be forgotten.
+    :param on_unused: called with the group id when the group has neither members nor a record and may be forgotten.
     :ivar account: charged for members.
     :ivar protocol: the selected protocol; None without members.
     :ivar is_awaiting_members: the first rebalance of an empty group is waiting for more members (KIP-134).
@@ -51,7 +51,7 @@ class ClassicGroupState(ABC):
         runtime: Runtime,
         state_log: StateLog,
         config: ClassicConfig,
-        unused: Callable[[str], None],
+        on_unused: Callable[[str], None],
         account: GroupAccount,
     ) -> None:
         self.group_id = group_id
@@ -66,7 +66,7 @@ class ClassicGroupState(ABC):
         self.reactor = runtime.reactor
         self._runtime = runtime
         self._log = state_log
-        self._unused = unused
+        self._on_unused = on_unused
         self._may_be_written = False
         self._state_timestamp_ms = runtime.wall_clock_ms()
         self._timer: IDelayedCall | None = None
@@ -90,7 +90,7 @@ class ClassicGroupState(ABC):
         while self._callbacks:
             self._callbacks.popleft()()
         if self.is_empty and not self._may_be_written:
-            self._unused(self.group_id)
+            self._on_unused(self.group_id)
 
     # --- validation --------------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 class Member:
     """Member of a classic group; owned by the ``Roster``.
 
-    :param expired: called when the session expires; the session starts with ``restart_session``.
+    :param on_expired: called when the session expires; the session starts with ``restart_session``.
     :ivar knows_id: the client has received its member id and can join again with it.
     :ivar is_new: no rebalance has completed since it joined, so it cannot send heartbeats yet.
     :ivar awaiting_join: callback of its pending JoinGroup request; set and cleared by the roster, which counts them.
@@ -46,7 +46,7 @@ class Member:
         rebalance_timeout_ms: int,
         protocols: Protocols,
         reactor: Reactor,
-        expired: Callable[[Member], None],
+        on_expired: Callable[[Member], None],
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
@@ -55,7 +55,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.rebalance_timeout_ms = rebalance_timeout_ms
         self.protocols = protocols
-        self.session = SessionTimer(reactor, lambda: expired(self))
+        self.session = SessionTimer(reactor, lambda: on_expired(self))
         self.assignment = b""
         self.is_new = False
         self.knows_id = True

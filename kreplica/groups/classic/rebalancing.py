@@ -52,16 +52,16 @@ def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
 def _await_members(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
     """Wait for more members, and extend the wait while new ones join, up to the rebalance timeout in total."""
 
-    def over() -> None:
+    def delay_over() -> None:
         if group.has_newcomer and left_ms > 0:
-            again_ms = min(group.config.initial_rebalance_delay_ms, left_ms)
-            _await_members(group, again_ms, left_ms - again_ms)
+            next_delay_ms = min(group.config.initial_rebalance_delay_ms, left_ms)
+            _await_members(group, next_delay_ms, left_ms - next_delay_ms)
         else:
             _complete(group)
 
     group.is_awaiting_members = True
     group.has_newcomer = False
-    group.start_timer(delay_ms, over)
+    group.start_timer(delay_ms, delay_over)
 
 
 def _complete(group: ClassicGroupState) -> None:

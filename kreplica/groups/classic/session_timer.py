@@ -15,11 +15,11 @@ class SessionTimer:
     A heartbeat only moves the deadline. The reactor timer is rescheduled for the remaining time when it fires.
     """
 
-    __slots__ = ("_deadline_s", "_expired", "_fires_s", "_reactor", "_timer")
+    __slots__ = ("_deadline_s", "_fires_s", "_on_expired", "_reactor", "_timer")
 
-    def __init__(self, reactor: Reactor, expired: Callable[[], None]) -> None:
+    def __init__(self, reactor: Reactor, on_expired: Callable[[], None]) -> None:
         self._reactor = reactor
-        self._expired = expired
+        self._on_expired = on_expired
         self._timer: IDelayedCall | None = None
         self._deadline_s = 0.0
         self._fires_s = 0.0
@@ -57,4 +57,4 @@ class SessionTimer:
         if remaining_s > 0:
             self._start(remaining_s)
         else:
-            self._expired()
+            self._on_expired()

@@ -107,7 +107,7 @@ class ConsumerGroup:
         elif self._writes.is_in_flight and needs_target(enter(self.state, request, topics, self._config)[0]):
             self._entering.append(heartbeat)  # one target computation for all heartbeats during the write
         else:
-            self._decide([heartbeat], refuse=False)
+            self._decide([heartbeat], fails_deferreds=False)
         return heartbeat.result
 
     @property
@@ -127,10 +127,10 @@ class ConsumerGroup:
         """Restart a member's session, so that it does not expire while its requests fail."""
         self._timers.restart_session(member_id)
 
-    def _decide(self, heartbeats: Sequence[_Heartbeat], *, refuse: bool = True) -> None:
+    def _decide(self, heartbeats: Sequence[_Heartbeat], *, fails_deferreds: bool = True) -> None:
         """Apply heartbeats in order, with one target computation.
 
-        :param refuse: fail the Deferreds of refused heartbeats instead of raising the error.
+        :param fails_deferreds: fail the Deferreds of refused heartbeats instead of raising the error.
         """
         state = self.state
         entered: list[tuple[_Heartbeat, Progress]] = []
@@ -138,7 +138,7 @@ class ConsumerGroup:
             try:
                 state, known = enter(state, heartbeat.request, heartbeat.topics, self._config)
             except KafkaError as error:
-                if not refuse:
+                if not fails_deferreds:
                     raise
                 heartbeat.result.errback(error)
                 continue

@@ -8,13 +8,13 @@ from enum import IntEnum
 from kreplica.groups.consumer.assignment import Assignment
 
 JOINING = 0
-"""Member epoch of a heartbeat that joins, or rejoins without partitions."""
+"""Member epoch in the heartbeat of a member that joins, or that rejoins without partitions."""
 
 LEAVING = -1
-"""Member epoch of a heartbeat that leaves the group."""
+"""Member epoch in the last heartbeat of a member that leaves the group."""
 
 LEAVING_TEMPORARILY = -2
-"""Member epoch of a static member's heartbeat that leaves temporarily; kept until the member rejoins (KIP-848)."""
+"""Member epoch in the heartbeat of a static member that leaves temporarily; kept until it rejoins (KIP-848)."""
 
 NOT_SET = -1
 """Value of a rebalance timeout that is unchanged, or of an epoch that was never set."""

@@ -46,9 +46,9 @@ class _Write:
 class GroupWrites:
     """Writes of one group; owned by the group.
 
-    :param committed: called with each committed state, in order.
-    :param dropped: called with the state before a write that is too large and was discarded.
-    :param settled: called with the error code after each attempt to write; may call ``add``.
+    :param on_committed: called with each committed state, in order.
+    :param on_dropped: called with the state before a write that is too large and was discarded.
+    :param on_settled: called with the error code after each attempt to write; may call ``add``.
     :ivar is_failing: the last write failed and will be repeated.
     """
 
@@ -57,15 +57,15 @@ class GroupWrites:
         reactor: Reactor,
         log: StateLog,
         state: GroupState,
-        committed: Callable[[GroupState], None],
-        dropped: Callable[[GroupState], None],
-        settled: Callable[[ErrorCode], None],
+        on_committed: Callable[[GroupState], None],
+        on_dropped: Callable[[GroupState], None],
+        on_settled: Callable[[ErrorCode], None],
     ) -> None:
         self._reactor = reactor
         self._log = log
-        self._committed = committed
-        self._dropped = dropped
-        self._settled = settled
+        self._on_committed = on_committed
+        self._on_dropped = on_dropped
+        self._on_settled = on_settled
         self._in_flight: _Write | None = None
         self._next = _Write(state, state)
         self._retry: IDelayedCall | None = None
@@ -120,7 +120,7 @@ class GroupWrites:
         if write is not None:
             state = write.state
             self._retry = None
-            self._log.append(list(write.records.items()), lambda: self._committed(state), self._append_done)
+            self._log.append(list(write.records.items()), lambda: self._on_committed(state), self._append_done)
 
     def _append_done(self, code: ErrorCode) -> None:
         write = self._in_flight
@@ -130,22 +130,22 @@ class GroupWrites:
         if code is ErrorCode.NONE:
             self._in_flight = None
             callbacks, write.callbacks = write.callbacks, []
-            self._settled(code)
+            self._on_settled(code)
             if self._in_flight is None:
                 self._begin()
             _call_all(callbacks, code)
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
             # Later decisions are based on the discarded state.
-            self._dropped(write.base)
+            self._on_dropped(write.base)
             self._fail_waiting(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._in_flight = None
             self._next = _Write(write.base, write.base)
-            self._settled(ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._on_settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             # Retry even if another broker may lead by now: if none does, this broker continues in the same epoch.
             self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
             self._fail_waiting(code)
-            self._settled(code)
+            self._on_settled(code)
 
     def _fail_waiting(self, code: ErrorCode) -> None:
         """Respond to all waiting requests; the decided state remains."""

@@ -28,11 +28,11 @@ def reconcile(state: GroupState, member: Member, owned: Assignment | None) -> Pr
 
 
 def _next(state: GroupState, member: Member, owned: Assignment | None) -> Progress:
-    now = member.progress
+    current = member.progress
     target = state.target.get(member.member_id, NO_PARTITIONS)
-    kept = intersection(now.assigned, target)
-    gone = difference(now.assigned, target)
-    waiting = Progress(now.epoch, now.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, gone)
+    kept = intersection(current.assigned, target)
+    gone = difference(current.assigned, target)
+    waiting = Progress(current.epoch, current.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, gone)
     if gone and not fencing.has_revoked(Member(member.member_id, progress=waiting), owned):
         return waiting
     wanted = difference(target, kept)
@@ -40,9 +40,9 @@ def _next(state: GroupState, member: Member, owned: Assignment | None) -> Progre
     complete = count(free) == count(wanted)
     member_state = MemberState.STABLE if complete else MemberState.UNRELEASED_PARTITIONS
     assigned = union(kept, free)
-    if (now.epoch, now.state, now.assigned) == (state.target_epoch, member_state, assigned):
-        return now
-    previous = now.epoch if now.epoch != state.target_epoch else now.previous_epoch
+    if (current.epoch, current.state, current.assigned) == (state.target_epoch, member_state, assigned):
+        return current
+    previous = current.epoch if current.epoch != state.target_epoch else current.previous_epoch
     return Progress(state.target_epoch, previous, member_state, assigned)
 
 

@@ -112,9 +112,9 @@ def changed_members(old: GroupState, new: GroupState) -> list[MemberChange]:
     """Return the members that differ between two states."""
     if old.members is new.members:
         return []
-    was = old.members.get
+    before = old.members.get
     changed: list[MemberChange] = [
-        (was(member_id), member) for member_id, member in new.members.items() if was(member_id) is not member
+        (before(member_id), member) for member_id, member in new.members.items() if before(member_id) is not member
     ]
     if not old.members.keys() <= new.members.keys():
         changed += [(member, None) for member_id, member in old.members.items() if member_id not in new.members]
@@ -129,8 +129,8 @@ def is_reconciled(member: Member, target_epoch: int) -> bool:
 def _transfer(owners: Owners, member_id: str, before: Member | None, after: Member | None) -> Owners:
     """Return the owners after a change of one member."""
     had, has = _held(before), _held(after)
-    lost, won = difference(had, has), difference(has, had)
-    if not lost and not won:
+    lost, gained = difference(had, has), difference(has, had)
+    if not lost and not gained:
         return owners
     result = dict(owners)
     for topic_id, partitions in lost.items():
@@ -138,7 +138,7 @@ def _transfer(owners: Owners, member_id: str, before: Member | None, after: Memb
         result[topic_id] = rest
         if not rest:
             del result[topic_id]
-    for topic_id, partitions in won.items():
+    for topic_id, partitions in gained.items():
         result[topic_id] = {**result.get(topic_id, {}), **dict.fromkeys(sorted(partitions), member_id)}
     return result
 

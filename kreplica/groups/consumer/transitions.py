@@ -55,7 +55,7 @@ class Outcome(NamedTuple):
 def enter(
     state: GroupState, request: Heartbeat, topics: TopicSnapshot, config: ConsumerConfig
 ) -> tuple[GroupState, Progress]:
-    """Apply the metadata and subscription of a heartbeat that does not leave: the first step.
+    """Apply the metadata and subscription of a heartbeat: the first step, unless the member leaves.
 
     :return: the new state, and the member's progress before this heartbeat.
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,

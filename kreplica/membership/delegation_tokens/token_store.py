@@ -46,7 +46,7 @@ CONFLICTS_MAX = 10
 CHANGE_KEPT_MS = 15 * 60 * 1000
 """Age in milliseconds after which any broker removes a notification."""
 
-Changed = Callable[[DelegationToken, int], DelegationToken | None]
+TokenChange = Callable[[DelegationToken, int], DelegationToken | None]
 """Function from a token and the current time to its new state; None deletes the token."""
 
 
@@ -69,10 +69,10 @@ class TokenStore:
         """Tokens that this broker has changed since the current read began; the read may have missed the changes."""
         self._reading_lock = DeferredLock()
         self._reactor = runtime.reactor
-        self.watching = ZnodeWatch(runtime.reactor, "the delegation tokens", self._read)
+        self.watch = ZnodeWatch(runtime.reactor, "the delegation tokens", self._read)
 
     def forget(self) -> None:
-        """Let the next read be complete, because notifications may have been missed."""
+        """Make the next read complete, because notifications may have been missed."""
         self._is_read = False
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
@@ -236,14 +236,15 @@ class TokenStore:
         :param period_ms: time from now; the broker's ``delegation.token.expiry.time.ms`` if it is negative.
         :param dry_run: True to write nothing.
         :return: the renewed token and the ZooKeeper operations.
-        :raise KafkaError: NOT_FOUND, OWNER_MISMATCH or EXPIRED; ZooKeeper cannot be reached.
+        :raise KafkaError: DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_OWNER_MISMATCH or DELEGATION_TOKEN_EXPIRED;
+            ZooKeeper cannot be reached.
         """
 
-        def changed(token: DelegationToken, now_ms: int) -> DelegationToken:
+        def change(token: DelegationToken, now_ms: int) -> DelegationToken:
             _check(token, principal, now_ms)
             return token.valid_for(now_ms, self.lifetimes.renewal_of(period_ms))
 
-        return await self._change(token_id, changed, dry_run=dry_run)
+        return await self._change(token_id, change, dry_run=dry_run)
 
     async def expire(
         self, principal: str, token_id: str, period_ms: int, *, dry_run: bool = False
@@ -257,11 +258,11 @@ class TokenStore:
         :raise KafkaError: as for ``renew``.
         """
 
-        def changed(token: DelegationToken, now_ms: int) -> DelegationToken | None:
+        def change(token: DelegationToken, now_ms: int) -> DelegationToken | None:
             _check(token, principal, now_ms, also_expired=period_ms < 0)
             return None if period_ms < 0 else token.valid_for(now_ms, period_ms)
 
-        return await self._change(token_id, changed, dry_run=dry_run)
+        return await self._change(token_id, change, dry_run=dry_run)
 
     async def remove_expired(self) -> None:
         """Delete all tokens that have expired.
@@ -269,25 +270,25 @@ class TokenStore:
         :raise KafkaError: ZooKeeper cannot be reached.
         """
 
-        def changed(token: DelegationToken, now_ms: int) -> DelegationToken | None:
+        def change(token: DelegationToken, now_ms: int) -> DelegationToken | None:
             return None if token.is_expired(now_ms) else token
 
         now_ms = self.wall_clock_ms()
         for token in [each for each in self.cache.tokens if each.is_expired(now_ms)]:
             try:
-                await self._change(token.token_id, changed)
+                await self._change(token.token_id, change)
             except KafkaError as error:
                 if error.code is not ErrorCode.DELEGATION_TOKEN_NOT_FOUND:
                     raise
 
     async def _change(
-        self, token_id: str, changed: Changed, *, dry_run: bool = False
+        self, token_id: str, change: TokenChange, *, dry_run: bool = False
     ) -> tuple[DelegationToken, Sequence[Operation]]:
         path = path_of(token_id)
         for _ in range(CONFLICTS_MAX):
             version, token = await self._current(token_id)
             now_ms = self.wall_clock_ms()
-            new = changed(token, now_ms)
+            new = change(token, now_ms)
             if new == token:
                 return token, ()
             write: Operation = Delete(path, version) if new is None else SetData(path, encode_token(new), version)

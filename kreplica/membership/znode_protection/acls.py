@@ -8,7 +8,7 @@ SENSITIVE_PATHS = ("/config/users", "/config/brokers", "/delegation_token/tokens
 """Znodes with secrets: only their creator can read them and their descendants."""
 
 OPEN_PATH = "/consumers"
-"""The znode below which old consumers write; everyone can."""
+"""The znode below which old consumers write; it is open to everyone."""
 
 ROOT_PATHS = (
     "/admin",

@@ -1,4 +1,4 @@
-"""Changes the ACLs of the znodes of a cluster, as Kafka's ``zookeeper-security-migration.sh``."""
+"""Changes the ACLs of the znodes of a cluster, as Kafka's ``zookeeper-security-migration.sh`` does."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def replace_acls(client: ZooKeeperClient, acl_of: Callable[[str], tuple[Ac
 
     :param acl_of: returns the ACL for a path.
     :return: the number of znodes.
-    :raise NoAuth: a znode belongs to another user; the ACLs of others may have changed.
+    :raise NoAuth: a znode belongs to another user; the ACLs of other znodes may have changed already.
     """
     count = await _replace(client, ["/"], acl_of)
     level: list[str] = list(ROOT_PATHS)

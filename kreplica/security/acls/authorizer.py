@@ -27,8 +27,6 @@ class AclAuthorizer:
     :param super_users: principals that may do everything.
     :param allow_without_acls: ``allow.everyone.if.no.acl.found``.
     :param seconds: monotonic clock, for the limit on log lines.
-    :ivar super_users: as given.
-    :ivar allow_without_acls: as given.
     """
 
     def __init__(

@@ -38,7 +38,7 @@ class Decision(NamedTuple):
     """A decision with its reason.
 
     :param binding: the deciding ACL; None if none decided.
-    :param applying: all ACLs that apply to the resource and the user, also those for other operations and addresses.
+    :param applying: all ACLs that apply to the resource and the user, for any operation and address.
     """
 
     is_allowed: bool
@@ -63,11 +63,11 @@ def explain(
     if not found:
         reason = Reason.EVERYONE_ALLOWED if authorizer.allow_without_acls else Reason.NO_ACL
         return Decision(authorizer.allow_without_acls, reason, None, applying)
-    here = [(resource, acl) for resource, acl in applying if acl.host in (host, WILDCARD)]
-    denial = _first(here, Permission.DENY, (operation,))
+    for_host = [(resource, acl) for resource, acl in applying if acl.host in (host, WILDCARD)]
+    denial = _first(for_host, Permission.DENY, (operation,))
     if denial is not None:
         return Decision(False, Reason.DENIED_BY_ACL, denial, applying)
-    permission = _first(here, Permission.ALLOW, (operation, *IMPLIED_BY.get(operation, ())))
+    permission = _first(for_host, Permission.ALLOW, (operation, *IMPLIED_BY.get(operation, ())))
     if permission is not None:
         return Decision(True, Reason.ALLOWED_BY_ACL, permission, applying)
     return Decision(False, Reason.NO_ALLOWING_ACL, None, applying)

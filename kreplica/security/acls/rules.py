@@ -61,7 +61,7 @@ class AclRules:
 
     def decide(self, user: str, host: str, operation: AclOperation, kind: ResourceType, name: str) -> bool | None:
         """Return True if the ACLs allow an operation, False if not, None if the resource has no ACLs."""
-        found = list(self._selecting(kind, name))
+        found = list(self._entries_of(kind, name))
         if not found:
             return None
         if _matches(found, user, host, (operation,), Permission.DENY):
@@ -74,12 +74,12 @@ class AclRules:
         for resource, entries in self._all.items():
             if resource.type is not kind or not _matches([entries], user, host, (operation,), Permission.ALLOW):
                 continue
-            denying = list(self._selecting(kind, resource.name))
+            denying = list(self._entries_of(kind, resource.name))
             if not _matches(denying, user, host, (operation,), Permission.DENY):
                 return True
         return False
 
-    def _selecting(self, kind: ResourceType, name: str) -> Iterator[frozenset[Acl]]:
+    def _entries_of(self, kind: ResourceType, name: str) -> Iterator[frozenset[Acl]]:
         for literal in (name, WILDCARD):
             entries = self._literal.get((kind, literal))
             if entries:

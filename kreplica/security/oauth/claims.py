@@ -15,7 +15,7 @@ from kreplica.security.sasl.bearer_token import TOKEN_CHARACTERS_MAX, InvalidTok
 _SECTIONS = re.compile(r"([A-Za-z0-9_-]+={0,2})\.([A-Za-z0-9_-]+={0,2})\.([A-Za-z0-9_-]*={0,2})")
 
 MS_MAX = 2**53
-"""Latest time of a claim that is distinguished, in milliseconds since 1970."""
+"""Upper limit of times in claims, in milliseconds since 1970; later times are reduced to it."""
 
 Claims = Mapping[str, Any]
 
@@ -50,14 +50,14 @@ def decode_object(section: str, name: str) -> Claims:
 
 
 def text_claim(claims: Claims, name: str) -> str:
-    """Return a claim that must be a text.
+    """Return a claim that must be a string.
 
-    :raise InvalidToken: the claim is missing, blank or not a text.
+    :raise InvalidToken: the claim is missing, blank or not a string.
     """
     value = claims.get(name)
-    # JSON can contain half of a surrogate pair, which is not a text in UTF-8.
+    # JSON can contain half of a surrogate pair, which cannot be encoded as UTF-8.
     if not isinstance(value, str) or not value.strip() or value.encode("utf-8", "replace").decode() != value:
-        raise InvalidToken(f"the claim {name} is missing, or is not a text")
+        raise InvalidToken(f"the claim {name} is missing, or is not a string")
     return value.strip()
 
 
@@ -88,12 +88,12 @@ def required_time(claims: Claims, name: str) -> int:
 def scope_claim(claims: Claims, name: str) -> frozenset[str]:
     """Return the scope; empty if the token has none.
 
-    :raise InvalidToken: it contains values that are not texts, are blank or repeated.
+    :raise InvalidToken: the scope contains a value that is not a string, is blank or is repeated.
     """
     value = claims.get(name)
     values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     if not all(isinstance(each, str) and each.strip() for each in values):
-        raise InvalidToken(f"the claim {name} contains a value that is blank or not a text")
+        raise InvalidToken(f"the claim {name} contains a value that is blank or not a string")
     stripped = [each.strip() for each in values]
     if len(set(stripped)) != len(stripped):
         raise InvalidToken(f"the claim {name} contains a value twice")

@@ -27,14 +27,14 @@ class EndpointUrl:
 
     @property
     def is_secure(self) -> bool:
-        """True if the endpoint is used with TLS."""
+        """True if the endpoint is accessed over TLS."""
         return self.url.lower().startswith("https:")
 
 
 def parse_endpoint_url(text: str, setting: str) -> EndpointUrl:
     """Parse the URL of a setting.
 
-    :param setting: for the error.
+    :param setting: name of the setting, for the error message.
     :raise SettingsError: the URL is malformed, or neither secure nor local.
     """
     try:
@@ -54,8 +54,8 @@ def parse_endpoint_url(text: str, setting: str) -> EndpointUrl:
         raise SettingsError(f"{setting}={shown}: expected a URL with https:// or file://")
     if scheme == "http" and not _is_loopback(host):
         raise SettingsError(
-            f"{setting}={shown}: without TLS, others in the network could read secrets and replace keys: use https:// "
-            "(http:// is allowed for this machine only)"
+            f"{setting}={shown}: without TLS, other hosts on the network could read secrets and replace keys: use "
+            "https:// (http:// is allowed for this machine only)"
         )
     return EndpointUrl(shown)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HttpFailed(KreplicaError):
-    """No response was received; the text names the server and the reason."""
+    """No response was received, or it is too large; the text names the server and the reason."""
 
 
 async def exchange(

@@ -28,8 +28,8 @@ _TIMES = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify
 class JwtRules:
     """Settings ``sasl.oauthbearer.*`` of a validator.
 
-    :param audiences: a token must be issued for one of them; if there is none, it must not name an audience.
-    :param issuer: a token must be issued by it; None accepts any issuer whose key is known.
+    :param audiences: the accepted audiences; if empty, a token must not name an audience.
+    :param issuer: the required issuer; None accepts any issuer whose key is known.
     :param clock_skew_ms: tolerated difference of the clocks.
     """
 
@@ -73,8 +73,8 @@ class JwtValidator:
             await self._keys.refresh_for_unknown_key()
             candidates = self._keys.keys.candidates(key_id, algorithm)
         if not candidates:
-            named = "that suits it" if key_id is None else f"with its ID {key_id[:_VALUE_CHARACTERS_MAX]!r}"
-            raise InvalidToken(f"the authorization server has no key {named} and algorithm {algorithm}")
+            key_text = "key" if key_id is None else f"key with the ID {key_id[:_VALUE_CHARACTERS_MAX]!r}"
+            raise InvalidToken(f"the authorization server has no {key_text} for the algorithm {algorithm}")
         return self._check(self._verify(token, algorithm, candidates))
 
     def _verify(self, token: str, algorithm: str, candidates: Sequence[VerificationKey]) -> Claims:
@@ -116,7 +116,7 @@ class JwtValidator:
         expires_ms, issued_ms = required_time(claims, "exp"), required_time(claims, "iat")
         starts_ms = time_claim(claims, "nbf")
         if now_ms - rules.clock_skew_ms >= expires_ms:
-            raise InvalidToken(f"the token has expired {(now_ms - expires_ms) // 1000} seconds ago")
+            raise InvalidToken(f"the token expired {(now_ms - expires_ms) // 1000} seconds ago")
         if expires_ms < max(issued_ms, starts_ms or 0):
             raise InvalidToken("the token expires before its validity begins")
         if starts_ms is not None and now_ms + rules.clock_skew_ms < starts_ms:
@@ -137,5 +137,5 @@ def _algorithm(header: Claims) -> str:
 def _key_id(header: Claims) -> str | None:
     key_id = header.get("kid")
     if key_id is not None and (not isinstance(key_id, str) or len(key_id) > KEY_ID_CHARACTERS_MAX):
-        raise InvalidToken("the key ID of the token is not a text, or is too long")
+        raise InvalidToken("the key ID of the token is not a string, or is too long")
     return key_id

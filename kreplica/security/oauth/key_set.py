@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt import PyJWK, PyJWTError
 
 KEYS_MAX = 500
-"""Maximum number of keys of a set; more are ignored."""
+"""Maximum number of keys of a set; further keys are ignored."""
 
 KEY_ID_CHARACTERS_MAX = 1000
 """Maximum length of a key ID; tokens with a longer one are rejected, as in Kafka."""
@@ -105,7 +105,7 @@ def _key(row: object) -> VerificationKey | str:
     key_type = row.get("kty")
     curve = row.get("crv") if key_type in ("EC", "OKP") else None
     if key_id is not None and not isinstance(key_id, str):
-        return "the ID of a key is not a text"
+        return "the ID of a key is not a string"
     if row.get("use") not in (None, "sig") or (isinstance(operations, list) and "verify" not in operations):
         return "a key is not meant for signatures"
     if (key_type, curve) not in ALGORITHMS.values():

@@ -17,17 +17,17 @@ from kreplica.security.oauth.key_set import KeySet
 log = Logger()
 
 ON_DEMAND_INTERVAL_S = 10.0
-"""Minimum time between two readings because of unknown keys, since anyone can invent keys."""
+"""Minimum time between two reads that unknown key IDs cause, since anyone can invent key IDs."""
 
 WAITERS_MAX = 1000
-"""Maximum number of tokens that wait for a reading; others are rejected at once."""
+"""Maximum number of tokens that wait until the keys are read; further tokens are rejected at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySchedule:
     """When keys are read.
 
-    :param refresh_s: time between two readings.
+    :param refresh_s: time between two reads.
     :param backoff_s: returns the delay after a number of consecutive failures.
     """
 
@@ -40,8 +40,6 @@ class KeySource:
 
     :param place: name of the source in the log and in metrics.
     :param read: returns the content of the key set.
-    :ivar place: as given.
-    :ivar schedule: as given.
     :ivar keys: empty until they are read for the first time.
     :ivar failures: number of consecutive failures.
     """

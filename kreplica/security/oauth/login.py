@@ -15,7 +15,7 @@ from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.security.sasl.oauthbearer import OAUTHBEARER, OAuthBearerClient
 
 RETRY_S = 10.0
-"""Time after a failed replacement in which the previous token is used without another attempt, as in Kafka."""
+"""Time after a failed replacement during which the previous token is used without another attempt, as in Kafka."""
 
 FILE_BYTES_MAX = 1 << 20
 

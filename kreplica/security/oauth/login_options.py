@@ -39,7 +39,7 @@ LOGIN_SETTINGS = (URL, HANDLER, *_NUMBERS, _URLENCODE, *_UNUSED)
 """Settings of clients, besides the login module."""
 
 TIMEOUT_MS = 10_000
-"""Timeouts of connections and of responses that are not configured; Kafka waits without a limit."""
+"""Default timeout of connections and of responses; Kafka has no limit by default."""
 
 _EXTENSION = "extension_"
 _LISTS = ("ssl.enabled.protocols", "ssl.cipher.suites")
@@ -89,7 +89,7 @@ def parse_login_settings(config: Mapping[str, str]) -> dict[str, Any]:
                 raise SettingsError(f"{name}={text}: expected true or false")
             values[name] = text.strip().lower() == "true"
         elif name == HANDLER and text.strip() not in ("", *_CLASSES):
-            raise SettingsError(f"{name}={text}: classes of Java cannot be loaded, only {_CLASSES[0]} is supported")
+            raise SettingsError(f"{name}={text}: Java classes cannot be loaded, only {_CLASSES[0]} is supported")
         elif name == URL:
             values[name] = text
     return values

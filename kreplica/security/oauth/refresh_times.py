@@ -12,8 +12,8 @@ class RefreshRules:
     :param window_factor: share of the lifetime after which the token is replaced.
     :param window_jitter: maximum random share that is added.
     :param min_period_s: minimum time after which a token is replaced.
-    :param buffer_s: minimum time between the replacement and the end of the token. Both are ignored if the remaining
-        lifetime is shorter than their sum.
+    :param buffer_s: minimum time between the replacement and the end of the token. This and ``min_period_s`` are
+        ignored if the remaining lifetime is shorter than their sum.
     """
 
     window_factor: float = 0.8

@@ -52,7 +52,8 @@ class HttpResponse:
 class ClientSecret:
     """The client's credentials at the authorization server.
 
-    :param urlencode: ``sasl.oauthbearer.header.urlencode``: encode both as RFC 6749 requires; many servers do not.
+    :param urlencode: ``sasl.oauthbearer.header.urlencode``: URL-encode the ID and the secret, as RFC 6749 requires;
+        many servers expect them unencoded.
     """
 
     client_id: str

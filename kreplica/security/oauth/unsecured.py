@@ -31,7 +31,7 @@ class UnsecuredRules:
     def from_options(cls, options: Mapping[str, str], setting: str) -> UnsecuredRules:
         """Return the rules in the options of a login module.
 
-        :param setting: for the error.
+        :param setting: name of the setting, for the error message.
         :raise SettingsError: an option is malformed.
         """
         skew = options.get(f"{_VALIDATOR}AllowableClockSkewMs", "").strip() or "0"
@@ -98,7 +98,7 @@ class UnsecuredLogin:
     def from_options(cls, options: Mapping[str, str], setting: str) -> UnsecuredLogin | None:
         """Return the login in the options of a login module; None if they contain no claims.
 
-        :param setting: for the error.
+        :param setting: name of the setting, for the error message.
         :raise SettingsError: an option is malformed.
         """
         claims = _claims(options, setting)

@@ -18,7 +18,7 @@ _KERBEROS = (
 def check_mechanism(name: str, setting: str) -> str:
     """Return the name of a built-in mechanism.
 
-    :param setting: for the error.
+    :param setting: name of the setting, for the error message.
     :raise SettingsError: the mechanism is not built in.
     """
     mechanism = name.strip().upper()

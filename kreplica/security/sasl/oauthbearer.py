@@ -75,7 +75,7 @@ class OAuthBearerClient:
             self._has_started = True
             return self._message
         if token:
-            # The broker answers the acknowledgement with the error of the request.
+            # The client acknowledges the error; the broker then rejects the authentication.
             return _SEPARATOR.encode()
         self.is_complete = True
         return b""

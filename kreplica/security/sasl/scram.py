@@ -101,7 +101,7 @@ TOKEN_AUTH = "tokenauth"
 class TokenCredential(NamedTuple):
     """The credential of a delegation token.
 
-    :param owner: name of the user as which the client acts.
+    :param owner: name of the user that the client acts as.
     :param expires_ms: end of its validity, in milliseconds since 1970.
     """
 

@@ -14,8 +14,8 @@ from kreplica.security.tls.options import TlsOptions
 def check_change(old_options: TlsOptions, old: ServerTls, options: TlsOptions, new: ServerTls) -> None:
     """Check that a listener may use new certificates.
 
-    If the servers connect to each other, each of the old and the new trust store must verify the certificates of the
-    other, so that servers with old and with new settings can connect.
+    If the servers connect to each other, the old trust store must verify the new certificate, and the new trust store
+    the old certificate, so that servers with old and with new settings can connect.
 
     :raise SettingsError: the change is not allowed; the message names the setting.
     """

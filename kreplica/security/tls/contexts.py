@@ -43,7 +43,7 @@ class ServerTls(NamedTuple):
     """TLS of a server at one time.
 
     :param certificates: the server's certificate and its issuers, in this order.
-    :param client: TLS of connections from this server to others of its kind; None if there are none.
+    :param client: TLS of connections from this server to its peers; None if it opens none.
     """
 
     context: SSL.Context
@@ -211,7 +211,7 @@ def _set_ciphers(context: SSL.Context, options: TlsOptions, suites: list[str]) -
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a cipher suite of TLS 1.2 with an IANA name; other names are returned unchanged."""
+    """Return OpenSSL's name of a TLS 1.2 cipher suite given by its IANA name; other names are returned unchanged."""
     if not suite.startswith(_IANA_PREFIX):
         return suite
     name = suite.removeprefix(_IANA_PREFIX).replace("_WITH_", "_")

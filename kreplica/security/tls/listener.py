@@ -19,7 +19,7 @@ class ListenerTls(ReloadedTls):
     """Creates the TLS connections of a listener, with its current key store and trust store.
 
     :param seconds: monotonic clock.
-    :param client: connections from this server to the same listener of others; it gets changed certificates, too.
+    :param client: TLS of connections from this server to the same listener of its peers; its certificates change too.
     :raise SettingsError: the settings or files are invalid; the message names the setting and the file.
     """
 

@@ -18,7 +18,7 @@ class TlsOptions:
     """Settings of TLS, each with the name of Kafka's setting after ``ssl.``; passwords do not appear in ``repr``.
 
     :param keystore_type: JKS, PKCS12 or PEM; as in Java, a PKCS12 file is also read if the type is JKS.
-    :param keystore_certificate_chain: PEM certificates, own first; then ``keystore_key`` is needed, and no location.
+    :param keystore_certificate_chain: PEM certificates, own first; requires ``keystore_key``, and excludes a location.
     :param client_auth: none, requested or required; only of a listener.
     :param endpoint_identification_algorithm: ``https`` verifies the host name; empty does not; only of a client.
     :param cipher_suites: names of IANA or OpenSSL; empty uses OpenSSL's default.

@@ -18,7 +18,7 @@ class DelegationToken:
     """A token; its secret is computed from its ID (``hmac_of``).
 
     :param token_id: user name of clients that authenticate with the token; not a secret.
-    :param owner: principal as which clients act that authenticate with the token, such as ``User:alice``.
+    :param owner: principal that clients act as if they authenticate with the token, such as ``User:alice``.
     :param requester: principal that created the token.
     :param renewers: other principals that may renew and expire the token.
     :param issued_ms: time of the creation in milliseconds since 1970.
@@ -87,7 +87,7 @@ def hmac_of(token_id: str, key: bytes) -> bytes:
 
 
 def client_config(token_id: str, password: str, mechanism: str) -> dict[str, str]:
-    """Return the settings of a client, also of Java, that authenticates with a token.
+    """Return the settings of a client that authenticates with a token; valid for Java clients as well.
 
     :param password: the secret of the token in Base64.
     :param mechanism: SCRAM-SHA-256 or SCRAM-SHA-512.

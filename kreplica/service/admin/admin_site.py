@@ -25,7 +25,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_guard, admin_token
 from kreplica.service.admin.access_resources import AccessDependencies, access_resources
 from kreplica.service.admin.data_resources import DataDependencies, data_resources
-from kreplica.service.admin.operations_resources import OperationsDependencies, operating_resources
+from kreplica.service.admin.operations_resources import OperationsDependencies, operations_resources
 from kreplica.service.admin.tls import admin_tls, admin_trust
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
 from kreplica.settings.broker_settings import BrokerSettings
@@ -72,14 +72,14 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
         broker.certificates.watch.add(ADMIN_LISTENER, tls)
     reactor = broker.runtime.reactor
     registrations = RegistrationReader(reactor.seconds, broker.client)
-    trusted = admin_trust(broker.runtime.disk, broker.settings)
+    trust_policy = admin_trust(broker.runtime.disk, broker.settings)
     forwarding = Forwarding(
-        reactor, broker.runtime.offload, broker.broker_id, registrations, trusted=trusted, token=token
+        reactor, broker.runtime.offload, broker.broker_id, registrations, trust_policy=trust_policy, token=token
     )
-    operating = operating_resources(broker, stalls, registrations, forwarding)
+    operations = operations_resources(broker, stalls, registrations, forwarding)
     data = data_resources(broker, forwarding)
     protected = access_resources(broker, guard, forwarding)
-    parts = (*resources(broker, registrations), *operating, *data, *protected, metrics)
+    parts = (*resources(broker, registrations), *operations, *data, *protected, metrics)
     root = Root(broker.runtime, parts, access, guard)
     return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
 
@@ -105,13 +105,13 @@ def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequ
     identity = Identity(broker.broker_id, broker.settings["zookeeper.connect"], broker.standalone is not None)
     writer = SettingsWriter(dynamic, client, broker.broker_id)
     configs = Configs(published, client, dynamic, writer, connections)
-    counted = CachedCounts(reactor, published, dynamic.min_insync_replicas)
+    counts = CachedCounts(reactor, published, dynamic.min_insync_replicas)
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
-        Cluster(published, client, identity, counted),
-        Brokers(broker.runtime, published, registrations, client, connections, counted),
-        Topics(reactor, published, client, broker.topic_admin, configs, counted, deletion_enabled=deletion_enabled),
-        Partitions(reactor, published, client, connections, counted),
+        Cluster(published, client, identity, counts),
+        Brokers(broker.runtime, published, registrations, client, connections, counts),
+        Topics(reactor, published, client, broker.topic_admin, configs, counts, deletion_enabled=deletion_enabled),
+        Partitions(reactor, published, client, connections, counts),
         configs,
         Elections(reactor, published, client, connections),
     )

@@ -42,7 +42,7 @@ class LocalGroupFacts:
         waits = [
             GroupWait(
                 wait.step.value,
-                _named(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
+                _member_name(wait.member_id, wait.instance_id, wait.client_id, wait.client_host),
                 None if wait.remaining_s is None else now_ms + round(wait.remaining_s * 1000),
             )
             for wait in pending_members(found)
@@ -64,7 +64,7 @@ class LocalGroupFacts:
         :return: deadlines in milliseconds since 1970, by the member's name.
         """
         return {
-            _named(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
+            _member_name(each.member_id, each.instance_id, each.client_id, each.client_host): now_ms
             + round(each.remaining_s * 1000)
             for each in session_deadlines(group)
             if each.remaining_s < each.session_s / 2
@@ -89,7 +89,7 @@ def _members_count(group: Group) -> int:
     return len(group.state.members) if isinstance(group, ConsumerGroup) else 0
 
 
-def _named(member_id: str, instance_id: str | None, client_id: str, host: str) -> str:
+def _member_name(member_id: str, instance_id: str | None, client_id: str, host: str) -> str:
     if not member_id:
         return ""
     name = f"instance {instance_id}" if instance_id else f"member {member_id}"

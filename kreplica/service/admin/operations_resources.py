@@ -47,7 +47,7 @@ class OperationsDependencies(LiveMetricsDependencies, Protocol):
     def metadata(self) -> MetadataCache: ...
 
 
-def operating_resources(
+def operations_resources(
     broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
     """Return the resources for plans, the timeline, explanations and live metrics."""
@@ -73,6 +73,6 @@ def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Regi
     partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
     watch = broker.certificates.watch
-    known = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls, watch)
+    local = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls, watch)
     cluster = ClusterSources(client, registrations, connections, partitions, plans, sizes)
-    return Why(broker.runtime, known, cluster, others)
+    return Why(broker.runtime, local, cluster, others)

@@ -46,7 +46,7 @@ class LocalQuotaFacts:
             for client in self._quotas.throttled
         ]
 
-    def applying(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
+    def quotas_of(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
         found = []
         for name in CLIENT_QUOTAS:
             applying = self._quotas.applying(name, principal, client_id)

@@ -108,7 +108,7 @@ def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:
         return None
     from twisted.internet.ssl import Certificate
 
-    from kreplica.admin.peers.trust import trusting
+    from kreplica.admin.peers.trust import trust_policy
 
     pieces = read_file(disk, CERTIFICATE, settings[CERTIFICATE]).split(_PEM_HEADER)[1:]
-    return trusting([Certificate.loadPEM(_PEM_HEADER + piece) for piece in pieces])
+    return trust_policy([Certificate.loadPEM(_PEM_HEADER + piece) for piece in pieces])

@@ -46,7 +46,7 @@ class BearerTokens:
         self._for_admin = self._of_admin() if "bearer" in settings["kreplica.admin.authentication"] else None
 
     def start(self) -> None:
-        """Start to read the keys, and warn of listeners that need none."""
+        """Start reading the keys, and log a warning for each listener that accepts unsigned tokens."""
         for listener in self._unsecured:
             log.warn(
                 "the listener {listener} accepts tokens without a signature: every client can be any user ({setting})",

@@ -41,7 +41,7 @@ class ListenerCertificates:
         self.listeners: dict[str, ListenerTls] = {}
 
     def client(self, listener: str) -> ClientTls:
-        """Return the TLS of connections to a listener of other brokers, which have the certificate of the own listener.
+        """Return the TLS of connections to other brokers' listener; they use the certificate of this broker's listener.
 
         :raise SettingsError: the settings or files of the broker's file are invalid.
         """
@@ -53,7 +53,7 @@ class ListenerCertificates:
         return self._clients[listener]
 
     def open(self, endpoint: Endpoint, settings: EffectiveSettings) -> ListenerTls | None:
-        """Return the TLS of a listener that is opened; None if its connections are not encrypted.
+        """Return the TLS of a listener that is being opened; None if its connections are not encrypted.
 
         If the dynamic settings are invalid, those of the broker's file apply, and the error is logged.
 

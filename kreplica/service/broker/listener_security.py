@@ -33,7 +33,7 @@ _WITH_SASL = ("SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Authenticators(NamedTuple):
-    """Sources of the decisions about clients.
+    """Sources of the credentials and tokens that authenticate clients.
 
     :param credentials: the SCRAM credentials of all users.
     :param bearer_tokens: validators of bearer tokens.
@@ -95,7 +95,7 @@ def _no_token(_: str) -> None:
 class BrokerEndpoints(NamedTuple):
     """Makers of endpoints for connections to other brokers.
 
-    :param control_plane: for requests of the controller; the same by default.
+    :param control_plane: for requests of the controller; equal to ``inter_broker`` by default.
     """
 
     inter_broker: EndpointMaker
@@ -107,7 +107,7 @@ def broker_endpoints(
 ) -> BrokerEndpoints:
     """Return the makers of endpoints for connections to other brokers.
 
-    :param certificates: verify the other brokers, and contain the own certificate.
+    :param certificates: verify the other brokers, and contain this broker's certificate.
     :raise SettingsError: the settings or files are invalid.
     """
     inter_broker = control_plane = _endpoint(runtime, settings, certificates, settings.inter_broker_listener)

@@ -30,7 +30,7 @@ class ServerDependencies(ApiDependencies, Protocol):
 def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
     """Return the server, without listeners.
 
-    Permissions are checked before quotas of created partitions, and other quotas first of all.
+    Each request is checked against client quotas, then permissions, then the quota of created partitions.
     """
     runtime, settings, quotas, metadata = broker.runtime, broker.settings, broker.quotas, broker.metadata
     muted = MutedConnections(runtime.reactor)

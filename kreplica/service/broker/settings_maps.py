@@ -32,7 +32,7 @@ from kreplica.transactions.memory_limits import TransactionBounds
 
 
 def client_quotas(settings: BrokerSettings, seconds: Callable[[], float]) -> ClientQuotas:
-    """Return the quotas of a broker's clients, still without entries.
+    """Return the quotas of a broker's clients, initially without entries.
 
     :param seconds: clock of the reactor.
     """

@@ -25,7 +25,6 @@ class Watches:
     :param quotas_replaced: called with the client quotas after each change.
     :param tokens: reads and changes the delegation tokens; None if they are disabled.
     :ivar acls: reads and changes the ACLs; None without this authorizer.
-    :ivar tokens: as given.
     """
 
     def __init__(
@@ -40,30 +39,30 @@ class Watches:
         self.plan_throttle = PlanThrottle(runtime.reactor, client)
         self.quotas = QuotaStore(runtime.reactor, client, quotas_replaced)
         self.acls: AclStore | None = None
-        self._all = [self.cordoned.watching, self.plan_throttle.watching, self.quotas.watching]
+        self._all = [self.cordoned.watch, self.plan_throttle.watch, self.quotas.watch]
         if authorizer is not None:
             # Imported only with the authorizer.
             from kreplica.membership.acl_store import AclStore
 
             self.acls = AclStore(runtime, client, authorizer)
-            self._all.append(self.acls.watching)
+            self._all.append(self.acls.watch)
         self.tokens = tokens
         if tokens is not None:
-            self._all.append(tokens.watching)
+            self._all.append(tokens.watch)
 
     async def start(self) -> None:
         """Read everything, and watch for changes."""
-        await gather([watching.start() for watching in self._all])
+        await gather([watch.start() for watch in self._all])
 
     def session_renewed(self) -> None:
         """Read everything again, because changes may have been missed."""
         self.quotas.forget()
         if self.tokens is not None:
             self.tokens.forget()
-        for watching in self._all:
-            watching.session_renewed()
+        for watch in self._all:
+            watch.session_renewed()
 
     async def stop(self) -> None:
         """Stop watching."""
-        for watching in self._all:
-            watching.stop()
+        for watch in self._all:
+            watch.stop()

@@ -45,7 +45,7 @@ class ZooKeeperClients:
         """Create the broker's client."""
         return ZooKeeperClient(self._reactor, self._connect, **self._options, **self._own_options)
 
-    def resuming(self, session: tuple[int, bytes]) -> ZooKeeperClient:
+    def resume(self, session: tuple[int, bytes]) -> ZooKeeperClient:
         """Create a client that resumes the session of an earlier process, with the same timeout as a new session.
 
         If its connection is lost before it closes the session, the registration waits for the end of that timeout.

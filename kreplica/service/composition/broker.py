@@ -183,7 +183,7 @@ class Broker:
         await steps.connect(connect)
         timings.done("session")
         clients, directory = self._zookeeper_clients, self.settings.log_dirs[0]
-        ended = end_previous_session(self.runtime.disk, directory, connect, clients.resuming)
+        ended = end_previous_session(self.runtime.disk, directory, connect, clients.resume)
         await steps.with_progress_log("the end of the previous session with ZooKeeper", ended)
         timings.done("previous session")
         cluster_id = await self._read_cluster(steps)

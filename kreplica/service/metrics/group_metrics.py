@@ -19,7 +19,7 @@ async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator
     offsets: list[Sample] = []
     lags: list[Sample] = []
     sums: dict[str, int] = {}
-    for key, offset, lag in tracker.committed():
+    for key, offset, lag in tracker.committed_offsets():
         labels = (key.group_id, key.topic, str(key.partition))
         offsets.append(Sample(labels, float(offset)))
         if lag is not None:

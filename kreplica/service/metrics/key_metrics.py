@@ -18,5 +18,5 @@ def key_families(sources: Collection[KeySource]) -> Iterator[Family]:
     failures = [Sample((source.place,), float(source.failures)) for source in sources]
     text = "Keys that verify bearer tokens; without keys, all tokens are rejected."
     yield Family("kreplica_oauth_keys", Kind.GAUGE, text, ("url",), keys)
-    text = "Consecutive failures to read these keys; the last keys remain valid."
+    text = "Consecutive failures to read the keys that verify bearer tokens; the last keys remain valid."
     yield Family("kreplica_oauth_key_failures", Kind.GAUGE, text, ("url",), failures)

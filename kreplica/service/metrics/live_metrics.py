@@ -87,7 +87,7 @@ class LiveMetrics:
             totals.add(partition)
             if turns.is_over:
                 await turns.next()
-        self._messages.see(totals.ends)
+        self._messages.update(totals.ends)
         return totals
 
 
@@ -146,7 +146,7 @@ class CountedMessages:
         self.count = 0
         """Number of new messages since the first read, over partitions that were led here at both reads."""
 
-    def see(self, ends: Mapping[TopicPartition, int]) -> None:
+    def update(self, ends: Mapping[TopicPartition, int]) -> None:
         """Add the growth since the previous log end offsets."""
         known = self._ends
         self.count += sum(max(end - known.get(key, end), 0) for key, end in ends.items())

@@ -21,8 +21,8 @@ def quota_families(quotas: ClientQuotas) -> Iterator[Family]:
     names = (*quotas.metrics, CONNECTION_CREATION_RATE)
     throttled = [Sample((name,), quotas.throttled.count_now(name)) for name in names]
     yield _family("throttled_requests", "Requests of clients that had exceeded a quota.", requests)
-    yield _family("throttled_seconds", "Sum of the throttle times of these requests.", seconds)
-    yield _family("used", "Use by clients with the quota: bytes, percents times seconds, or partitions.", used)
+    yield _family("throttled_seconds", "Sum of the throttle times of clients that had exceeded a quota.", seconds)
+    yield _family("used", "Usage by clients with the quota, in bytes, percent times seconds, or partitions.", used)
     text = "Clients whose throttle time has not ended, or addresses for connection_creation_rate."
     yield _family("throttled_clients", text, throttled, Kind.GAUGE)
 
@@ -50,7 +50,11 @@ def connection_families(limits: ConnectionLimits, now_s: float) -> Iterator[Fami
         "Times that a listener stopped accepting because of max.connection.creation.rate.",
         lambda each: each.delays,
     )
-    yield family("connection_accept_delay_seconds", "Sum of these times.", lambda each: each.delayed_s)
+    yield family(
+        "connection_accept_delay_seconds",
+        "Total time for which a listener stopped accepting because of max.connection.creation.rate.",
+        lambda each: each.delayed_s,
+    )
     yield family(
         "connections_held",
         "Connections that were not served because of the quota connection_creation_rate of their address.",
@@ -58,7 +62,7 @@ def connection_families(limits: ConnectionLimits, now_s: float) -> Iterator[Fami
     )
     yield counter(
         "kreplica_connections_excess_closed",
-        "Idle connections closed because other brokers needed their slots (max.connections).",
+        "Connections closed because connections of other brokers took their slots (max.connections).",
         limits.excess_closed,
     )
 

@@ -19,7 +19,10 @@ class AgentCheck:
     """
 
     def __init__(self, context: PluginContext) -> None:
-        """:raise ValueError: ``listen`` is not host:port."""
+        """Create the listener.
+
+        :raise ValueError: ``listen`` is not host:port.
+        """
         text = context.settings.get("listen", "127.0.0.1:0")
         host, colon, port = text.rpartition(":")
         if not colon or not port.isdigit() or int(port) > 65535:

@@ -36,7 +36,7 @@ class CoordinatorSecurity(NamedTuple):
 
 
 def coordinator_security(runtime: Runtime, values: Mapping[str, Any], interface: str) -> CoordinatorSecurity:
-    """Return what the settings describe.
+    """Return the encryption and authentication that the settings configure.
 
     :param values: the typed settings.
     :param interface: address of the listener without TLS.

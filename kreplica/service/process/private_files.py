@@ -35,9 +35,9 @@ def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
     :param config: path of the settings file.
     """
     in_config = any(_SECRET.search(name) for name in settings.configured_names)
-    named = [settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"]]
-    named += [settings.get(name) for name in settings.configured_names if name.endswith("ssl.keystore.location")]
-    warn_of_readable_files(filter(None, (config if in_config else "", *named)))
+    paths = [settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"]]
+    paths += [settings.get(name) for name in settings.configured_names if name.endswith("ssl.keystore.location")]
+    warn_of_readable_files(filter(None, (config if in_config else "", *paths)))
 
 
 def warn_of_readable_files(paths: Iterable[str]) -> None:

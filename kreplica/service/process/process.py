@@ -28,8 +28,8 @@ COLLECTION_THRESHOLDS = (10_000, 1, 200)
 """Arguments of ``gc.set_threshold``: small young generations, because each collection stops the reactor.
 
 A collection takes up to 0.5 µs for each object that is alive: at most 5 ms for 10,000 new ones and 15 ms together with
-the generation above. The oldest generation, which can have millions, follows after four million more objects; brokers
-create few reference cycles.
+the generation above. The oldest generation, which can have millions, is collected only after four million more
+objects; brokers create few reference cycles.
 """
 
 EXIT_REASON_PREFIX = "kreplica: "

@@ -30,7 +30,7 @@ def load_without_tls() -> None:
     sys.modules.update({name: _StandIn(name) for name in TLS_MODULES})
     sys.modules[STARTING_TLS] = None  # type: ignore[assignment]
     try:
-        _Named.holders = [import_module(name) for name in LOADED]
+        _LazyName.holders = [import_module(name) for name in LOADED]
     finally:
         for name in (*TLS_MODULES, STARTING_TLS):
             del sys.modules[name]
@@ -42,10 +42,10 @@ class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Named(self.__name__, name)
+        return _LazyName(self.__name__, name)
 
 
-class _Named:
+class _LazyName:
     """Placeholder of a name whose module is imported on first use.
 
     :cvar holders: modules that contain placeholders until the first use.
@@ -57,16 +57,16 @@ class _Named:
         self._module = module
         self._name = name
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        return self._found()(*arguments, **named)
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self._found()(*arguments, **keywords)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._found(), name)
 
     def _found(self) -> Any:
-        holders, _Named.holders = _Named.holders, ()
+        holders, _LazyName.holders = _LazyName.holders, ()
         for holder in holders:
             for name, value in list(vars(holder).items()):
-                if isinstance(value, _Named):
+                if isinstance(value, _LazyName):
                     setattr(holder, name, value._found())
         return getattr(import_module(self._module), self._name)

@@ -64,7 +64,7 @@ class StandaloneConfig:
         return BrokerSettings.from_text(text, self.overrides, origin="standalone")
 
     def settings_text(self, broker_id: int, coordinator_port: int, admin_port: int) -> str:
-        """Return the same settings as a properties file, without the overrides."""
+        """Return the settings of ``broker_settings`` as text of a properties file, without the overrides."""
         port = self.port + self.broker_ids.index(broker_id) if self.port else 0
         settings = {
             "broker.id": str(broker_id),

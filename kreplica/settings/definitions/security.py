@@ -115,7 +115,7 @@ SECURITY = (
         "file may have any.",
     ),
     *not_implemented_protection(
-        "classes of Java cannot be loaded",
+        "Java classes cannot be loaded",
         Row("ssl.engine.factory.class", CLASS, None, ANY, LOW, PER_BROKER),
         Row("security.providers", STRING, None, ANY, LOW, READ_ONLY),
     ),

@@ -1,4 +1,4 @@
-"""Authentication of connections: addAuth, SASL DIGEST-MD5, and the dispatcher of clients that must do so first."""
+"""Authentication of connections: addAuth, SASL DIGEST-MD5, and the dispatcher for unauthenticated clients."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kreplica.zookeeper.records import Opcode, reply_frame
 from kreplica.zookeeper.requests import Auth, Sasl
 
 _HEADER = Struct(">ii")
-_FIRST = frozenset({Opcode.AUTH, Opcode.SASL, Opcode.PING, Opcode.CLOSE_SESSION})
-_OPEN_WORDS = frozenset({b"ruok", b"srvr"})
+_ALLOWED_OPCODES = frozenset({Opcode.AUTH, Opcode.SASL, Opcode.PING, Opcode.CLOSE_SESSION})
+_ALLOWED_WORDS = frozenset({b"ruok", b"srvr"})
 
 
 class Authentication:
@@ -93,14 +93,14 @@ class UnauthenticatedDispatch:
         return self._authenticated
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
-        """Respond to a four-letter word that shows nothing of clients and znodes."""
-        return letters in _OPEN_WORDS and self._authenticated.respond_to_word(connection, letters)
+        """Respond to a four-letter word that reveals nothing about clients and znodes."""
+        return letters in _ALLOWED_WORDS and self._authenticated.respond_to_word(connection, letters)
 
     def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
-        """Serve one frame; reject other requests than those of authentication, and close the connection."""
+        """Serve one frame; reject requests other than authentication, and close the connection."""
         if connection.session is not None and end - start >= _HEADER.size:
             xid, opcode = _HEADER.unpack_from(data, start)
-            if opcode not in _FIRST:
+            if opcode not in _ALLOWED_OPCODES:
                 connection.received += 1
                 self._authenticated.send_error(connection, xid, SessionClosedRequireSaslAuth())
                 return

@@ -51,16 +51,16 @@ class ServerInterface:
     :param forget: unregisters a connection.
     :param word: returns the response to a four-letter word, or None if the word is unknown.
     :param frame_size_max: maximum request size in bytes.
-    :param now: returns the reactor's time in seconds.
-    :param later: calls a function in a later reactor iteration.
+    :param seconds: returns the reactor's time in seconds.
+    :param call_later: calls a function in a later reactor iteration.
     """
 
     admit: Callable[[Connection], bool]
     forget: Callable[[Connection], None]
     word: Callable[[bytes], bytes | None]
     frame_size_max: int
-    now: Callable[[], float]
-    later: Callable[[Callable[[], None]], object]
+    seconds: Callable[[], float]
+    call_later: Callable[[Callable[[], None]], object]
 
 
 class RequestDispatch(TypingProtocol):
@@ -199,7 +199,7 @@ class Connection(Protocol):
         data = self._unparsed
         position, size = 0, len(data)
         server = self._dispatch.server
-        size_max, serve_until = server.frame_size_max, server.now() + SERVE_S_MAX
+        size_max, serve_until = server.frame_size_max, server.seconds() + SERVE_S_MAX
         while size - position >= FOUR_LETTERS_SIZE and not self._ending:
             length: int = unpack_int32(data, position)[0]
             if not 0 <= length <= size_max:
@@ -216,10 +216,10 @@ class Connection(Protocol):
             if self._overloaded():
                 self._pause()
                 break
-            if server.now() > serve_until:
+            if server.seconds() > serve_until:
                 self._pause()
                 self._yielding = True
-                server.later(self._serve_again)
+                server.call_later(self._serve_again)
                 break
         self._unparsed = data[position:] if position else data
 

@@ -48,7 +48,7 @@ class Dispatch:
         self.server = server
         self._commits = commits
         self._connect = sessions.connect
-        self._now = server.now
+        self._now = server.seconds
         self._in_place_handlers = _in_place_handlers(reads, writes)
         self._handlers = _request_handlers(reads, writes, sessions)
         self._handlers[Opcode.WHO_AM_I] = self._who_am_i

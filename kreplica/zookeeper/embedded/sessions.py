@@ -49,7 +49,7 @@ class Sessions:
     """All live sessions.
 
     :param tick_time_ms: requested timeouts are clamped to 2 to 20 ticks.
-    :param random: source of passwords; clients know those of their own sessions, and must not predict others.
+    :param random: source of passwords; clients must not be able to predict those of other sessions.
     :ivar changed: IDs of sessions opened, changed or closed since the owner last replaced this set.
     """
 

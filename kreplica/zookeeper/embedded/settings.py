@@ -34,7 +34,7 @@ class CoordinatorSettings:
     :param frame_size_max: maximum request size in bytes (ZooKeeper's ``jute.maxbuffer``).
     :param expendable_check_ms: interval between checks for empty containers and znodes whose time to live has passed.
     :param sessions_max: maximum number of sessions.  At the maximum, a new session ends the longest silent tenth of the
-        sessions without connection and ephemeral znodes; if there are no such sessions, the new one is rejected.
+        sessions without a connection and ephemeral znodes; if there are no such sessions, the new one is rejected.
     :param quota: limits of znodes and their data.
     :param users: password by user of SASL DIGEST-MD5.
     """

@@ -22,7 +22,7 @@ from kreplica.zookeeper.embedded.znode import (
     ZnodeRow,
     int32,
     is_valid_name,
-    missing,
+    missing_error,
     parent_of,
 )
 from kreplica.zookeeper.errors import (
@@ -179,7 +179,7 @@ class Tree:
         """
         node = self.nodes.get(path)
         if node is None:
-            raise missing(path)
+            raise missing_error(path)
         if node.acl is not OPEN_ACL:
             check_access(node.acl, Permission.WRITE, identities, path)
         if version != -1 and version != node.version:
@@ -201,7 +201,7 @@ class Tree:
         """
         node = self.nodes.get(path)
         if node is None:
-            raise missing(path)
+            raise missing_error(path)
         check_access(node.acl, Permission.ADMIN, identities, path)
         if version not in (-1, node.acl_version):
             raise BadVersion(path)
@@ -215,7 +215,7 @@ class Tree:
         """Raise an error unless the znode exists and has this version (-1 matches any)."""
         node = self.nodes.get(path)
         if node is None:
-            raise missing(path)
+            raise missing_error(path)
         check_access(node.acl, Permission.READ, identities, path)
         if version not in (-1, node.version):
             raise BadVersion(path)

@@ -131,7 +131,7 @@ def is_valid_path(path: str) -> bool:
     return path == ROOT or (path.startswith("/") and all(map(is_valid_name, path[1:].split("/"))))
 
 
-def missing(path: str) -> NoNode | BadArguments:
+def missing_error(path: str) -> NoNode | BadArguments:
     """Return the error for a missing znode: ``BadArguments`` if the path is invalid, otherwise ``NoNode``."""
     return NoNode(path) if is_valid_path(path) else BadArguments(path)
 

@@ -79,15 +79,15 @@ class _Shares:
         all_counts = [counts[member_id] for member_id in subscribers]
         if max(all_counts) - min(all_counts) < 2:
             return 0
-        here = [sum(len(self._held[member_id].get(each, ())) for each in topic_ids) for member_id in subscribers]
+        movable = [sum(len(self._held[member_id].get(each, ())) for each in topic_ids) for member_id in subscribers]
         least = [(counts[member_id], index) for index, member_id in enumerate(subscribers)]
-        most = [(-count, index) for count, index in least if here[index]]
+        most = [(-count, index) for count, index in least if movable[index]]
         heapify(least)
         heapify(most)
         moved = 0
         while True:
             # Members with changed counts are in the heaps twice; skip outdated entries.
-            while most and (-most[0][0] != counts[subscribers[most[0][1]]] or not here[most[0][1]]):
+            while most and (-most[0][0] != counts[subscribers[most[0][1]]] or not movable[most[0][1]]):
                 heappop(most)
             while least[0][0] != counts[subscribers[least[0][1]]]:
                 heappop(least)
@@ -97,7 +97,7 @@ class _Shares:
             self._move(subscribers[source], subscribers[destination], topic_ids)
             moved += 1
             for index, change in ((source, -1), (destination, 1)):
-                here[index] += change
+                movable[index] += change
                 heappush(least, (counts[subscribers[index]], index))
                 heappush(most, (-counts[subscribers[index]], index))
 
