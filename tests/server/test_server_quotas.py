@@ -21,7 +21,7 @@ from kreplica.cluster.quotas import (
 from kreplica.cluster.znodes import DEFAULT_ENTITY
 from kreplica.server.quotas import client_quotas
 from kreplica.server.quotas.client_quotas import ClientQuotas
-from kreplica.server.quotas.rates import THROTTLE_MAX_S, MeasuredRate, TokenBucket
+from kreplica.server.quotas.throttle_time import THROTTLE_MAX_S, MeasuredRate, TokenBucket
 from kreplica.wire.messages import CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CLIENT_QUOTAS, FETCH, PRODUCE
 
 Row = dict[str, Any]

@@ -1,6 +1,6 @@
 """Client quotas: which one applies, how much of it is used, and how clients are slowed down; limits of connections.
 
-* ``rates``: measured rates and token buckets
+* ``throttle_time``: how long a client is throttled: measured rates and token buckets
 * ``client_quotas``: the quotas of a broker's clients, and their use
 * ``muted_connections``: connections that are not read for a while
 * ``throttling``, ``throttled_clients``: slow down a client, and record it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kreplica.cluster.quotas import CLIENT_QUOTAS, CONTROLLER_MUTATION_RATE, QuotaEntity, candidates
-from kreplica.server.quotas.rates import MeasuredRate, TokenBucket, make_room
+from kreplica.server.quotas.throttle_time import MeasuredRate, TokenBucket, make_room
 from kreplica.server.quotas.throttled_clients import ThrottledClients
 
 CLIENTS_MAX = 10_000

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from kreplica.server.protocol.limits import UNLIMITED
-from kreplica.server.quotas.rates import MeasuredRate, make_room
+from kreplica.server.quotas.throttle_time import MeasuredRate, make_room
 
 log = Logger()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.cluster.quotas import CONSUMER_BYTE_RATE
 from kreplica.server.protocol.request import Request
-from kreplica.server.quotas.rates import MeasuredRate
+from kreplica.server.quotas.throttle_time import MeasuredRate
 from kreplica.server.quotas.throttling import Throttling
 
 

@@ -1,4 +1,4 @@
-"""Rates over sliding windows, and token buckets, computed as in Kafka."""
+"""Throttle times: rates over sliding windows, and token buckets, computed as in Kafka."""
 
 from __future__ import annotations
 
