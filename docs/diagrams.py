@@ -107,7 +107,7 @@ def line_of(thing: Callable[..., object] | type) -> int:
 RULES: Mapping[str, tuple[str, str, str]] = {
     "required in sync": (
         "A commit needs `min.insync.replicas` in-sync replicas, or the replication factor if that is smaller",
-        "kreplica.cluster.eligible_leaders:required",
+        "kreplica.cluster.eligible_leaders:required_isr_size",
         "tests/replication/test_replication_leader_state.py::test_topic_with_fewer_replicas_than_required",
     ),
     "commit rule": (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 
-def required(min_insync_replicas: int, replication_factor: int) -> int:
+def required_isr_size(min_insync_replicas: int, replication_factor: int) -> int:
     """Return the minimum ISR size for commits.
 
     Limited by the replication factor, because a topic with fewer replicas could otherwise never commit.
@@ -30,7 +30,7 @@ def eligible_after(
 
     :param isr: previous ISR.
     :param eligible: previous eligible leader replicas.
-    :param in_sync_required: see :func:`required`.
+    :param in_sync_required: see :func:`required_isr_size`.
     :param replicas: current assignment; other replicas are not eligible.
     :param unclean: replicas that may have lost the end of their log.
     """

@@ -190,7 +190,7 @@ class PreferredLeaders:
                 self._holds[broker] |= 1 << item
         self._leads = dict(self._original)
 
-    def ordered(self, item: int) -> tuple[int, ...]:
+    def replicas_in_order(self, item: int) -> tuple[int, ...]:
         """Return a partition's replicas with the new preferred leader first."""
         replicas = self._chosen[item]
         leader = next(broker for broker in replicas if self._leads[broker] >> item & 1)

@@ -100,7 +100,7 @@ def rebalance(
         balance_weights(leaders, item_weights)
     else:
         balance_counts(leaders, 1 + len(keys))
-    planned = {key: leaders.ordered(item) for item, key in enumerate(keys)}
+    planned = {key: leaders.replicas_in_order(item) for item, key in enumerate(keys)}
     replica_counts = Counter(replica for replicas in planned.values() for replica in replicas)
     leader_counts = Counter(replicas[0] for replicas in planned.values())
     return Rebalance(

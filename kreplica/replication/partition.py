@@ -273,7 +273,7 @@ class Partition:
     @property
     def in_sync_required(self) -> int:
         """Minimum ISR size for ``acks=all`` and for the high watermark to advance."""
-        return eligible_leaders.required(self.min_insync_replicas, len(self.leadership.replicas))
+        return eligible_leaders.required_isr_size(self.min_insync_replicas, len(self.leadership.replicas))
 
     def append(
         self,

@@ -43,7 +43,7 @@ class TokenBucket:
         self._filled_s = seconds() - BURST_SECONDS
 
     @property
-    def limited(self) -> bool:
+    def is_limited(self) -> bool:
         return self._rate() < UNLIMITED
 
     @property
@@ -53,7 +53,7 @@ class TokenBucket:
         A response may exceed the available tokens, because its size is not known in advance; the balance is then
         negative.
         """
-        if not self.limited:
+        if not self.is_limited:
             return False
         self._fill()
         return self._tokens <= 0
@@ -68,7 +68,7 @@ class TokenBucket:
 
     def use(self, size: int) -> None:
         """Record bytes sent or received."""
-        if self.limited:
+        if self.is_limited:
             self._fill()
             self._tokens -= size
 
@@ -110,26 +110,26 @@ class ReplicationThrottle:
         :param adding: ids of the replicas that a reassignment adds.
         """
         found = [self.leader] if self.throttles_as_leader(key) else []
-        if may_throttle_for_plans(follower, adding) and self.plan_leader.limited:
+        if may_throttle_for_plans(follower, adding) and self.plan_leader.is_limited:
             found.append(self.plan_leader)
         return found
 
     def follower_throttles(self, key: TopicPartition, adding: Collection[int]) -> Sequence[TokenBucket]:
         """Return the throttles for data that this broker copies as an out-of-sync follower."""
         found = [self.follower] if self.throttles_as_follower(key) else []
-        if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.limited:
+        if may_throttle_for_plans(self._broker_id, adding) and self.plan_follower.is_limited:
             found.append(self.plan_follower)
         return found
 
     def throttles_as_leader(self, key: TopicPartition) -> bool:
         """True if this leader throttles the followers of the partition."""
-        return self.leader.limited and _is_listed(
+        return self.leader.is_limited and _is_listed(
             self._topic(key.topic).leader_throttled_replicas, key.partition, self._broker_id
         )
 
     def throttles_as_follower(self, key: TopicPartition) -> bool:
         """True if this follower throttles its fetches of the partition."""
-        return self.follower.limited and _is_listed(
+        return self.follower.is_limited and _is_listed(
             self._topic(key.topic).follower_throttled_replicas, key.partition, self._broker_id
         )
 

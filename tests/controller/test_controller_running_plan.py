@@ -41,7 +41,7 @@ def expected_queue(run: RunningPlan) -> list[int]:
 
 def check(run: RunningPlan) -> None:
     assert run.progress == progress(run.steps, run.outcomes, run.started_at_ms)
-    assert run.moving == [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.MOVING]
+    assert run.moving_steps == [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.MOVING]
     queues = dict(run.queues)
     assert sorted(n for numbers in queues.values() for n in numbers) == expected_queue(run)
     for broker, numbers in queues.items():
@@ -49,7 +49,7 @@ def check(run: RunningPlan) -> None:
         for number in numbers:
             arriving = run.receiving_brokers(run.steps[number])
             assert broker == (arriving[0] if arriving else FREE)
-    assert run.is_done == (not run.moving and not expected_queue(run))
+    assert run.is_done == (not run.moving_steps and not expected_queue(run))
 
 
 @given(marks, directions, marks)

@@ -105,7 +105,7 @@ def test_leader_without_sessions_gets_full_requests() -> None:
     for _ in range(3):
         assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
         session.response_received(0)
-        assert not session.established
+        assert not session.is_established
 
 
 def test_both_sides_agree_on_the_wanted_partitions() -> None:

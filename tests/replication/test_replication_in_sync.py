@@ -75,7 +75,7 @@ def test_slow_follower_lags_although_it_fetches() -> None:
 def test_only_followers_in_the_isr_lag() -> None:
     """Neither the leader, nor replicas outside the ISR, nor caught-up replicas are lagging."""
     late, whole = progress(5), progress(100)
-    found = in_sync.lagging(
+    found = in_sync.find_lagging(
         [1, 2, 3], {2: late, 3: whole, 4: late}, leader_end_offset=100, now_s=1000.0, lag_s_max=30.0
     )
     assert found == (2,)
@@ -84,9 +84,9 @@ def test_only_followers_in_the_isr_lag() -> None:
 def test_lag_starts_with_the_next_record() -> None:
     """A silent follower of an idle partition is not lagging when the next record arrives."""
     known = progress(100)
-    assert in_sync.lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
-    assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5015.0, lag_s_max=30.0) == ()
-    assert in_sync.lagging([2], {2: known}, leader_end_offset=101, now_s=5030.5, lag_s_max=30.0) == (2,)
+    assert in_sync.find_lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
+    assert in_sync.find_lagging([2], {2: known}, leader_end_offset=101, now_s=5015.0, lag_s_max=30.0) == ()
+    assert in_sync.find_lagging([2], {2: known}, leader_end_offset=101, now_s=5030.5, lag_s_max=30.0) == (2,)
 
 
 def test_new_epoch_discards_progress() -> None:

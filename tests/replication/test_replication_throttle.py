@@ -52,7 +52,7 @@ def test_changed_rate_takes_effect_at_once() -> None:
     clock, rate = Clock(), [UNLIMITED]
     bucket = TokenBucket(clock, lambda: rate[0])
     bucket.use(10**12)
-    assert not bucket.limited
+    assert not bucket.is_limited
     assert not bucket.is_exhausted
     rate[0] = 0
     assert bucket.is_exhausted

@@ -17,7 +17,7 @@ from kreplica.admin.cluster_state.published_metadata import (
     is_offline,
     is_under_replicated,
 )
-from kreplica.cluster.eligible_leaders import required
+from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.turns import Turns
@@ -145,7 +145,7 @@ def _add(counts: Counts, topic: PublishedTopic, in_sync_needed: int) -> None:
         counts.under_replicated += [TopicPartition(topic.name, n) for n, each in numbers if is_under_replicated(each)]
     brokers = counts.brokers
     for partition in topic.partitions.values():
-        counts.under_min_isr += len(partition.isr) < required(in_sync_needed, len(partition.replicas))
+        counts.under_min_isr += len(partition.isr) < required_isr_size(in_sync_needed, len(partition.replicas))
         for replica in partition.replicas:
             brokers.setdefault(replica, BrokerCounts()).replicas += 1
         if not is_offline(partition):

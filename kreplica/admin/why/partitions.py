@@ -7,7 +7,7 @@ from typing import Any
 
 from kreplica.admin.why.explanation import Advice, Document, Explanation, brokers_text, bytes_text, time_text
 from kreplica.admin.why.partition_facts import PartitionFacts
-from kreplica.cluster.eligible_leaders import required
+from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import LeaderAndIsr
 
 
@@ -88,7 +88,7 @@ class _PartitionExplainer:
 
     def _isr_shortage(self) -> str:
         in_sync, needed = len(self._state.isr), self._facts.configs.min_insync_replicas
-        if in_sync >= required(needed, len(self._facts.replicas)):
+        if in_sync >= required_isr_size(needed, len(self._facts.replicas)):
             return ""
         return (
             f"only {in_sync} of its replicas {'is' if in_sync == 1 else 'are'} in sync and min.insync.replicas is "

@@ -243,11 +243,12 @@ def next_state_change(
     next_eligible: tuple[int, ...] = ()
     if not election.unclean:
         replicas = context.replicas(partition)
+        min_insync_replicas = rules_of(partition.topic).min_insync_replicas
         next_eligible = eligible_leaders.eligible_after(
             old.isr if isr is None else isr,
             old.eligible_leader_replicas if eligible is None else eligible,
             election.isr,
-            in_sync_required=eligible_leaders.required(rules_of(partition.topic).min_insync_replicas, len(replicas)),
+            in_sync_required=eligible_leaders.required_isr_size(min_insync_replicas, len(replicas)),
             replicas=replicas,
             unclean=unclean,
         )

@@ -166,7 +166,7 @@ class _RequestedMoves:
             return None, None
         current = placement(self._context, partition)
         try:
-            target = self._checked(partition, current)
+            target = self._check_target(partition, current)
         except KafkaError as error:
             self.results[partition] = error
             return None, None
@@ -178,7 +178,7 @@ class _RequestedMoves:
             return current, Placement(target)  # it never had a leader, so there is no data to move
         return current, plan.expand(current, target, (*state.isr, *state.eligible_leader_replicas))
 
-    def _checked(self, partition: TopicPartition, current: Placement) -> tuple[int, ...]:
+    def _check_target(self, partition: TopicPartition, current: Placement) -> tuple[int, ...]:
         target = self._targets[partition]
         if target is None:
             if not current.is_moving:

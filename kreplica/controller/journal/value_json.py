@@ -141,11 +141,11 @@ def decode_runs(runs: Iterable[str]) -> Iterator[TopicPartition]:
     for run in runs:
         topic, _, numbers = run.rpartition(":")
         first, _, last = numbers.partition("-")
-        for number in range(int(first), int(first) + _counted(int(last or first) - int(first) + 1)):
+        for number in range(int(first), int(first) + _checked_count(int(last or first) - int(first) + 1)):
             yield TopicPartition(topic, number)
 
 
-def _counted(count: Json) -> int:
+def _checked_count(count: Json) -> int:
     if type(count) is not int or not 0 <= count <= COUNT_MAX:
         raise ValueError(f"{str(count)[:40]} is not a count from 0 to {COUNT_MAX:,}")
     return count
@@ -175,7 +175,7 @@ def decode_error(value: Json) -> Exception:
         _, index, cause, count = value
         error = decode_error(cause)
         assert isinstance(error, ZooKeeperError)
-        return MultiFailed(index, error, [None] * _counted(count))
+        return MultiFailed(index, error, [None] * _checked_count(count))
     name, path, text = value
     if name == "CancelledError":
         return CancelledError()
@@ -290,7 +290,7 @@ def _encode_read(result: ReadResult) -> Json:
 def decode_response(operation: str, value: Json) -> Any:
     match operation:
         case "multi":
-            return [None] * _counted(value)
+            return [None] * _checked_count(value)
         case "multi_read":
             return [_decode_read(each) for each in value]
         case "get_data":

@@ -101,7 +101,7 @@ async def reverse_moves(term: ControllerTerm, run: RunningPlan, numbers: Sequenc
 
 async def withdraw(term: ControllerTerm, run: RunningPlan, requested: Collection[TopicPartition]) -> None:
     """Remove the pending requests to add or remove partitions."""
-    steps = [run.steps[number] for number in run.moving if run.steps[number].key in requested]
+    steps = [run.steps[number] for number in run.moving_steps if run.steps[number].key in requested]
     paths = [request_path(step) for step in steps]
     if paths:
         await term.writes.remove([*paths, *sorted({path.rpartition("/")[0] for path in paths})])
@@ -109,7 +109,7 @@ async def withdraw(term: ControllerTerm, run: RunningPlan, requested: Collection
 
 async def pending_requests(term: ControllerTerm, run: RunningPlan) -> set[TopicPartition]:
     """Return the partitions of the plan whose requests to be added or removed are still pending."""
-    steps = [run.steps[number] for number in run.moving if not run.steps[number].action.is_reassignment]
+    steps = [run.steps[number] for number in run.moving_steps if not run.steps[number].action.is_reassignment]
     read_results = await read_all(term.client, [request_path(step) for step in steps]) if steps else []
     return {step.key for step, result in zip(steps, read_results, strict=True) if isinstance(result, tuple)}
 

@@ -103,11 +103,11 @@ async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
                 run.mark(number, CANCELLED)
     requested = await pending_requests(term, run)
     if run.is_returning:
-        await reverse_moves(term, run, [number for number in run.moving if _must_reverse(context, run, number)])
+        await reverse_moves(term, run, [number for number in run.moving_steps if _must_reverse(context, run, number)])
         await withdraw(term, run, requested)
         requested = set()
     found: dict[int, StepOutcome] = {}
-    async for number in term.in_slices(run.moving):
+    async for number in term.in_slices(run.moving_steps):
         step = run.steps[number]
         if step.action.is_reassignment:
             outcome = outcome_of_move(context, run, step)

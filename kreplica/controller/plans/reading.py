@@ -178,7 +178,7 @@ def _resume(term: ControllerTerm, run: RunningPlan) -> None:
     """
     if run.is_returning:
         return  # _observe marks a step at its origin as cancelled
-    for number in run.moving:
+    for number in run.moving_steps:
         step = run.steps[number]
         at_origin = move_position(term.context, step.key, step.before, step.after) is MovePosition.AT_ORIGIN
         if at_origin or not step.action.is_reassignment:

@@ -122,7 +122,7 @@ def moves_by_broker(context: ControllerContext, runs: Iterable[RunningPlan]) -> 
     return Counter(
         broker
         for run in runs
-        for number in run.moving
+        for number in run.moving_steps
         for broker in loaded_brokers(context, run, run.steps[number])
     )
 

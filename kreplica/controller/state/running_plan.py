@@ -102,7 +102,7 @@ class RunningPlan:
         return step.before if self.is_returning else step.after
 
     @property
-    def moving(self) -> list[int]:
+    def moving_steps(self) -> list[int]:
         """The numbers of the steps in progress."""
         return sorted(self._moving)
 

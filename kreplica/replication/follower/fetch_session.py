@@ -91,7 +91,7 @@ class FetchSession(Generic[PartitionT]):
         return bool(self._changed)
 
     @property
-    def established(self) -> bool:
+    def is_established(self) -> bool:
         """True if the leader keeps a session, so that a request names only changes."""
         return self._epoch != INITIAL_EPOCH
 

@@ -203,7 +203,7 @@ class Fetcher:
         if self._idle is not None:
             idle, self._idle = self._idle, None
             idle.callback(None)
-        elif self._session.has_unsent_changes and self._session.established and 0 < len(self._sent) < PENDING_MAX:
+        elif self._session.has_unsent_changes and self._session.is_established and 0 < len(self._sent) < PENDING_MAX:
             self._send()
 
     # --- connection --------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ def may_advance(in_sync_count: int, in_sync_required: int, eligible_count: int) 
     """True if the ISR is large enough and no replica outside it is eligible to lead.
 
     :param in_sync_count: size of the committed ISR.
-    :param in_sync_required: see :func:`kreplica.cluster.eligible_leaders.required`.
+    :param in_sync_required: see :func:`kreplica.cluster.eligible_leaders.required_isr_size`.
     :param eligible_count: number of replicas outside the ISR that are eligible to lead.
     """
     return in_sync_count >= in_sync_required and not eligible_count

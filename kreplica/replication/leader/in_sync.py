@@ -66,7 +66,7 @@ def is_lagging(progress: Progress, now_s: float, lag_s_max: float) -> bool:
     return now_s - progress.caught_up_s > lag_s_max
 
 
-def lagging(
+def find_lagging(
     replicas: Iterable[int],
     followers: Mapping[int, Progress],
     *,

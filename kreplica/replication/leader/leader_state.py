@@ -276,7 +276,7 @@ class LeaderState(Role):
         return isr_proposal.propose(
             partition.leadership,
             self.followers,
-            lagging=in_sync.lagging(
+            lagging=in_sync.find_lagging(
                 partition.leadership.replicas,
                 self.followers,
                 leader_end_offset=partition.log.log_end_offset,

@@ -174,7 +174,7 @@ class PartitionReads:
         self, reader: Reader, fetch_partition: FetchPartition, partition: Partition, space: int, at_least_one: bool
     ) -> Read:
         if fetch_partition.last_fetched_epoch != NO_EPOCH:
-            diverging = _diverging(partition, fetch_partition)
+            diverging = _diverging_epoch(partition, fetch_partition)
             if diverging is not None:
                 row = _row_of_offsets(partition, fetch_partition.partition)
                 row["diverging_epoch"] = diverging
@@ -198,7 +198,7 @@ class PartitionReads:
                     return Read(None, 0, partition)
         elif reader.replica_id == CONSUMER:
             if self._selector is not None and reader.rack and partition.is_leader:
-                preferred = self._preferred(self._selector, reader.rack, fetch_partition, partition)
+                preferred = self._preferred_replica(self._selector, reader.rack, fetch_partition, partition)
                 if preferred is not None:
                     row = _row_of_offsets(partition, fetch_partition.partition)
                     row["preferred_read_replica"] = preferred
@@ -221,7 +221,7 @@ class PartitionReads:
         row = _row_of_offsets(partition, fetch_partition.partition)
         row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
-            row["aborted_transactions"] = _aborted(partition, offset, slice_)
+            row["aborted_transactions"] = _aborted_transactions(partition, offset, slice_)
         return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, has_urgent_values, throttles))
 
     def _acknowledge(self, reader: Reader, fetch_partition: FetchPartition, partition: Partition) -> None:
@@ -255,7 +255,7 @@ class PartitionReads:
             self._selector is not None and high_watermark != partition.high_watermark
         )
 
-    def _preferred(
+    def _preferred_replica(
         self, selector: ReplicaSelector, rack: str, fetch_partition: FetchPartition, partition: Partition
     ) -> int | None:
         """Return the in-sync follower that the selector prefers among those that have the fetch offset, or None."""
@@ -280,7 +280,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
         check_batch(partition.log, offset)
 
 
-def _diverging(partition: Partition, fetch_partition: FetchPartition) -> dict[str, int] | None:
+def _diverging_epoch(partition: Partition, fetch_partition: FetchPartition) -> dict[str, int] | None:
     """Return the diverging epoch if the client's log differs from this leader's, else None (KIP-595).
 
     :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader knows no epoch at or before the client's.
@@ -302,7 +302,7 @@ def _diverging(partition: Partition, fetch_partition: FetchPartition) -> dict[st
     return None
 
 
-def _aborted(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
+def _aborted_transactions(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
     """Return the aborted transactions that overlap the slice, and perhaps some others."""
     log = partition.log
     last = slice_.ranges[-1]

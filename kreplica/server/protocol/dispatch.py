@@ -82,7 +82,7 @@ class Dispatch:
         try:
             header = parse_request_header(frame)
         except ProtocolError as error:
-            self._malformed(connection, "a request", None, error)
+            self._abort_malformed(connection, "a request", None, error)
             return
         route = self._routes.get(header[:2])
         if route is None:
@@ -103,7 +103,7 @@ class Dispatch:
             return
         except ProtocolError as error:
             metrics.errors += 1
-            self._malformed(connection, route.api.name, header.client_id, error)
+            self._abort_malformed(connection, route.api.name, header.client_id, error)
             return
         if runs is not None and route.api is PRODUCE:
             runs.learn(frame, header, body)
@@ -183,7 +183,7 @@ class Dispatch:
             has_views = route.api is PRODUCE  # views of records: Produce releases the frame after it has appended them
         except ProtocolError as error:
             route.metrics.errors += 1
-            self._malformed(connection, route.api.name, request.client_id, error)
+            self._abort_malformed(connection, route.api.name, request.client_id, error)
             return
         finally:
             if not has_views:
@@ -241,7 +241,7 @@ class Dispatch:
         client_id = _probable_client_id(frame) if header.client_id is None else header.client_id
         connection.abort(f"{name} version {header.api_version} from client {client_id!r} is not supported")
 
-    def _malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
+    def _abort_malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
         client = "" if client_id is None else f" from client {client_id!r}"
         connection.abort(f"{what}{client} is malformed: {error}")
 

@@ -75,7 +75,7 @@ class Route:
         self.response_header_version = api.response_header_version(version)
         self._amend: Amend | None = None
 
-    def sliced(self) -> Route:
+    def with_sliced_build(self) -> Route:
         """Return a copy of the route that builds responses in slices."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         route._amend = amend = self._amend
@@ -83,7 +83,7 @@ class Route:
         route.sliced_build = plain if amend is None else lambda value, prefix: plain(amend(value), prefix)
         return route
 
-    def amended(self, amend: Amend) -> Route:
+    def with_amendment(self, amend: Amend) -> Route:
         """Return a copy of the route that amends response bodies, after earlier amendments."""
         route = Route(self.api, self.version, self.handle, self.metrics, self.parse)
         earlier, build, sliced_build = self._amend, route.build, route.sliced_build
@@ -226,11 +226,11 @@ class Request:
     def build_in_slices(self) -> None:
         """Build the response in slices, since it will be large."""
         self.is_sliced = True
-        self._route = self._route.sliced()
+        self._route = self._route.with_sliced_build()
 
     def amend_response(self, amend: Amend) -> None:
         """Amend the body of the response; must be called before ``respond``."""
-        self._route = self._route.amended(amend)
+        self._route = self._route.with_amendment(amend)
 
     def complete_without_response(self) -> None:
         """Complete the request without a response, as for Produce with acks=0."""

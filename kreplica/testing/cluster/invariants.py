@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kreplica.cluster import documents, znodes
-from kreplica.cluster.eligible_leaders import required
+from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from kreplica.replication import Partition
 from kreplica.replication.fencing import ControlFence
@@ -346,7 +346,7 @@ class Invariants:
                 raise _violation(
                     f"{key}: {broker} is in sync without all committed records", absent[broker], high_watermark
                 )
-        if len(holders) < required(partition.min_insync_replicas, len(partition.leadership.replicas)):
+        if len(holders) < required_isr_size(partition.min_insync_replicas, len(partition.leadership.replicas)):
             raise _violation(f"{key}: {leader} commits {high_watermark} with too few replicas", holders)
         disk = self._cluster.brokers[leader].host.disk
         self.committed[key].extend(leader, disk, partition.log, high_watermark, epoch)

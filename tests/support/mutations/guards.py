@@ -214,7 +214,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "min.insync.replicas",
-        (Place("kreplica.cluster.eligible_leaders:required", lambda *_: 1),),
+        (Place("kreplica.cluster.eligible_leaders:required_isr_size", lambda *_: 1),),
         leading.leader_alone_in_sync,
         "with too few replicas",
     ),

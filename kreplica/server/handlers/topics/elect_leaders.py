@@ -81,7 +81,7 @@ class ElectLeaders:
         unknown = await in_slices(request, self._unknown(list(results), results, election_type))
         while unknown:
             # Each update of the metadata checks only the last partition; the others are checked once it has a leader.
-            last_is_led = partial(self._is_led, unknown[-1], election_type)
+            last_is_led = partial(self._has_new_leader, unknown[-1], election_type)
             is_led = await self._metadata.wait_until(last_is_led, deadline_s - seconds())
             unknown = await in_slices(request, self._unknown(unknown, results, election_type))
             if not is_led:
@@ -94,13 +94,13 @@ class ElectLeaders:
         """Return the elected partitions whose new leader this broker does not know."""
         unknown = []
         for number, partition in enumerate(partitions, 1):
-            if results[partition] is ErrorCode.NONE and not self._is_led(partition, election_type):
+            if results[partition] is ErrorCode.NONE and not self._has_new_leader(partition, election_type):
                 unknown.append(partition)
             if number % STEP_ROWS == 0:
                 yield
         return unknown
 
-    def _is_led(self, partition: TopicPartition, election_type: int) -> bool:
+    def _has_new_leader(self, partition: TopicPartition, election_type: int) -> bool:
         topic = self._metadata.topic(partition.topic)
         known = topic.partitions.get(partition.partition) if topic is not None else None
         if known is None:
