@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.plan import numbered
+from kreplica.testing.storms.plan import select_faults
 from kreplica.testing.storms.storm import Storm, faults_of_seed
 from tests.support import model_checker
 from tests.support.storm_traces import StormRecorder, Trace
@@ -49,7 +49,7 @@ def _record(seed: int, seconds: float) -> list[Trace]:
     plan = faults_of_seed(seed, options)
     storm = Storm(seed, options)
     recorder = StormRecorder(storm.run.cluster, storm.run.keys, f"seed {seed}")
-    storm.execute(numbered(plan, [fault.number for fault in plan if fault.name not in LEFT_OUT]))
+    storm.execute(select_faults(plan, [fault.number for fault in plan if fault.name not in LEFT_OUT]))
     storm.run.network.heal()
     storm.run.start_all()
     storm.run.settle()

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from kreplica.testing.storms.child import ChildFailed, in_child
+from kreplica.testing.storms.child import ChildFailed, call_in_child
 
 
 def test_only_the_result_of_the_child_is_returned() -> None:
@@ -17,7 +17,7 @@ def test_only_the_result_of_the_child_is_returned() -> None:
         left_behind.append(1)
         return os.getpid(), bytes(1_000_000)
 
-    pid, data = in_child(work)
+    pid, data = call_in_child(work)
     assert pid != os.getpid()
     assert len(data) == 1_000_000
     assert left_behind == []
@@ -26,11 +26,11 @@ def test_only_the_result_of_the_child_is_returned() -> None:
 def test_failed_work_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     """The traceback is on standard error."""
     with pytest.raises(ChildFailed, match="ended with status 1"):
-        in_child(lambda: {}["nothing"])
+        call_in_child(lambda: {}["nothing"])
     assert "KeyError: 'nothing'" in capfd.readouterr().err
 
 
 def test_a_killed_child_is_reported() -> None:
     """The error contains the number of the signal."""
     with pytest.raises(ChildFailed, match="ended with status -9"):
-        in_child(lambda: os.kill(os.getpid(), 9))
+        call_in_child(lambda: os.kill(os.getpid(), 9))

@@ -16,7 +16,7 @@ from kreplica.testing.storms.cleanup import deferred_collection
 from kreplica.testing.storms.cluster_run import ProgramFailed
 from kreplica.testing.storms.log_watch import UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
-from kreplica.testing.storms.outcome import Outcome, unfinished
+from kreplica.testing.storms.outcome import Outcome, unfinished_outcome
 from tests.support.mutations import command as command_line
 from tests.support.mutations import scoring
 from tests.support.mutations.command import command
@@ -99,7 +99,7 @@ def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPat
     storms = dict(enumerate(errors, 1))
 
     def run_storm(seed: int, options: StormOptions) -> Outcome:
-        return unfinished(seed, options, storms[seed])
+        return unfinished_outcome(seed, options, storms[seed])
 
     monkeypatch.setattr(scoring, "run_storm", run_storm)
     monkeypatch.setattr(scoring, "GUARDS", (GUARDS[CONDITIONAL]._replace(places=(), scenario=lambda _: None),))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kreplica.testing.storms.options import BadOption, StormOptions, options_of
-from kreplica.testing.storms.plan import Fault, make_plan, numbered
+from kreplica.testing.storms.plan import Fault, make_plan, select_faults
 
 WEIGHTS = {"kill": 2.0, "cut": 1.0, "pause": 1.0, "bounce": 1.0}
 
@@ -72,8 +72,8 @@ class TestPlan:
         assert [fault.number for fault in plan] == list(range(1, len(plan) + 1))
         assert [fault.at_s for fault in plan] == sorted(fault.at_s for fault in plan)
         for fault in plan:
-            assert 0 < fault.at_s <= fault.at_s + fault.lasts_s <= options.seconds + 1e-9
-            others = [o for o in plan if o.number < fault.number and o.at_s + o.lasts_s > fault.at_s]
+            assert 0 < fault.at_s <= fault.at_s + fault.duration_s <= options.seconds + 1e-9
+            others = [o for o in plan if o.number < fault.number and o.at_s + o.duration_s > fault.at_s]
             assert len(others) < options.overlap
 
     def test_some_seeds_omit_kinds_of_faults(self) -> None:
@@ -85,4 +85,4 @@ class TestPlan:
     def test_part_of_it_keeps_its_numbers(self) -> None:
         """Omitting faults does not change the others."""
         plan = [Fault(number, "kill", float(number), 1.0, 0) for number in (1, 2, 3)]
-        assert numbered(plan, [3, 1]) == [plan[0], plan[2]]
+        assert select_faults(plan, [3, 1]) == [plan[0], plan[2]]

@@ -79,7 +79,7 @@ def test_a_partition_with_a_reused_number_is_empty() -> None:
         after = {partition.incarnation.key.partition: partition for partition in run.side_topics.current()}
         assert after[0] is before[0]
         assert after[1] is not before[1]
-        assert after[1].incarnation.above >= 0
+        assert after[1].incarnation.removed_epoch >= 0
         run.cluster.run_until(lambda: after[1].committed_end > 3)
         run.converge()
 

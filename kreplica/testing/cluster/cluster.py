@@ -91,7 +91,7 @@ class Machine(Generic[ProgramT]):
         return Deferred.fromCoroutine(_wait(program.start()))
 
     def stop(self) -> Deferred[None]:
-        """Stop the program in order, and then end its process."""
+        """Stop the program gracefully, and then end its process."""
         return Deferred.fromCoroutine(self._stop())
 
     async def _stop(self) -> None:
@@ -122,8 +122,8 @@ class SimulatedCluster:
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
     :param ensemble: options of an ensemble of coordinators; None for one coordinator.
-    :param protected: brokers authenticate to the coordinator and protect their znodes; it requires authentication,
-        unless it is an ensemble.
+    :param protected: brokers authenticate to the coordinator and protect their znodes; a coordinator that is not an
+        ensemble also refuses other clients.
     :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
         (``secured_listeners``) and check ACLs; None without.
     :param trace: called with one line per event.
@@ -151,7 +151,7 @@ class SimulatedCluster:
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
         self.coordinator: Coordinator
-        connect = list(protection.OVERRIDES) if protected else []
+        connect_settings = list(protection.OVERRIDES) if protected else []
         if ensemble is None:
             settings = CoordinatorSettings(users=protection.USERS, anonymous=AnonymousClients.NONE)
             build = partial(_coordinator, settings=settings if protected else None)
@@ -160,11 +160,11 @@ class SimulatedCluster:
             ensemble = replace(ensemble, users=protection.USERS) if protected else ensemble
             shared = Ensemble(seed, self.simulation.scheduler, ensemble)
             self.coordinator = self.ensemble = EnsembleMachines(shared, self.simulation)
-            connect.append(f"zookeeper.connect={self.ensemble.connect_string}")
+            connect_settings.append(f"zookeeper.connect={self.ensemble.connect_string}")
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*defaults, *connect, *own.get(number, ()), *overrides])),
+                _broker(broker_settings(number, [*defaults, *connect_settings, *own.get(number, ()), *overrides])),
             )
             for number in range(1, brokers + 1)
         }

@@ -1,4 +1,4 @@
-"""All batches that were ever committed in one partition, to compare its replicas with."""
+"""All batches that were ever committed in one partition; its replicas are compared with them."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class _Reader:
             self._end_offset = segment.base_offset
         data = disk.stored(segment.path(LOG_SUFFIX))
         while True:
-            at = self._position
-            header = parse_header(data, at)
-            self._position = end = at + header.size
+            position = self._position
+            header = parse_header(data, position)
+            self._position = end = position + header.size
             if header.base_offset < self._end_offset:
                 raise OverlappingBatches(
                     f"{self.log.path}: a batch at {header.base_offset} follows one that ends at {self._end_offset}"
@@ -63,7 +63,7 @@ class _Reader:
             self._end_offset = header.next_offset
             if header.next_offset > self.offset:
                 self.offset = header.next_offset
-                return CommittedBatch(header[0], self.offset, header[2], crc32(data[at:end]))
+                return CommittedBatch(header[0], self.offset, header[2], crc32(data[position:end]))
 
 
 class CommittedLog:

@@ -229,9 +229,9 @@ class Invariants:
                 self._check_last_commit(key, broker_id, replica, replica.led_epoch)
 
     def _check_fence(self, broker_id: int, fence: ControlFence) -> None:
-        before = self._fences.get(broker_id)
-        if before is None or before[0] is not fence or before[1] != fence.controller_epoch:
-            if before is not None and before[0] is fence and fence.controller_epoch < before[1]:
+        previous = self._fences.get(broker_id)
+        if previous is None or previous[0] is not fence or previous[1] != fence.controller_epoch:
+            if previous is not None and previous[0] is fence and fence.controller_epoch < previous[1]:
                 raise _violation("a broker accepts an older controller", broker_id)
             self._fences[broker_id] = fence, fence.controller_epoch
 
@@ -275,15 +275,15 @@ class Invariants:
                 yield broker_id, partition
 
     def _check_state(self, key: TopicPartition, zxid: int) -> None:
-        before, state = self._states.get(key), state_of(self._cluster, key)
+        previous, state = self._states.get(key), state_of(self._cluster, key)
         assert state is not None
-        if before is not None:
-            if state.leader_epoch < before.leader_epoch:
-                raise _violation(f"{key}: the leader epoch decreased", before, state)
-            is_led = NO_LEADER not in (state.leader, before.leader)
-            if is_led and state.leader_epoch == before.leader_epoch and state.leader != before.leader:
-                raise _violation(f"{key}: two leaders in one epoch", before, state)
-            is_elected = state.leader_epoch > before.leader_epoch and zxid > self._controller_since
+        if previous is not None:
+            if state.leader_epoch < previous.leader_epoch:
+                raise _violation(f"{key}: the leader epoch decreased", previous, state)
+            is_led = NO_LEADER not in (state.leader, previous.leader)
+            if is_led and state.leader_epoch == previous.leader_epoch and state.leader != previous.leader:
+                raise _violation(f"{key}: two leaders in one epoch", previous, state)
+            is_elected = state.leader_epoch > previous.leader_epoch and zxid > self._controller_since
             if is_elected and state.controller_epoch != self._controller_epoch:
                 raise _violation(
                     f"{key}: written by controller {state.controller_epoch} after {self._controller_epoch} was elected",

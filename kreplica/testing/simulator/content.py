@@ -43,7 +43,7 @@ class Content:
         "data",
         "linked",
         "modified_ms",
-        "opened",
+        "open_count",
         "reserved",
     )
 
@@ -51,7 +51,7 @@ class Content:
         self.data = bytearray()
         self.modified_ms = modified_ms
         self.reserved = 0
-        self.opened = 0
+        self.open_count = 0
         self.linked = True
         self.cold = False
         self._flipped: dict[int, int] = {}
@@ -94,7 +94,7 @@ class Content:
         return data
 
     def _forget_flips(self, position: int, end: int) -> None:
-        for flipped in [at for at in self._flipped if position <= at < end]:
+        for flipped in [index for index in self._flipped if position <= index < end]:
             del self._flipped[flipped]
 
     def write(self, position: int, piece: Buffer) -> None:
@@ -124,14 +124,14 @@ class Content:
 
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with zeros."""
-        before = len(self.data)
-        if size < before:
-            self._forget_flips(size, before)
-            self._unsynced.append(Change(size, bytes(self.data[size:]), 0, before, size))
+        old_size = len(self.data)
+        if size < old_size:
+            self._forget_flips(size, old_size)
+            self._unsynced.append(Change(size, bytes(self.data[size:]), 0, old_size, size))
             del self.data[size:]
-        elif size > before:
-            self._unsynced.append(Change(before, b"", 0, before, size))
-            self.data.extend(bytes(size - before))
+        elif size > old_size:
+            self._unsynced.append(Change(old_size, b"", 0, old_size, size))
+            self.data.extend(bytes(size - old_size))
 
     def sync(self) -> None:
         """Make all changes durable except those for which an earlier sync failed."""
@@ -140,7 +140,7 @@ class Content:
         else:
             self._unsynced.clear()
 
-    def sync_failed(self) -> None:
+    def note_failed_sync(self) -> None:
         """Record a failed sync: no later sync makes the present changes durable."""
         self._failed_sync_end = len(self._unsynced)
         self._synced_after_failure = 0
@@ -152,12 +152,12 @@ class Content:
 
     def drop_clean_pages(self, random: Random) -> None:
         """Drop the pages of a failed sync, which count as clean: programs now read what the device has."""
-        later = max(self._failed_sync_end, self._synced_after_failure)
+        clean_end = max(self._failed_sync_end, self._synced_after_failure)
         if not self._failed_sync_end:
             return
         changes = self._revert_all()
-        self._apply_at_random(changes[:later], random)
-        for change, piece in changes[later:]:
+        self._apply_at_random(changes[:clean_end], random)
+        for change, piece in changes[clean_end:]:
             if piece:
                 self.write(change.position, piece)
             else:

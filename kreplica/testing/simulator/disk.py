@@ -110,7 +110,7 @@ class MemoryDisk:
         if node is None:
             raise os_error(errno.ENOENT, path)
         self._names.change((parent, name, None))
-        self._unlinked(node)
+        self._note_unlinked(node)
 
     def remove_tree(self, path: str) -> None:
         self.check("remove", path)
@@ -130,7 +130,7 @@ class MemoryDisk:
                 self._empty(node)
             self._names.change((directory, name, None))
             if isinstance(node, Content):
-                self._unlinked(node)
+                self._note_unlinked(node)
 
     def rename(self, old: str, new: str) -> None:
         self.check("rename", old)
@@ -145,7 +145,7 @@ class MemoryDisk:
         self._check_rename(old, new, node, replaced)
         self._names.change((from_parent, from_name, None), (to_parent, to_name, node))
         if isinstance(replaced, Content):
-            self._unlinked(replaced)
+            self._note_unlinked(replaced)
 
     def _check_rename(self, old: str, new: str, node: Node, replaced: Node | None) -> None:
         if isinstance(node, Directory):
@@ -223,10 +223,10 @@ class MemoryDisk:
     def drop_caches(self, random: Random) -> None:
         """Drop clean pages, those of a failed sync too, so that they are read from the device again."""
         for content in self._names.root.contents():
-            before = content.footprint()
+            old_footprint = content.footprint()
             content.drop_clean_pages(random)
             content.cold = True
-            self._used_bytes += content.footprint() - before
+            self._used_bytes += content.footprint() - old_footprint
 
     def write_back(self) -> None:
         """Make everything durable, as the kernel does from time to time."""
@@ -240,7 +240,7 @@ class MemoryDisk:
         """Make an operation fail on matching paths.
 
         :param pattern: shell pattern for the path as the caller passes it, such as ``/data/*/*.log``.
-        :param number: the errno.
+        :param number: errno of the failures.
         :param times: number of failures; None for no limit.
         :return: function that ends this fault; it may be called after the fault has ended.
         """
@@ -291,54 +291,57 @@ class MemoryDisk:
     # --- for MemoryFile ---
 
     def check(self, operation: Operation, path: str) -> None:
-        """:raise OSError: a fault of ``fail`` matches."""
+        """Raise the error of an injected fault.
+
+        :raise OSError: a fault of ``fail`` matches.
+        """
         self._faults.check(operation, path)
 
     def write(self, content: Content, path: str, position: int, piece: Buffer) -> None:
         """Write as much as fits.
 
-        :raise OSError: ``ENOSPC``: not all of it fitted.
+        :raise OSError: ``ENOSPC``: the piece did not fit completely.
         """
-        grows = position + len(piece) - content.footprint()
+        growth = position + len(piece) - content.footprint()
         free = self.capacity_bytes - self._used_bytes
-        full = grows > 0 and grows > free
-        if full:
-            piece = piece[: max(len(piece) - grows + max(free, 0), 0)]
-        before = content.footprint()
+        is_full = growth > 0 and growth > free
+        if is_full:
+            piece = piece[: max(len(piece) - growth + max(free, 0), 0)]
+        old_footprint = content.footprint()
         if piece:
             content.write(position, piece)
             content.modified_ms = self._clock_ms()
-            self._used_bytes += content.footprint() - before
-        if full:
+            self._used_bytes += content.footprint() - old_footprint
+        if is_full:
             raise os_error(errno.ENOSPC, path)
 
     def resize(self, content: Content, path: str, size: int) -> None:
         """Change the length; cutting the file also frees its reserved space."""
-        before = content.footprint()
+        old_footprint = content.footprint()
         if size < len(content.data):
             content.reserved = 0
-        elif size - before > self.capacity_bytes - self._used_bytes:
+        elif size - old_footprint > self.capacity_bytes - self._used_bytes:
             raise os_error(errno.ENOSPC, path)
         content.truncate(size)
         content.modified_ms = self._clock_ms()
-        self._used_bytes += content.footprint() - before
+        self._used_bytes += content.footprint() - old_footprint
 
     def reserve(self, content: Content, path: str, size: int) -> None:
         """Reserve space up to ``size`` without changing the length."""
-        grows = size - content.footprint()
-        if grows > 0:
-            if grows > self.capacity_bytes - self._used_bytes:
+        growth = size - content.footprint()
+        if growth > 0:
+            if growth > self.capacity_bytes - self._used_bytes:
                 raise os_error(errno.ENOSPC, path)
             content.reserved = size
-            self._used_bytes += grows
+            self._used_bytes += growth
 
-    def closed(self, number: int, content: Content) -> None:
+    def note_closed(self, number: int, content: Content) -> None:
         """Remove a closed file, and free its bytes if it has no name any longer."""
         del self._open[number]
-        if not content.linked and not content.opened:
+        if not content.linked and not content.open_count:
             self._used_bytes -= content.footprint()
 
-    def _unlinked(self, content: Content) -> None:
+    def _note_unlinked(self, content: Content) -> None:
         content.linked = False
-        if not content.opened:
+        if not content.open_count:
             self._used_bytes -= content.footprint()

@@ -43,7 +43,10 @@ class Faults:
         self._faults.clear()
 
     def check(self, operation: Operation, path: str) -> None:
-        """:raise OSError: a fault matches."""
+        """Raise the error of the first matching fault.
+
+        :raise OSError: a fault matches.
+        """
         for fault in self._faults:
             if fault.operation == operation and fnmatchcase(path, fault.pattern):
                 if fault.times is not None:

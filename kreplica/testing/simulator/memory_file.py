@@ -23,7 +23,7 @@ class FileStore(Protocol):
 
     def reserve(self, content: Content, path: str, size: int) -> None: ...
 
-    def closed(self, number: int, content: Content) -> None: ...
+    def note_closed(self, number: int, content: Content) -> None: ...
 
 
 class MemoryFile:
@@ -35,7 +35,7 @@ class MemoryFile:
         self._disk = disk
         self._content = content
         self._open = True
-        content.opened += 1
+        content.open_count += 1
 
     @property
     def is_open(self) -> bool:
@@ -89,7 +89,7 @@ class MemoryFile:
         try:
             self._disk.check("sync", self.path)
         except OSError:
-            content.sync_failed()
+            content.note_failed_sync()
             raise
         content.sync()
 
@@ -99,8 +99,8 @@ class MemoryFile:
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._content.opened -= 1
-            self._disk.closed(self._number, self._content)
+            self._content.open_count -= 1
+            self._disk.note_closed(self._number, self._content)
 
     __del__ = close  # like a real file: its last reference may be a response that is still being sent
 

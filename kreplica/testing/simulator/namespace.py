@@ -150,14 +150,20 @@ class Namespace:
         return parent.names.get(name) if name else self.root
 
     def directory(self, path: str) -> Directory:
-        """:raise OSError: ``ENOENT``, or ``ENOTDIR`` if it is a file."""
+        """Return the directory at a path.
+
+        :raise OSError: ``ENOENT``, or ``ENOTDIR`` if the path is a file.
+        """
         node = self.find(path)
         if isinstance(node, Directory):
             return node
         raise os_error(errno.ENOENT if node is None else errno.ENOTDIR, path)
 
     def content(self, path: str) -> Content:
-        """:raise OSError: ``ENOENT``, or ``EISDIR`` if it is a directory."""
+        """Return the content of the file at a path.
+
+        :raise OSError: ``ENOENT``, or ``EISDIR`` if the path is a directory.
+        """
         node = self.find(path)
         if isinstance(node, Content):
             return node

@@ -116,23 +116,26 @@ class Network:
 
     # --- for sockets ---
 
-    def bind(self, which: SimulatedSocket, address: Address) -> Address:
-        """:raise OSError: ``EADDRINUSE`` or ``EADDRNOTAVAIL``."""
+    def bind(self, listener: SimulatedSocket, address: Address) -> Address:
+        """Return the address of a socket that is about to listen; an ephemeral port if none is given.
+
+        :raise OSError: ``EADDRINUSE`` or ``EADDRNOTAVAIL``.
+        """
         interface, port = address
-        if interface not in (*ANY_INTERFACE, *LOOPBACK_NAMES, which.host):
-            raise OSError(errno.EADDRNOTAVAIL, f"{interface} is not an address of {which.host}")
+        if interface not in (*ANY_INTERFACE, *LOOPBACK_NAMES, listener.host):
+            raise OSError(errno.EADDRNOTAVAIL, f"{interface} is not an address of {listener.host}")
         if not port:
-            port = self._ephemeral_port(which.host)
-        elif (which.host, port) in self._listening:
-            raise OSError(errno.EADDRINUSE, f"port {port} of {which.host} is in use")
+            port = self._ephemeral_port(listener.host)
+        elif (listener.host, port) in self._listening:
+            raise OSError(errno.EADDRINUSE, f"port {port} of {listener.host} is in use")
         return ("0.0.0.0" if interface in ANY_INTERFACE else interface), port
 
-    def listen(self, which: SimulatedSocket) -> None:
-        self._listening[which.host, which.local[1]] = which
+    def listen(self, listener: SimulatedSocket) -> None:
+        self._listening[listener.host, listener.local[1]] = listener
 
-    def stop_listening(self, which: SimulatedSocket) -> None:
-        if self._listening.get((which.host, which.local[1])) is which:
-            del self._listening[which.host, which.local[1]]
+    def stop_listening(self, listener: SimulatedSocket) -> None:
+        if self._listening.get((listener.host, listener.local[1])) is listener:
+            del self._listening[listener.host, listener.local[1]]
 
     def connect(self, client: SimulatedSocket, address: Address) -> int:
         """Start a handshake.
@@ -178,17 +181,17 @@ class Network:
         delay_s: float = 0.0,
     ) -> None:
         link = sender.link
-        leaves_s = self._scheduler.now_s
+        departure_s = self._scheduler.now_s
         if link.bytes_per_s is not None:
-            link.idle_from_s = leaves_s = max(link.idle_from_s, leaves_s) + size / link.bytes_per_s
-        least_s, most_s = link.latency_s
-        arrives_s = leaves_s + least_s + (most_s - least_s) * self.random.random() + delay_s
+            link.idle_from_s = departure_s = max(link.idle_from_s, departure_s) + size / link.bytes_per_s
+        latency_s_min, latency_s_max = link.latency_s
+        arrival_s = departure_s + latency_s_min + (latency_s_max - latency_s_min) * self.random.random() + delay_s
         if link.late_chance and self.random.random() < link.late_chance:
-            arrives_s += LATE_S_MAX ** self.random.random()
-        if arrives_s < sender.last_arrival_s:
-            arrives_s = sender.last_arrival_s
-        sender.last_arrival_s = arrives_s
-        self._scheduler.post_at(self._process, arrives_s, arrival, args)
+            arrival_s += LATE_S_MAX ** self.random.random()
+        if arrival_s < sender.last_arrival_s:
+            arrival_s = sender.last_arrival_s
+        sender.last_arrival_s = arrival_s
+        self._scheduler.post_at(self._process, arrival_s, arrival, args)
 
     def _release(self, sender: SimulatedSocket) -> None:
         self._blocked_senders.pop(sender).cancel()

@@ -40,20 +40,20 @@ class SimulatedReactor:
     """Reactor of one process; it runs until it is stopped or its process is killed.
 
     :param host: name of the host that owns its ports and connections.
-    :param failed: called with each exception from a protocol, which (as on the real reactor) closes its connection.
+    :param on_failure: called with each exception from a protocol, which (as on the real reactor) closes its connection.
     """
 
     running = True
 
     def __init__(
-        self, scheduler: Scheduler, network: Network, process: Process, host: str, failed: Callable[[Failure], None]
+        self, scheduler: Scheduler, network: Network, process: Process, host: str, on_failure: Callable[[Failure], None]
     ) -> None:
         self.nameResolver: Any = NameResolver(network)
         self._scheduler = scheduler
         self._network = network
         self._process = process
         self._host = host
-        self._failed = failed
+        self._on_failure = on_failure
         self._watched: dict[Any, WatchedDescriptor] = {}
         self._sockets: WeakValueDictionary[int, SimulatedSocket] = WeakValueDictionary()
         self._triggers: dict[int, tuple[str, Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = {}
@@ -108,7 +108,7 @@ class SimulatedReactor:
             self.kill()
             return
         phase = phases.pop(0)
-        results = [maybeDeferred(call, *args, **kwargs) for when, call, args, kwargs in triggers if when == phase]
+        results = [maybeDeferred(call, *args, **kwargs) for each, call, args, kwargs in triggers if each == phase]
         all_done = DeferredList(results, consumeErrors=True)
         all_done.addCallback(lambda _: self._shut_down(phases, triggers))
 
@@ -187,11 +187,11 @@ class SimulatedReactor:
                 self._watched[descriptor] = watched
         return watched
 
-    def disconnect(self, descriptor: Any, why: BaseException, in_read: bool) -> None:
+    def disconnect(self, descriptor: Any, why: BaseException, is_read: bool) -> None:
         """Remove a descriptor whose read or write returned the end of its connection, and notify it."""
         self.removeReader(descriptor)
         failure = Failure(why)
-        if in_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
+        if is_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
             descriptor.readConnectionLost(failure)
         else:
             self.removeWriter(descriptor)
@@ -203,7 +203,7 @@ class SimulatedReactor:
         """Log the exception that is being handled and report it to the simulation."""
         failure = Failure()
         log.err(failure)
-        self._failed(failure)
+        self._on_failure(failure)
 
     def new_socket(self) -> SimulatedSocket:
         """Create a socket that belongs to this process.
@@ -212,9 +212,9 @@ class SimulatedReactor:
         """
         if self._process.state is ProcessState.DEAD:
             raise OSError(errno.ESHUTDOWN, "the process was killed")
-        made = self._network.socket(self._host)
-        self.adopt(made)
-        return made
+        created = self._network.socket(self._host)
+        self.adopt(created)
+        return created
 
     def adopt(self, connection: SimulatedSocket) -> None:
         """Make this process the owner of a socket; it is closed when the process ends."""
@@ -228,10 +228,10 @@ class SimulatedReactor:
         """End the process as ``kill`` does, but send nothing to its peers."""
         self._end(SimulatedSocket.power_off)
 
-    def _end(self, end: Callable[[SimulatedSocket], None]) -> None:
+    def _end(self, terminate: Callable[[SimulatedSocket], None]) -> None:
         self.running = False
         self._scheduler.kill(self._process)
         self.removeAll()
         for connection in list(self._sockets.values()):
-            end(connection)
+            terminate(connection)
         self._sockets.clear()

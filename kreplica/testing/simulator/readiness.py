@@ -67,18 +67,18 @@ class WatchedDescriptor:
         self._is_woken = False
         connection, descriptor = self._connection, self.descriptor
         why: BaseException | None = None
-        in_read = False
+        is_read = False
         try:
             if self.reads and connection.readable:
-                in_read = True
+                is_read = True
                 why = descriptor.doRead()
             if not why and self.writes and connection.writable:
-                in_read = False
-                failed = connection.failed and descriptor.connected
-                why = error.ConnectionLost() if failed else descriptor.doWrite()
+                is_read = False
+                has_failed = connection.failed and descriptor.connected
+                why = error.ConnectionLost() if has_failed else descriptor.doWrite()
         except Exception as caught:
             why = caught
             self._log_failure()
         if why:
-            self._disconnect(descriptor, why, in_read)
+            self._disconnect(descriptor, why, is_read)
         self.wake()

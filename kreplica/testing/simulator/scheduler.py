@@ -85,7 +85,7 @@ class Call:
         self._check_pending()
         self.state = CANCELLED
         self.args, self.kwargs = (), {}  # as Twisted does, release the references that the call kept alive
-        self._scheduler.cancelled()
+        self._scheduler.note_cancelled()
 
     def reset(self, secondsFromNow: float) -> None:
         self._check_pending()
@@ -166,7 +166,7 @@ class Scheduler:
         call.queued_for_s = call.time_s
         self.add(call)
 
-    def cancelled(self) -> None:
+    def note_cancelled(self) -> None:
         """Count a cancelled event; remove them from the queue before they outnumber the live ones."""
         self._cancelled_count += 1
         if self._cancelled_count > CANCELLED_BEFORE_SWEEP and self._cancelled_count * 2 > len(self._queue):
@@ -255,16 +255,18 @@ class Scheduler:
             result.raiseException()
         return result
 
-    def _run_until(self, reached: Callable[[], bool], timeout_s: float) -> None:
+    def _run_until(self, is_reached: Callable[[], bool], timeout_s: float) -> None:
         until_s = self.now_s + timeout_s
-        while not reached():
+        while not is_reached():
             if not self.step(until_s):
-                left = "\n".join(map(repr, self.pending()[:20])) or "no event is left"
-                raise TimeoutError(f"not reached within {timeout_s} s of virtual time, at {self.now_s:.6f}:\n{left}")
+                calls = "\n".join(map(repr, self.pending()[:20])) or "no event is left"
+                raise TimeoutError(
+                    f"the goal was not reached within {timeout_s} s of virtual time, at {self.now_s:.6f}:\n{calls}"
+                )
 
     def pending(self, process: Process | None = None) -> list[Call]:
         """Return the scheduled events in order of time; only those of one process if it is given."""
-        queued = (call for at, _, call in sorted(self._queue) if call.queued_for_s == at)
+        queued = (call for entry_s, _, call in sorted(self._queue) if call.queued_for_s == entry_s)
         held = process.held if process is not None else []
         calls = [call for call in dict.fromkeys([*queued, *held]) if call.state == PENDING]
         return sorted(

@@ -21,10 +21,10 @@ class ChildFailed(Exception):
     """The child process ended without a result."""
 
 
-def in_child(work: Callable[[], T]) -> T:
+def call_in_child(work: Callable[[], T]) -> T:
     """Call ``work`` in a forked process and return its result, which is pickled.
 
-    :raise ChildFailed: it raised (the traceback is on standard error), or the process was killed.
+    :raise ChildFailed: ``work`` raised (the traceback is on standard error), or the process was killed.
     """
     result_end, child_result_end = os.pipe()
     child_lifeline, lifeline = os.pipe()

@@ -22,15 +22,15 @@ def disable_automatic_collection() -> None:
 @contextmanager
 def deferred_collection() -> Iterator[None]:
     """Disable garbage collection inside and run it at the end; errors of collected coroutines are ignored."""
-    before, enabled = sys.unraisablehook, gc.isenabled()
+    previous_hook, was_enabled = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
-    if enabled:
+    if was_enabled:
         gc.collect()
         gc.disable()
     try:
         yield
     finally:
         gc.collect()
-        sys.unraisablehook = before
-        if enabled:
+        sys.unraisablehook = previous_hook
+        if was_enabled:
             gc.enable()

@@ -92,6 +92,6 @@ class ClusterRun:
         if self._trace is not None:
             self._trace(f"{now_s:.9f} * {text}")
 
-    def failed(self, failure: Failure) -> None:
+    def record_failure(self, failure: Failure) -> None:
         """Record an error that is never allowed; the run fails at its end."""
         self.cluster.simulation.failures.append(failure)

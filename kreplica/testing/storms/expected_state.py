@@ -19,14 +19,14 @@ class RequestResult(Enum):
 
 
 class Expected(Generic[T]):
-    """Allowed values of one thing that administrators change.
+    """Allowed values of something that administrators change.
 
     :ivar values: in the order of the requests; only one if the result of the last request is certain.
     """
 
     def __init__(self, value: T) -> None:
         self.values: dict[T, None] = {value: None}
-        self._before = self.values
+        self._previous_values = self.values
         self._pending_count = 0
         self._is_only_request = True
         self._had_unknown_result = False
@@ -35,7 +35,7 @@ class Expected(Generic[T]):
         """Add the value of a request that is being sent.  The order of concurrent requests is unknown."""
         self._pending_count += 1
         self._is_only_request = self._pending_count == 1
-        self._before = self.values
+        self._previous_values = self.values
         self.values = {**self.values, value: None}
 
     def completed(self, value: T, result: RequestResult) -> None:
@@ -43,4 +43,4 @@ class Expected(Generic[T]):
         self._pending_count -= 1
         self._had_unknown_result = self._had_unknown_result or result is RequestResult.UNKNOWN
         if self._is_only_request and not self._had_unknown_result:
-            self.values = {value: None} if result is RequestResult.DONE else self._before
+            self.values = {value: None} if result is RequestResult.DONE else self._previous_values

@@ -20,10 +20,10 @@ class Minimum:
     runs: int
 
 
-def minimize(failed: Outcome, tried: Callable[[Outcome], None] = lambda _: None) -> Minimum:
+def minimize(failed: Outcome, on_attempt: Callable[[Outcome], None] = lambda _: None) -> Minimum:
     """Remove faults while the storm still fails, for any reason.
 
-    :param tried: called with the outcome of each attempt.
+    :param on_attempt: called with the outcome of each attempt.
     """
     smallest, runs = failed, 0
 
@@ -31,7 +31,7 @@ def minimize(failed: Outcome, tried: Callable[[Outcome], None] = lambda _: None)
         nonlocal smallest, runs
         outcome = run_storm(failed.seed, failed.options, numbers)
         runs += 1
-        tried(outcome)
+        on_attempt(outcome)
         if not outcome.clean:
             smallest = outcome
         return not outcome.clean
@@ -45,19 +45,19 @@ def minimal_subset(numbers: Sequence[int], fails: Callable[[Sequence[int]], bool
 
     :param numbers: ``fails`` must be true for all of them.
     """
-    left = list(numbers)
-    if not left or fails([]):
+    remaining = list(numbers)
+    if not remaining or fails([]):
         return []
-    parts = min(2, len(left))
-    while len(left) > 1:
-        size = -(-len(left) // parts)
-        cuts = [left[start : start + size] for start in range(0, len(left), size)]
-        without = ([number for number in left if number not in cut] for cut in cuts)
-        smaller = next((rest for rest in without if fails(rest)), None)
+    parts = min(2, len(remaining))
+    while len(remaining) > 1:
+        size = -(-len(remaining) // parts)
+        parts_to_remove = [remaining[start : start + size] for start in range(0, len(remaining), size)]
+        candidates = ([number for number in remaining if number not in part] for part in parts_to_remove)
+        smaller = next((candidate for candidate in candidates if fails(candidate)), None)
         if smaller is not None:
-            left, parts = smaller, max(parts - 1, 2)
+            remaining, parts = smaller, max(parts - 1, 2)
         elif size == 1:
             break
         else:
-            parts = min(parts * 2, len(left))
-    return left
+            parts = min(parts * 2, len(remaining))
+    return remaining

@@ -126,8 +126,8 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
     :raise BadOption: one of them is unknown or has an invalid value.
     """
     random = Random(f"{seed}/options")
-    of_producer = Random(f"{seed}/options of the producer")
-    (producer,) = of_producer.choices(PRODUCERS, PRODUCER_WEIGHTS)
+    producer_random = Random(f"{seed}/options of the producer")
+    (producer,) = producer_random.choices(PRODUCERS, PRODUCER_WEIGHTS)
     messages_per_s, batch_records = random.choice(LOADS)
     drawn = StormOptions(
         brokers=REPLICAS + random.choice((0, 0, 1, 2)),
@@ -145,7 +145,7 @@ def options_of(seed: int, chosen: Mapping[str, str] | None = None) -> StormOptio
         racks=random.random() < 0.3,
         applications=Random(f"{seed}/options of the applications").random() < APPLICATIONS_CHANCE,
         producer=producer,
-        request_timeout_s=of_producer.choice(REQUEST_TIMEOUTS_S) if producer != PLAIN else 10.0,
+        request_timeout_s=producer_random.choice(REQUEST_TIMEOUTS_S) if producer != PLAIN else 10.0,
         ensemble_lag_s=Random(f"{seed}/options of the ensemble").choice(ENSEMBLE_LAGS_S),
     )
     options = replace(drawn, **_parse(chosen or {}))
@@ -165,13 +165,13 @@ def _check(options: StormOptions) -> None:
 
 
 def _parse(chosen: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values of options by name; a present name has priority over a deprecated one."""
+    """Return the values of options by name; a current name has priority over a deprecated one."""
     deprecated = {ALIASES[name]: text for name, text in chosen.items() if name in ALIASES}
-    present = {name: text for name, text in chosen.items() if name not in ALIASES}
-    return {name: _parsed(name, text) for name, text in {**deprecated, **present}.items()}
+    current = {name: text for name, text in chosen.items() if name not in ALIASES}
+    return {name: _parse_value(name, text) for name, text in {**deprecated, **current}.items()}
 
 
-def _parsed(name: str, text: str) -> Any:
+def _parse_value(name: str, text: str) -> Any:
     kinds: dict[str, type] = {field.name: type(field.default) for field in fields(StormOptions)}
     if name not in kinds:
         raise BadOption(f"unknown option {name!r}; options: {', '.join(kinds)}")

@@ -13,7 +13,7 @@ from kreplica.testing.storms.cluster_run import ProgramFailed
 from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.log_watch import LogWatch, UnexpectedLog
 from kreplica.testing.storms.options import StormOptions
-from kreplica.testing.storms.plan import Fault, numbered
+from kreplica.testing.storms.plan import Fault, select_faults
 from kreplica.testing.storms.storm import Storm, faults_of_seed
 
 
@@ -80,7 +80,7 @@ def run_without_collection(
     began_s = perf_counter()
     plan = faults_of_seed(seed, options)
     if only is not None:
-        plan = numbered(plan, only)
+        plan = select_faults(plan, only)
     storm: Storm | None = None
     failure: Exception | None = None
     with LogWatch() as watch:
@@ -110,7 +110,7 @@ def run_without_collection(
     )
 
 
-def unfinished(seed: int, options: StormOptions, error: Exception) -> Outcome:
+def unfinished_outcome(seed: int, options: StormOptions, error: Exception) -> Outcome:
     """Return the outcome of a storm whose process ended before the storm."""
     plan = tuple(faults_of_seed(seed, options))
     return Outcome(seed, options, plan, 0.0, 0.0, 0, 0, one_line(error), cause_of(error), str(error), ())

@@ -89,7 +89,7 @@ class ReplicatedRun(ClusterRun):
         )
         self.maybe_incomplete: dict[int, None] = {}
         self._supervisor = Process("supervisor")
-        self._wanted: dict[int, None] = dict.fromkeys(self.cluster.brokers)
+        self._brokers_to_run: dict[int, None] = dict.fromkeys(self.cluster.brokers)
         self._ready: dict[int, Broker] = {number: machine.program for number, machine in self.cluster.brokers.items()}
         self.side_topics = SideTopics(self)
         self.readers = Readers(self)
@@ -242,7 +242,7 @@ class ReplicatedRun(ClusterRun):
 
     def kill(self, broker: int) -> None:
         self.note(f"broker {broker} is killed")
-        self._wanted.pop(broker, None)
+        self._brokers_to_run.pop(broker, None)
         self.machine(broker).kill()
 
     def lose_power(self, broker: int, random: Random | None = None) -> None:
@@ -251,13 +251,13 @@ class ReplicatedRun(ClusterRun):
         :param random: draws how much unsynced data is lost; None for the host's own generator.
         """
         self.note(f"broker {broker} loses power")
-        self._wanted.pop(broker, None)
+        self._brokers_to_run.pop(broker, None)
         self.machine(broker).power_loss(random)
         self.maybe_incomplete[broker] = None
 
     def launch(self, broker: int) -> None:
         """Start a broker without waiting; a failed start is retried after one second, as a supervisor would do."""
-        self._wanted[broker] = None
+        self._brokers_to_run[broker] = None
         if self.machine(broker).running:
             return
         self.note(f"broker {broker} starts")
@@ -271,13 +271,13 @@ class ReplicatedRun(ClusterRun):
     def _not_started(self, broker: int, program: Broker, failure: Failure) -> None:
         self.note(f"broker {broker} did not start: {failure.getErrorMessage()}")
         if not failure.check(KreplicaError, OSError):
-            self.failed(failure)
-        if broker in self._wanted and self.machine(broker).running and self.machine(broker).program is program:
+            self.record_failure(failure)
+        if broker in self._brokers_to_run and self.machine(broker).running and self.machine(broker).program is program:
             self.machine(broker).kill()
             self.cluster.simulation.scheduler.post(self._supervisor, 1.0, self._launch_again, broker)
 
     def _launch_again(self, broker: int) -> None:
-        if broker in self._wanted:
+        if broker in self._brokers_to_run:
             self.launch(broker)
 
     def start(self, *brokers: int) -> None:
@@ -299,23 +299,23 @@ class ReplicatedRun(ClusterRun):
         :return: fires when it has ended; never if it is killed before.
         """
         self.note(f"broker {broker} is shut down")
-        self._wanted.pop(broker, None)
+        self._brokers_to_run.pop(broker, None)
         return self.machine(broker).stop()
 
     def launch_coordinator(self) -> None:
         ensemble = self.cluster.ensemble
         if ensemble is not None:
-            ensemble.start().addErrback(self.failed)
+            ensemble.start().addErrback(self.record_failure)
         elif not self.cluster.coordinator.running:
             self.note("the coordinator starts")
-            self.cluster.coordinator.start().addErrback(self.failed)
+            self.cluster.coordinator.start().addErrback(self.record_failure)
 
     def launch_server(self, number: int) -> None:
         """Start a server of the ensemble without waiting."""
         assert self.cluster.ensemble is not None, "the cluster has no ensemble"
         if not self.cluster.ensemble.is_running(number):
             self.note(f"ZooKeeper server {number} starts")
-            self.cluster.ensemble.start_server(number).addErrback(self.failed)
+            self.cluster.ensemble.start_server(number).addErrback(self.record_failure)
 
     def start_all(self) -> None:
         """Start the coordinator and all brokers that are not running."""

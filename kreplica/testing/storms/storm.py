@@ -33,7 +33,7 @@ APPLIED_S_MAX = 5.0
 
 APPLICATION_FAULT_INTERVAL_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
 """Limits of the faults of applications: after most of them an application starts again, and it must have time to make
-progress before the next one."""
+progress before the next fault."""
 
 
 def weights(options: StormOptions) -> dict[str, float]:
@@ -124,7 +124,7 @@ class Storm:
         """Start and end the faults of a plan at their times, and run until the end of the storm."""
         started_s = self.run.cluster.simulation.now_s
         starts = [_Boundary(fault.at_s, fault.number, False, fault) for fault in plan]
-        ends = [_Boundary(fault.at_s + fault.lasts_s, fault.number, True, fault) for fault in plan]
+        ends = [_Boundary(fault.at_s + fault.duration_s, fault.number, True, fault) for fault in plan]
         for boundary in sorted([*starts, *ends], key=lambda each: each[:3]):
             self._run_until(started_s + boundary.at_s)
             if boundary.is_end:
@@ -135,9 +135,9 @@ class Storm:
         self._run_until(started_s + self.options.seconds)
 
     def _run_until(self, at_s: float) -> None:
-        left_s = at_s - self.run.cluster.simulation.now_s
-        if left_s > 0:
-            self.run.cluster.run(left_s)
+        remaining_s = at_s - self.run.cluster.simulation.now_s
+        if remaining_s > 0:
+            self.run.cluster.run(remaining_s)
 
     def _begin(self, fault: Fault) -> None:
         self.run.note(f"{fault.number}: {fault.name}")

@@ -14,10 +14,10 @@ from time import monotonic
 
 from twisted.logger import globalLogBeginner
 
-from kreplica.testing.storms.child import ChildFailed, in_child
+from kreplica.testing.storms.child import ChildFailed, call_in_child
 from kreplica.testing.storms.cleanup import disable_automatic_collection
 from kreplica.testing.storms.options import options_of
-from kreplica.testing.storms.outcome import Outcome, run_storm, run_without_collection, unfinished
+from kreplica.testing.storms.outcome import Outcome, run_storm, run_without_collection, unfinished_outcome
 
 QUEUED_PER_JOB = 2
 
@@ -86,23 +86,23 @@ def run_in_child(seed: int, chosen: Mapping[str, str]) -> Outcome:
     """Run a storm in a forked process; if the process is killed, the storm has failed."""
     options = options_of(seed, chosen)
     try:
-        return in_child(lambda: run_without_collection(seed, options))
+        return call_in_child(lambda: run_without_collection(seed, options))
     except ChildFailed as error:
-        return unfinished(seed, options, error)
+        return unfinished_outcome(seed, options, error)
 
 
 def _in_processes(
     seeds: Iterator[int], jobs: int, run: Callable[[int], Outcome], deadline_s: float
 ) -> Iterator[Outcome]:
     with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_initialize_process) as pool:
-        waiting: set[Future[Outcome]] = set()
+        pending: set[Future[Outcome]] = set()
         while True:
             if monotonic() < deadline_s:
-                missing = jobs * QUEUED_PER_JOB - len(waiting)
-                waiting |= {pool.submit(run, seed) for seed in islice(seeds, missing)}
-            if not waiting:
+                missing = jobs * QUEUED_PER_JOB - len(pending)
+                pending |= {pool.submit(run, seed) for seed in islice(seeds, missing)}
+            if not pending:
                 return
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
             yield from (each.result() for each in done)
 
 

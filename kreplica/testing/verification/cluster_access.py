@@ -87,7 +87,7 @@ class ClusterAccess:
     ) -> None:
         """Create a topic, and wait until each of its partitions has a leader.
 
-        :raise CouldNotRun: it cannot be created, or has no leaders in time.
+        :raise CouldNotRun: the topic cannot be created, or has no leaders in time.
         """
         await self._request_controller(
             cluster,
@@ -109,7 +109,7 @@ class ClusterAccess:
     async def delete_topic(self, cluster: Cluster, name: str) -> None:
         """Delete a topic.
 
-        :raise CouldNotRun: it cannot be deleted.
+        :raise CouldNotRun: the topic cannot be deleted.
         """
         await self._request_controller(
             cluster,
@@ -142,14 +142,14 @@ class ClusterAccess:
                 await client.close()
             attempts += 1
             await pause(self._reactor, RETRY_S)
-            cluster = await self._refreshed(cluster)
+            cluster = await self._refresh(cluster)
 
     def _address_for(self, cluster: Cluster, attempts: int) -> Address:
         """Return the controller's address, then those of other brokers: some clusters report a wrong controller."""
         ids = sorted(cluster.addresses, key=lambda broker_id: broker_id != cluster.controller_id)
         return cluster.addresses[ids[attempts % len(ids)]]
 
-    async def _refreshed(self, cluster: Cluster) -> Cluster:
+    async def _refresh(self, cluster: Cluster) -> Cluster:
         for address in [*cluster.addresses.values(), *self._bootstrap]:
             client = self._client(address)
             try:

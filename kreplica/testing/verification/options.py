@@ -29,7 +29,8 @@ class VerificationOptions:
     :param topic: name of the topic to create; empty for a name with a random suffix.
     :param keep: keep the topic after the run.
     :param replication_factor: None means 3, or the number of brokers if there are fewer.
-    :param min_in_sync: ``min.insync.replicas`` of the topic; None means one less than the replicas, at least 1.
+    :param min_in_sync: ``min.insync.replicas`` of the topic; None means one less than the replication
+        factor, but at least 1.
     :param configs: additional topic settings, which override those of the run.
     :param acks: -1 or 1.
     :param producers: number of producers per partition.
@@ -37,7 +38,7 @@ class VerificationOptions:
     :param batch_records: average number of records per batch.
     :param value_size_max: maximum size of a record's value in bytes.
     :param seconds: how long the producers write.
-    :param settle_s: after that, the maximum time without a further acknowledgement or read.
+    :param settle_s: maximum time without a further acknowledgement or read after the producers have stopped writing.
     """
 
     bootstrap: Sequence[Address]

@@ -129,17 +129,17 @@ class Verification:
         return load_s, acknowledged and read
 
     async def _write(self, clients: Clients, until_s: float) -> None:
-        while (left_s := until_s - self._observations.now_s()) > 0 and not self._stopped_early:
+        while (remaining_s := until_s - self._observations.now_s()) > 0 and not self._stopped_early:
             self._report_progress(self._progress(clients, "writing"))
-            await pause(self._runtime.reactor, min(TICK_S, left_s))
+            await pause(self._runtime.reactor, min(TICK_S, remaining_s))
 
-    async def _wait(self, clients: Clients, phase: str, reached: Callable[[], bool]) -> bool:
+    async def _wait(self, clients: Clients, phase: str, condition: Callable[[], bool]) -> bool:
         """Wait for a condition; return False if there was no progress for ``settle_s``."""
-        before, progress_s = None, self._observations.now_s()
-        while not reached():
-            now = self._observations.acknowledged_count, clients.positions
-            if now != before:
-                before, progress_s = now, self._observations.now_s()
+        previous, progress_s = None, self._observations.now_s()
+        while not condition():
+            state = self._observations.acknowledged_count, clients.positions
+            if state != previous:
+                previous, progress_s = state, self._observations.now_s()
             elif self._observations.now_s() - progress_s >= self._options.settle_s:
                 return False
             self._report_progress(self._progress(clients, phase))

@@ -84,7 +84,7 @@ class Applications:
             slot.start()
 
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
-        """Create the topics, and make the internal topics as safe as them."""
+        """Create the topics, and give the internal topics the same guarantees."""
         run_until = self._cluster.run_until
         admin = self._cluster.client()
         self._internal = make_internal_topics(self._run, OPERATOR, admin, configs)
@@ -153,8 +153,8 @@ class Applications:
     def _may_overlap(self, old_owner: str, new_owner: str) -> bool:
         """Return True if the old owner of a partition need not know yet that it has lost it.
 
-        It is paused, or a static member that another process has replaced, or a deposed coordinator has confirmed its
-        membership within the session timeout.
+        The old owner is paused, or is a static member that another process has replaced, or a deposed coordinator has
+        confirmed its membership within the session timeout.
         """
         slot = next(slot for slot in self.slots if old_owner.startswith(f"{slot.name}#"))
         is_replaced = self.settings.static and new_owner.startswith(f"{slot.name}#")
@@ -187,9 +187,9 @@ class Applications:
 
     def coordinators(self) -> list[TopicPartition]:
         """Return the internal partition of each group and transactional ID, with duplicates."""
-        kept = [(CONSUMER_OFFSETS, group) for group in (WORKERS, COPIERS)]
-        kept += [(TRANSACTION_STATE, slot.name) for slot in self.copiers]
-        return [TopicPartition(topic, partition_of(name, COORDINATOR_PARTITIONS)) for topic, name in kept]
+        names = [(CONSUMER_OFFSETS, group) for group in (WORKERS, COPIERS)]
+        names += [(TRANSACTION_STATE, slot.name) for slot in self.copiers]
+        return [TopicPartition(topic, partition_of(name, COORDINATOR_PARTITIONS)) for topic, name in names]
 
     # --- end of the run ----------------------------------------------------------------------------------------------
 

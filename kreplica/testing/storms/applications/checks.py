@@ -25,17 +25,17 @@ def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -
         for record in log:
             value = record.value or b""
             send = sent.get(value)
-            at = f"{partition} has {value[:20]!r} at {record.offset}"
-            assert send is not None, f"{at}, which was never sent"
+            location = f"{partition} has {value[:20]!r} at {record.offset}"
+            assert send is not None, f"{location}, which was never sent"
             first = found.setdefault(value, partition)
             assert first is partition, f"{value[:20]!r} is in {first} and in {partition}"
-            before = last.get(send.producer, -1)
-            assert before < send.number, f"{at}, after number {before}"
-            assert not send.is_lost, f"{at}, which failed with {send.error}"
-            assert record.key == send.key, f"{at} with key {record.key!r}, but it was sent with key {send.key!r}"
+            previous_number = last.get(send.producer, -1)
+            assert previous_number < send.number, f"{location}, after number {previous_number}"
+            assert not send.is_lost, f"{location}, which failed with {send.error}"
+            assert record.key == send.key, f"{location} with key {record.key!r}, but it was sent with key {send.key!r}"
             if send.key is not None:
                 expected = partition_of_key(send.key, len(logs))
-                assert partition.partition == expected, f"{at}, but key {send.key!r} belongs to partition {expected}"
+                assert partition.partition == expected, f"{location}, but {send.key!r} belongs to partition {expected}"
             last[send.producer] = send.number
     for value, send in sent.items():
         if send.written is not None:
@@ -58,13 +58,15 @@ def check_read(history: ReadHistory, logs: Mapping[TopicPartition, Log]) -> None
     :param logs: the records that are visible to the reader.
     """
     for partition, received in history.records.items():
-        for before, after in pairwise(received):
-            assert before[0] < after[0], f"{history.reader} received {partition} at {after[0]} after {before[0]}"
+        for previous, current in pairwise(received):
+            assert previous[0] < current[0], (
+                f"{history.reader} received {partition} at {current[0]} after {previous[0]}"
+            )
         expected = [(record.offset, record.value or b"") for record in logs[partition]][: len(received)]
-        for wanted, found in zip(expected, received, strict=False):
-            assert wanted == found, (
+        for expected_record, found in zip(expected, received, strict=False):
+            assert expected_record == found, (
                 f"{history.reader} received {found[1][:20]!r} of {partition} at {found[0]}, "
-                f"not {wanted[1][:20]!r} at {wanted[0]}"
+                f"not {expected_record[1][:20]!r} at {expected_record[0]}"
             )
         assert len(expected) == len(received), f"{history.reader} received more records of {partition} than its log has"
 
@@ -73,6 +75,8 @@ def check_copied(source: Log, target: Log, partition: TopicPartition) -> None:
     """Check that the target has a copy of each record of the source, once and in order."""
     expected = [record.value or b"" for record in source]
     copied = [original(record.value or b"") for record in target]
-    for index, (wanted, found) in enumerate(zip(expected, copied, strict=False)):
-        assert wanted == found, f"{partition}: record {index} is a copy of {found[:24]!r}, not of {wanted[:24]!r}"
+    for index, (expected_record, found) in enumerate(zip(expected, copied, strict=False)):
+        assert expected_record == found, (
+            f"{partition}: record {index} is a copy of {found[:24]!r}, not of {expected_record[:24]!r}"
+        )
     assert len(copied) == len(expected), f"{partition}: {len(copied)} of {len(expected)} records were copied"

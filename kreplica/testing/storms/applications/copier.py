@@ -24,12 +24,12 @@ from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.history import MemberHistory
 from kreplica.testing.storms.applications.worker import Listener
 
-POLL_S, POLLED_MAX = 0.5, 12
-ABORTED = 0.1
+POLL_S, POLL_RECORDS_MAX = 0.5, 12
+ABORT_CHANCE = 0.1
 PROCESSING_S_MAX = 0.5
 """Transactions are long enough that most faults of copiers interrupt one."""
 
-SLOW, SLOW_S_MAX = 0.05, 3.0
+SLOW_CHANCE, SLOW_S_MAX = 0.05, 3.0
 RETRY_S = 0.2
 SEPARATOR = b" copies "
 
@@ -45,7 +45,7 @@ class CopyTask:
     """Configuration of a copier.
 
     :param brokers: hosts and ports of all brokers.
-    :param consuming: options of the consumer.
+    :param consumer_options: options of the consumer.
     """
 
     source: str
@@ -53,7 +53,7 @@ class CopyTask:
     brokers: Sequence[tuple[str, int]]
     transactional_id: str
     transaction_timeout_s: float
-    consuming: ConsumerOptions
+    consumer_options: ConsumerOptions
 
 
 class Copier(Application):
@@ -83,8 +83,8 @@ class Copier(Application):
             member = f"{self.name}.{incarnation}"
             listener = Listener(self._history, member)
             try:
-                async with Consumer(cluster, self._task.consuming) as consumer:
-                    listener.watch(consumer, self._task.consuming)
+                async with Consumer(cluster, self._task.consumer_options) as consumer:
+                    listener.watch(consumer, self._task.consumer_options)
                     await consumer.subscribe([self._task.source], listener=listener)
                     await self._copy_from(cluster, consumer)
             except (ClientError, RequestRejected):
@@ -99,7 +99,7 @@ class Copier(Application):
 
     async def _copy_all(self, consumer: Consumer, copy: Callable[[Batches], Awaitable[None]]) -> None:
         while True:
-            batches = await consumer.poll(POLL_S, POLLED_MAX)
+            batches = await consumer.poll(POLL_S, POLL_RECORDS_MAX)
             if not batches:
                 continue
             try:
@@ -112,9 +112,9 @@ class Copier(Application):
 
         :raise Abort: at random.
         """
-        is_slow = self.random.random() < SLOW
+        is_slow = self.random.random() < SLOW_CHANCE
         await self.sleep(self.random.uniform(0, SLOW_S_MAX if is_slow else PROCESSING_S_MAX))
-        if self.random.random() < ABORTED:
+        if self.random.random() < ABORT_CHANCE:
             raise Abort
 
     def _target(self, batch: ConsumedBatch) -> TopicPartition:
@@ -124,7 +124,7 @@ class Copier(Application):
         assigned = sorted(consumer.assignment)
         committed = await consumer.committed(assigned)
         for partition in assigned:
-            if partition in consumer.assignment:  # a partition assigned since starts at the committed offset anyway
+            if partition in consumer.assignment:  # a newly assigned partition starts at the committed offset anyway
                 position = committed.get(partition)
                 await consumer.seek(partition, position.offset if position is not None else 0)
 

@@ -86,7 +86,7 @@ class MemberHistory:
         self._assignments_count = 0
         self._owners_of_generation: dict[tuple[int, TopicPartition], str] = {}
         self._committed: dict[TopicPartition, int] = {}
-        self._late: dict[TopicPartition, int] = {}
+        self._late_commits: dict[TopicPartition, int] = {}
         self._pending: list[Commit] = []
 
     # --- assignments -------------------------------------------------------------------------------------------------
@@ -102,12 +102,12 @@ class MemberHistory:
                 self._contradicted(f"{partition} was assigned to {member} while {', '.join(others)} owned it")
             self._assignments_count += 1
             owners[member] = Ownership(member, partition, self._assignments_count, self._committed_at_least(partition))
-            self._late.pop(partition, None)  # commits of earlier generations can no longer take effect
+            self._late_commits.pop(partition, None)  # commits of earlier generations can no longer take effect
 
     def _committed_at_least(self, partition: TopicPartition) -> int:
         committed = self._committed.get(partition, 0)
         pending = [commit.offsets[partition] for commit in self._pending if partition in commit.offsets]
-        return min([committed, self._late.get(partition, committed), *pending])
+        return min([committed, self._late_commits.get(partition, committed), *pending])
 
     def assigned_in(self, generation: int, member_id: str, partitions: Iterable[TopicPartition]) -> None:
         """Record that partitions were assigned in a generation of a classic group.
@@ -133,37 +133,38 @@ class MemberHistory:
 
     def has_received(self, member: str, partition: TopicPartition, offset: int) -> bool:
         """Return True if a member received a record under its current ownership, so that its commits may include it."""
-        owned = self._owners.get(partition, {}).get(member)
-        return owned is not None and 0 <= owned.begin <= offset < owned.next_offset
+        ownership = self._owners.get(partition, {}).get(member)
+        return ownership is not None and 0 <= ownership.begin <= offset < ownership.next_offset
 
     # --- records -----------------------------------------------------------------------------------------------------
 
     def received(self, member: str, partition: TopicPartition, offset: int) -> None:
-        owned = self._owners.get(partition, {}).get(member)
-        if owned is None:
+        ownership = self._owners.get(partition, {}).get(member)
+        if ownership is None:
             self._contradicted(f"{member} received {partition} at {offset}, but does not own the partition")
             return
-        if owned.begin < 0:
-            self._started(owned, offset)
-        elif offset != owned.next_offset:
-            self._contradicted(f"{member} received {partition} at {offset}, not at {owned.next_offset}")
-        owned.next_offset = offset + 1
+        if ownership.begin < 0:
+            self._started(ownership, offset)
+        elif offset != ownership.next_offset:
+            self._contradicted(f"{member} received {partition} at {offset}, not at {ownership.next_offset}")
+        ownership.next_offset = offset + 1
 
-    def _started(self, owned: Ownership, offset: int) -> None:
+    def _started(self, ownership: Ownership, offset: int) -> None:
         """Check that the first offset of an owner skips nothing, and is not before that of an earlier owner."""
-        partition = owned.partition
+        partition = ownership.partition
         end = self.processed_ends.get(partition, 0)
         if offset > end:
-            self._contradicted(f"{owned.member} starts {partition} at {offset}, but {end} was not processed")
-        if offset < owned.committed:
-            self._contradicted(f"{owned.member} starts {partition} at {offset}, but {owned.committed} was committed")
-        before = self._last_started.get(partition)
-        if before is not None and before.number < owned.number and offset < before.begin:
+            self._contradicted(f"{ownership.member} starts {partition} at {offset}, but {end} was not processed")
+        member, committed = ownership.member, ownership.committed
+        if offset < committed:
+            self._contradicted(f"{member} starts {partition} at {offset}, but {committed} was committed")
+        earlier = self._last_started.get(partition)
+        if earlier is not None and earlier.number < ownership.number and offset < earlier.begin:
             self._contradicted(
-                f"{owned.member} starts {partition} at {offset}, but {before.member} started earlier at {before.begin}"
+                f"{member} starts {partition} at {offset}, but {earlier.member} started earlier at {earlier.begin}"
             )
-        owned.begin = offset
-        self._last_started[partition] = owned
+        ownership.begin = offset
+        self._last_started[partition] = ownership
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
         self.processed_count += 1
@@ -193,7 +194,7 @@ class MemberHistory:
         """Record a commit with attempts that may still arrive, even after later commits of the same generation."""
         self._pending.remove(commit)
         for partition, offset in commit.offsets.items():
-            self._late[partition] = min(offset, self._late.get(partition, offset))
+            self._late_commits[partition] = min(offset, self._late_commits.get(partition, offset))
 
     def commit_rejected(self, commit: Commit) -> None:
         """Record that the group rejected a commit, because its member does not own the partitions any more."""
@@ -242,8 +243,8 @@ class ApplicationHistory:
 
     @property
     def contradictions(self) -> list[str]:
-        of_groups = (text for group in self.groups.values() for text in group.contradictions)
-        return [*self.leaks, *self.transactions.contradictions, *of_groups]
+        group_contradictions = (text for group in self.groups.values() for text in group.contradictions)
+        return [*self.leaks, *self.transactions.contradictions, *group_contradictions]
 
     def sending(self, producer: str, number: int, size: int, key: bytes | None) -> Sent:
         """Make the next record of a producer.

@@ -34,8 +34,8 @@ def _read(cluster: SimulatedCluster, host: str, partition: TopicPartition, read_
     position, records = 0, list[Record]()
     while position < end:
         row = cluster.run_until(client.fetch_row(*partition, position, isolation=isolation))
-        more, position = visible_records(row, position)
-        records += more
+        new_records, position = visible_records(row, position)
+        records += new_records
     cluster.run_until(client.close())
     return records
 

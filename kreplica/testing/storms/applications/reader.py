@@ -13,7 +13,7 @@ from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.history import ReadHistory
 
-SLOW, SLOW_S_MAX = 0.01, 3.0
+SLOW_CHANCE, SLOW_S_MAX = 0.01, 3.0
 
 
 class Reader(Application):
@@ -44,7 +44,7 @@ class Reader(Application):
             await consumer.assign(dict.fromkeys(self._partitions, 0))
             async for record in consumer:
                 self._received(record)
-                if self.random.random() < SLOW:
+                if self.random.random() < SLOW_CHANCE:
                     await self.sleep(self.random.uniform(0, SLOW_S_MAX))
 
     def _received(self, record: ConsumedRecord) -> None:

@@ -82,7 +82,7 @@ class ApplicationSlot:
         application = self._make(self.host, f"{self.name}#{self._incarnations}")
         self._applications[self.host.name] = self._current = application
         running = Deferred.fromCoroutine(self._run_application(application))
-        running.addCallbacks(lambda _: self._ended(application), self._run.failed)
+        running.addCallbacks(lambda _: self._ended(application), self._run.record_failure)
 
     def kill(self) -> None:
         self.note("is killed")

@@ -16,10 +16,10 @@ from kreplica.testing.simulator.simulation import Host
 from kreplica.testing.storms.applications.application import Application
 from kreplica.testing.storms.applications.history import MemberHistory
 
-SLOW, SLOW_S = 0.03, (0.01, 0.1, 1.0)
-STUCK, STUCK_S = 0.002, (5.0, 20.0, 90.0)
-COMMIT_EACH, COMMIT_EACH_S = 10, 3.0
-POLL_S, POLLED_MAX = 0.5, 20
+SLOW_CHANCE, SLOW_S = 0.03, (0.01, 0.1, 1.0)
+STUCK_CHANCE, STUCK_S = 0.002, (5.0, 20.0, 90.0)
+COMMIT_RECORDS, COMMIT_INTERVAL_S = 10, 3.0
+POLL_S, POLL_RECORDS_MAX = 0.5, 20
 FENCED_S = 1.0
 CLASSIC = "classic"
 INSTANCE_ID_IN_USE = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID)
@@ -89,7 +89,7 @@ class Worker(Application):
         self._style = style
         self._options = options
         self._long_delays = long_delays
-        self._since_commit = 0
+        self._uncommitted_count = 0
         self._listener = Listener(history, name)
 
     async def _work(self, cluster: Cluster) -> None:
@@ -110,10 +110,10 @@ class Worker(Application):
             self._listener.watch(consumer, self._options)
             await consumer.subscribe(self._topics, listener=self._listener)
             work = {
-                "records": self._by_records,
-                "batches": self._by_batches,
-                "polls": self._by_polls,
-                "handler": self._by_handler,
+                "records": self._consume_records,
+                "batches": self._consume_batches,
+                "polls": self._consume_polls,
+                "handler": self._consume_with_handler,
             }
             committing = None
             if self._options.auto_commit_s is None:
@@ -127,13 +127,13 @@ class Worker(Application):
                     await cancel(committing)
                 raise
 
-    async def _by_records(self, consumer: Consumer) -> None:
+    async def _consume_records(self, consumer: Consumer) -> None:
         async for record in consumer:
             self._history.received(self.name, record.topic_partition, record.offset)
             await self._process(record)
             await self._commit_if_due(consumer)
 
-    async def _by_batches(self, consumer: Consumer) -> None:
+    async def _consume_batches(self, consumer: Consumer) -> None:
         async for batch in consumer.batches():
             for record in batch.records:
                 self._history.received(self.name, batch.partition, record.offset)
@@ -141,9 +141,9 @@ class Worker(Application):
                 await self._process(record)
             await self._commit_if_due(consumer)
 
-    async def _by_polls(self, consumer: Consumer) -> None:
+    async def _consume_polls(self, consumer: Consumer) -> None:
         while True:
-            batches = await consumer.poll(POLL_S, POLLED_MAX)
+            batches = await consumer.poll(POLL_S, POLL_RECORDS_MAX)
             for batch in batches:
                 for record in batch.records:
                     self._history.received(self.name, batch.partition, record.offset)
@@ -152,7 +152,7 @@ class Worker(Application):
                     await self._process(record)
             await self._commit_if_due(consumer)
 
-    async def _by_handler(self, consumer: Consumer) -> None:
+    async def _consume_with_handler(self, consumer: Consumer) -> None:
         async def handle(record: ConsumedRecord) -> None:
             self._history.received(self.name, record.topic_partition, record.offset)
             await self._process(record)
@@ -161,25 +161,25 @@ class Worker(Application):
 
     async def _process(self, record: ConsumedRecord) -> None:
         chance = self.random.random()
-        if chance < STUCK and self._long_delays.are_enabled:
+        if chance < STUCK_CHANCE and self._long_delays.are_enabled:
             await self.sleep(self.random.choice(STUCK_S))
-        elif chance < SLOW:
+        elif chance < SLOW_CHANCE:
             await self.sleep(self.random.choice(SLOW_S))
         key = record.topic_partition
         self._history.processed(key, record.offset)
-        self._since_commit += 1
+        self._uncommitted_count += 1
         if self._history.has_received(self.name, key, record.offset):
             self._listener.processed[key] = record.offset + 1
 
     async def _commit_if_due(self, consumer: Consumer) -> None:
-        if self._options.auto_commit_s is None and self._since_commit >= COMMIT_EACH:
-            self._since_commit = 0
+        if self._options.auto_commit_s is None and self._uncommitted_count >= COMMIT_RECORDS:
+            self._uncommitted_count = 0
             await self._commit(consumer)
 
     async def _commit_periodically(self, consumer: Consumer) -> None:
         """Commit processed records in parallel to the reads, so that the last ones are committed as well."""
         while True:
-            await self.sleep(COMMIT_EACH_S)
+            await self.sleep(COMMIT_INTERVAL_S)
             if self._listener.processed:
                 await self._commit(consumer, dict(self._listener.processed))
 

@@ -19,7 +19,7 @@ RECORDS_MAX = 7
 SIZE_MAX = 120
 KEYS = 6
 
-KEYED, WITH_PARTITION, FLUSH, CANCELLED = 0.4, 0.2, 0.1, 0.02
+KEY_CHANCE, PARTITION_CHANCE, FLUSH_CHANCE, CANCEL_CHANCE = 0.4, 0.2, 0.1, 0.02
 """Probabilities that a record has a key, that the application selects its partition, that the application flushes,
 and that it cancels a send."""
 
@@ -56,7 +56,7 @@ class Writer(Application):
         try:
             while True:
                 self._send_some(producer)
-                if self.random.random() < FLUSH:
+                if self.random.random() < FLUSH_CHANCE:
                     await producer.flush()
                 await self.sleep(self.random.expovariate(1 / self._interval_s))
                 await producer.room()
@@ -69,8 +69,8 @@ class Writer(Application):
 
     def _send_some(self, producer: Producer) -> None:
         for _ in range(self.random.randint(1, RECORDS_MAX)):
-            key = b"key-%d" % self.random.randrange(KEYS) if self.random.random() < KEYED else None
-            selects_partition = key is None and self.random.random() < WITH_PARTITION
+            key = b"key-%d" % self.random.randrange(KEYS) if self.random.random() < KEY_CHANCE else None
+            selects_partition = key is None and self.random.random() < PARTITION_CHANCE
             number = self._count
             self._count += 1
             sent = self._history.sending(self.name, number, self.random.randint(1, SIZE_MAX), key)
@@ -81,7 +81,7 @@ class Writer(Application):
                 key=key,
                 partition=self.random.randrange(self._partitions) if selects_partition else None,
             )
-            if self.random.random() < CANCELLED:
+            if self.random.random() < CANCEL_CHANCE:
                 self._cancel(delivery, number)
             else:
                 delivery.addCallbacks(self._written, self._failed, callbackArgs=(number,), errbackArgs=(number,))

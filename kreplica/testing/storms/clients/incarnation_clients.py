@@ -53,12 +53,12 @@ class IncarnationConsumer(TailingConsumer):
         records_may_be_deleted: Callable[[], bool],
     ) -> None:
         super().__init__(client.reactor, client, topic, partition, history)
-        self._side = client
+        self._incarnation_client = client
         self._topic_id = topic_id
         self._records_may_be_deleted = records_may_be_deleted
 
     async def _read(self) -> None:
-        client = self._side
+        client = self._incarnation_client
         await client.connection()
         row = await client.fetch_row(
             self._topic_id, self._partition, self.position, wait_ms=WAIT_MS, leader_epoch=client.leader_epoch

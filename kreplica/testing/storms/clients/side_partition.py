@@ -27,18 +27,18 @@ INTERVAL_S = 0.7
 RECORDS_MAX = 3
 VALUE_SIZE_MAX = 300
 LATE = "late request"
-"""Producer name in the history for records that arrive in another incarnation than they were sent to."""
+"""Producer name in the history for records that arrive in a later incarnation than the one they were sent to."""
 
 
 class Incarnation(NamedTuple):
     """Identity of a partition among those with the same topic name and number.
 
-    :param above: last leader epoch of the previously removed partition; -1 if there was none.
+    :param removed_epoch: last leader epoch of the previously removed partition; -1 if there was none.
     """
 
     key: TopicPartition
     topic_id: UUID
-    above: int
+    removed_epoch: int
 
 
 def incarnations_of(assignment: TopicAssignment) -> list[Incarnation]:
@@ -134,7 +134,7 @@ class SidePartition:
 
     def __str__(self) -> str:
         incarnation = self.incarnation
-        above = f" above epoch {incarnation.above}" if incarnation.above != NO_EPOCH else ""
+        above = f" above epoch {incarnation.removed_epoch}" if incarnation.removed_epoch != NO_EPOCH else ""
         return f"{incarnation.key} of {incarnation.topic_id}{above}"
 
     @property
@@ -181,7 +181,7 @@ class SidePartition:
         assert self._consumer is not None
         self._abandoned = True
         for ending in (self._producers[-1].abandon(), self._consumer.abandon()):
-            Deferred.fromCoroutine(ending).addErrback(self._run.failed)
+            Deferred.fromCoroutine(ending).addErrback(self._run.record_failure)
 
     # --- end of the run ----------------------------------------------------------------------------------------------
 
@@ -225,9 +225,9 @@ class SidePartition:
         start = records[0].offset if records else end
         assert start <= (self.committed.start_offset if self.trimmed else 0), f"{self} starts at {start}"
         assert [record.offset for record in records] == list(range(start, end)), f"{self} has gaps"
-        for told, what in ((self.history.acked, "acknowledged"), (self.history.seen, "read")):
-            left = {offset: value for offset, value in told[key.partition].items() if offset >= start}
-            check_nothing_lost(records, left, f"{what} in {self}")
+        for offsets, verb in ((self.history.acked, "acknowledged"), (self.history.seen, "read")):
+            retained = {offset: value for offset, value in offsets[key.partition].items() if offset >= start}
+            check_nothing_lost(records, retained, f"{verb} in {self}")
         self._check_order([record.value or b"" for record in records if self.history.is_own(record.value or b"")])
         cluster.wait_replicas_end(key, end)
 

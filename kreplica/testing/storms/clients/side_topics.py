@@ -106,15 +106,15 @@ class SideTopics:
 
     def _watch(self) -> None:
         scheduler = self._cluster.simulation.scheduler
-        check = scheduler.after_event
+        previous_hook = scheduler.after_event
 
-        def after(process: Process) -> None:
+        def after_event(process: Process) -> None:
             if process.name.startswith(COORDINATOR):
                 self._update()
-            if check is not None:
-                check(process)
+            if previous_hook is not None:
+                previous_hook(process)
 
-        scheduler.after_event = after
+        scheduler.after_event = after_event
 
     def _update(self) -> None:
         """Start and stop clients if the coordinator's znodes of topics have changed."""
@@ -130,20 +130,20 @@ class SideTopics:
 
     def _update_partitions(self, topic: SideTopic) -> None:
         assignment = assignment_of(self._cluster, topic.name)
-        before = topic.current
-        after = dict.fromkeys(incarnations_of(assignment) if assignment else ())
+        previous = topic.current
+        current = dict.fromkeys(incarnations_of(assignment) if assignment else ())
         if znode(self._cluster, znodes.delete_topic_path(topic.name)) is not None:
             # A crashed coordinator may have lost a deletion that was not acknowledged.  The replicas are already
             # deleted then, and the topic will be deleted again.
-            after = {each: None for each in after if each in before or each not in self._partitions}
-        topic.current = after
-        for incarnation in before:
-            if incarnation not in after:
+            current = {each: None for each in current if each in previous or each not in self._partitions}
+        topic.current = current
+        for incarnation in previous:
+            if incarnation not in current:
                 self._run.note(f"{self._partitions[incarnation]} is deleted")
                 self._run.invariants.forget(incarnation.key)
                 self._partitions[incarnation].abandon()
-        for incarnation in after:
-            if incarnation not in before:
+        for incarnation in current:
+            if incarnation not in previous:
                 self._add(topic, incarnation)
 
     def _add(self, topic: SideTopic, incarnation: Incarnation) -> None:
@@ -239,7 +239,7 @@ class SideTopics:
         assignment = assignment_of(self._cluster, topic)
         requested = self._children(f"{znodes.PARTITIONS_ADD}/{topic}")
         first = 0 if assignment is None else len(assignment.partitions)
-        return assignment is not None and any(str(before) not in requested for before in range(first, number))
+        return assignment is not None and any(str(smaller) not in requested for smaller in range(first, number))
 
     def _children(self, path: str) -> list[str]:
         node = znode(self._cluster, path)
@@ -249,7 +249,7 @@ class SideTopics:
         """Return True if moved replicas or removed partitions still have files."""
         assignment = assignment_of(self._cluster, name)
         return assignment is not None and (
-            bool(assignment.removing) or any(gone.replicas for gone in assignment.removed.values())
+            bool(assignment.removing) or any(removed.replicas for removed in assignment.removed.values())
         )
 
     def converge(self) -> None:

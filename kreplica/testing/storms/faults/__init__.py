@@ -1,6 +1,7 @@
 """Types of faults, one function for each.
 
-* ``machines`` crashes, shutdowns, pauses and power losses of brokers; ``coordinator`` the same for the coordinator
+* ``machines`` crashes, shutdowns, pauses and power losses of brokers
+* ``coordinator`` crashes of the ZooKeeper server, and expired sessions
 * ``ensemble`` faults of the servers of a ZooKeeper ensemble
 * ``rolling`` rolling restarts
 * ``network`` cut and slow links, broken connections

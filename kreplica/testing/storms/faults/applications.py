@@ -33,7 +33,7 @@ def _coordinator(run: ReplicatedRun, random: Random) -> int | None:
 
 
 def kill_coordinator(run: ReplicatedRun, random: Random) -> End | None:
-    """``kill -9``; started again at the end."""
+    """Kill a coordinator (``kill -9``), and start it again at the end."""
     broker = _coordinator(run, random)
     if broker is None:
         return None
@@ -42,7 +42,7 @@ def kill_coordinator(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause_coordinator(run: ReplicatedRun, random: Random) -> End | None:
-    """``SIGSTOP``; ``SIGCONT`` at the end, when another broker may be coordinator without its knowledge."""
+    """Pause a coordinator (``SIGSTOP``); when it resumes, another broker may have become the coordinator."""
     broker = _coordinator(run, random)
     if broker is None:
         return None
@@ -145,9 +145,9 @@ def cut_off(run: ReplicatedRun, random: Random) -> End | None:
     brokers = [broker_name(broker) for broker in run.cluster.brokers]
     others = brokers if random.random() < ALL_CHANCE else [random.choice(brokers)]
     one_way = random.random() < ONE_WAY_CHANCE
-    away = random.random() < 0.5
+    is_outbound = random.random() < 0.5
     for other in others:
-        a, b = (name, other) if away else (other, name)
+        a, b = (name, other) if is_outbound else (other, name)
         run.note(f"the link from {a} to {b} is cut" + ("" if one_way else ", and back"))
         run.network.cut(a, b, one_way=one_way)
 

@@ -29,6 +29,6 @@ def watch_high_watermark(run: ReplicatedRun, random: Random) -> End:
 
 def _until_end(run: ReplicatedRun, client: RackAwareReader | HighWatermarkWatcher) -> End:
     def end() -> None:
-        Deferred.fromCoroutine(client.abandon()).addErrback(run.failed)
+        Deferred.fromCoroutine(client.abandon()).addErrback(run.record_failure)
 
     return end

@@ -1,4 +1,4 @@
-"""Faults of the coordinator, and expired sessions."""
+"""Faults of the coordinator (the embedded ZooKeeper server), and expired sessions."""
 
 from __future__ import annotations
 

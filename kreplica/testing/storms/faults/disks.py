@@ -42,9 +42,9 @@ def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _limit_space(disks: Sequence[MemoryDisk], free_bytes: Sequence[int]) -> End:
-    for disk, left in zip(disks, free_bytes, strict=True):
+    for disk, bytes_left in zip(disks, free_bytes, strict=True):
         total, free = disk.usage(DATA_DIRECTORY)
-        disk.capacity_bytes = total - free + left
+        disk.capacity_bytes = total - free + bytes_left
 
     def end() -> None:
         for disk in disks:
@@ -56,7 +56,7 @@ def _limit_space(disks: Sequence[MemoryDisk], free_bytes: Sequence[int]) -> End:
 def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
     """Make one sync fail: the log directory goes offline until the broker restarts with a working disk.
 
-    Only if this loses no committed data, because another in-sync replica may have lost unsynced records.
+    Does nothing if committed data could be lost, because another in-sync replica may have lost unsynced records.
     """
     broker = some_broker(run, random)
     if broker is None or not run.can_lose_power(broker):
@@ -122,7 +122,8 @@ def flip_bit(run: ReplicatedRun, random: Random) -> None:
 def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
     """Make reads of a segment fail for a while, if another in-sync replica has the data.
 
-    The broker is restarted at the end if the log directory went offline, or a log has records that it could not read.
+    The broker is restarted at the end if the log directory went offline, or if the broker could not read records of a
+    log.
     """
     broker = some_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []

@@ -32,8 +32,8 @@ def _kill(run: ReplicatedRun, random: Random, number: int | None) -> End | None:
     if number is None or not machines_of(run).is_running(number):
         return None
     run.note(f"ZooKeeper server {number} is killed")
-    end = (lambda host: host.power_loss(random)) if random.random() < 0.5 else Host.kill
-    machines_of(run).kill_server(number, end)
+    terminate = (lambda host: host.power_loss(random)) if random.random() < 0.5 else Host.kill
+    machines_of(run).kill_server(number, terminate)
     return lambda: run.launch_server(number)
 
 

@@ -19,7 +19,7 @@ def broker_name(broker: int) -> str:
 
 
 def some_coordinator(run: ReplicatedRun, random: Random) -> str:
-    """Select the coordinator's host, or one of the ensemble."""
+    """Return the host of the coordinator, or of a random server of the ensemble."""
     hosts = run.cluster.coordinator_hosts
     return hosts[0] if len(hosts) == 1 else random.choice(hosts)
 

@@ -13,7 +13,7 @@ STEPS_AFTER_MAX = 300
 
 
 def kill(run: ReplicatedRun, random: Random) -> End | None:
-    """``kill -9``; started again at the end."""
+    """Kill a broker (``kill -9``), and start it again at the end."""
     broker = some_broker(run, random)
     if broker is None:
         return None
@@ -70,7 +70,7 @@ def stop(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     program = run.machine(broker).program
-    run.shut_down(broker).addErrback(run.failed)
+    run.shut_down(broker).addErrback(run.record_failure)
 
     def end() -> None:
         machine = run.machine(broker)
@@ -82,7 +82,7 @@ def stop(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause(run: ReplicatedRun, random: Random) -> End | None:
-    """``SIGSTOP``; ``SIGCONT`` at the end."""
+    """Pause a broker (``SIGSTOP``) until the end."""
     broker = some_broker(run, random)
     if broker is None:
         return None
@@ -98,7 +98,7 @@ def pause(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause_and_kill(run: ReplicatedRun, random: Random) -> End | None:
-    """``SIGSTOP``; at the end ``SIGCONT``, and ``kill -9`` a few events later, when its session may have expired."""
+    """Pause a broker; at the end resume it, and kill it a few events later, when its session may have expired."""
     broker = some_broker(run, random)
     if broker is None:
         return None

@@ -53,7 +53,7 @@ def grow(run: ReplicatedRun, random: Random) -> None:
 
 
 def shrink(run: ReplicatedRun, random: Random) -> End | None:
-    """Remove the last partitions of a topic after a read-only time; perhaps cancel this at the end of the fault."""
+    """Remove the last partitions of a topic after a read-only time; sometimes cancel the removal at the end."""
     topic = some_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) < 2:
@@ -84,7 +84,7 @@ def replace(run: ReplicatedRun, random: Random) -> End | None:
         is_active = False
 
     growing = _grow_again(run, random, topic, count, lambda: is_active)
-    Deferred.fromCoroutine(growing).addErrback(run.failed)
+    Deferred.fromCoroutine(growing).addErrback(run.record_failure)
     return end
 
 
@@ -124,7 +124,7 @@ def _write(run: ReplicatedRun, random: Random, nodes: list[tuple[str, bytes]]) -
     """Create znodes one after the other with a random broker's session; the controller may refuse the requests."""
     broker = _random_broker(run, random)
     if broker is not None:
-        Deferred.fromCoroutine(_create(broker, nodes)).addErrback(run.failed)
+        Deferred.fromCoroutine(_create(broker, nodes)).addErrback(run.record_failure)
 
 
 async def _create(broker: Broker, nodes: list[tuple[str, bytes]]) -> None:
@@ -141,7 +141,7 @@ def _cancel(run: ReplicatedRun, random: Random, paths: list[str]) -> None:
     broker = _random_broker(run, random)
     if broker is not None:
         run.note(f"{', '.join(paths)} are cancelled")
-        Deferred.fromCoroutine(_delete(broker, paths)).addErrback(run.failed)
+        Deferred.fromCoroutine(_delete(broker, paths)).addErrback(run.record_failure)
 
 
 async def _delete(broker: Broker, paths: list[str]) -> None:

@@ -58,7 +58,7 @@ async def _request_resignation(run: ReplicatedRun, broker: int) -> None:
         data, stat = await client.get_data(znodes.CONTROLLER)
         await client.set_data(znodes.CONTROLLER, documents.with_resignation(data), stat.version)
     except ZooKeeperError:
-        pass  # as above, or another controller was elected
+        pass  # no controller or ZooKeeper server is available, or another controller was elected
 
 
 def move_leaders(run: ReplicatedRun, random: Random) -> None:

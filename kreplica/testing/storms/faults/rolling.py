@@ -19,7 +19,7 @@ START_S_MAX = 20.0
 
 
 def restart_all(run: ReplicatedRun, random: Random) -> End:
-    """Restart all brokers, each when the one before serves again or a timeout has passed, by kill or by shutdown."""
+    """Restart all brokers, by kill or shutdown; the next one follows when the last one serves or after a timeout."""
     restart = _RollingRestart(run, hard=random.random() < HARD_CHANCE)
     order = random.sample(sorted(run.cluster.brokers), len(run.cluster.brokers))
     run.note(f"brokers {order} are restarted one after the other")
@@ -34,7 +34,8 @@ def restart_all(run: ReplicatedRun, random: Random) -> End:
 
 
 class _RollingRestart:
-    """
+    """Restarts brokers one after the other.
+
     :param hard: kill the brokers instead of stopping them gracefully.
     """
 
@@ -56,12 +57,12 @@ class _RollingRestart:
     async def _stop(self, broker: int) -> None:
         machine = self._run.machine(broker)
         program = machine.program
-        self._run.shut_down(broker).addErrback(self._run.failed)
+        self._run.shut_down(broker).addErrback(self._run.record_failure)
         await self._wait(lambda: not machine.running or machine.program is not program, STOP_S_MAX)
 
-    async def _wait(self, reached: Callable[[], bool], timeout_s: float) -> None:
+    async def _wait(self, condition: Callable[[], bool], timeout_s: float) -> None:
         ends_s = self._reactor.seconds() + timeout_s
-        while not reached() and self._reactor.seconds() < ends_s:
+        while not condition() and self._reactor.seconds() < ends_s:
             await pause(self._reactor, CHECK_INTERVAL_S)
 
     def start_stopped(self) -> None:

@@ -16,7 +16,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 Operation = Callable[[ReplicatedRun, Random], End | None]
 
-NAMES = 3
+NAMES_COUNT = 3
 FEWER_REPLICAS_CHANCE = 0.2
 WITH_ASSIGNMENT_CHANCE = 0.3
 ALL_SETTINGS_CHANCE = 0.3
@@ -88,7 +88,7 @@ def change_settings(run: ReplicatedRun, random: Random) -> None:
 
 
 def _names() -> list[str]:
-    return [f"side-{number}" for number in range(1, NAMES + 1)]
+    return [f"side-{number}" for number in range(1, NAMES_COUNT + 1)]
 
 
 def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
@@ -103,8 +103,8 @@ def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
 def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
     """Draw settings of a topic that must keep its data in any single failure.
 
-    It needs ``flush.messages`` if machines may lose power at any time, and if one in-sync replica is enough, because
-    the power loss may hit the last one in the ISR.
+    The topic needs ``flush.messages`` if machines may lose power at any time, and if one in-sync replica is enough,
+    because the power loss may hit the last one in the ISR.
     """
     settings = {
         "segment.bytes": random.choice(SEGMENT_BYTES),

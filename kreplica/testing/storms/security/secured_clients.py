@@ -200,7 +200,7 @@ class SecuredClients:
     def _start(self, made: tuple[Application, User]) -> Application:
         application, user = made
         application.endpoint = observed_endpoint(user.credentials(application.random), self.access.completed)
-        Deferred.fromCoroutine(application.run()).addErrback(self._run.failed)
+        Deferred.fromCoroutine(application.run()).addErrback(self._run.record_failure)
         return application
 
     def _writer(self, user: User) -> tuple[Application, User]:
