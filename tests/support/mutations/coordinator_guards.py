@@ -138,7 +138,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "readers receive the list of aborted transactions",
-        (Place("kreplica.server.fetch.partition_reads:_aborted", lambda *_: []),),
+        (Place("kreplica.server.fetch.partition_reads:_aborted_transactions", lambda *_: []),),
         transactions.aborted_between_committed,
         "aborted read",
     ),
