@@ -12,11 +12,11 @@ from kreplica.groups.classic.requests import (
     Description,
     Join,
     JoinCallback,
-    Joined,
+    JoinResponse,
     Leave,
     Sync,
     SyncCallback,
-    Synced,
+    SyncResponse,
 )
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER, Group
@@ -58,7 +58,7 @@ class GroupCoordinator:
         try:
             group = self._group_to_join(group_id, request)
         except KafkaError as error:
-            respond(Joined(error.code, request.member_id))
+            respond(JoinResponse(error.code, request.member_id))
             return
         group.join(request, respond)
 
@@ -78,7 +78,7 @@ class GroupCoordinator:
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             # The rebalance ended with the previous coordinator. The client can rejoin at once, without a new lookup.
-            respond(Synced(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
+            respond(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
             return
         group.sync(request, respond)
 

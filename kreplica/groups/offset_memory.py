@@ -1,7 +1,7 @@
 """Limits on the memory of committed offsets, by group, client address and broker.
 
 Commits are checked before anything changes; offsets loaded from the log are counted but never refused.  A commit that
-only replaces offsets is never refused, so that consumers continue when a limit is reached.
+does not increase the memory, since it only replaces offsets, is never refused: consumers continue at a limit.
 """
 
 from __future__ import annotations

@@ -45,24 +45,24 @@ class HostAddresses:
         if await self.resolve(entity.ip) is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{entity.ip} is not a valid IP or resolvable host.")
 
-    def resolve_all(self, by_host: Mapping[str, T], resolved: Callable[[dict[str, T]], None]) -> None:
+    def resolve_all(self, by_host: Mapping[str, T], on_resolved: Callable[[dict[str, T]], None]) -> None:
         """Replace the hosts in the keys of a mapping with their addresses; supersedes the previous call.
 
-        :param resolved: called with the IP addresses at once, and again when the host names are looked up.
+        :param on_resolved: called with the IP addresses at once, and again when the host names are looked up.
         """
         self.stop()
         addresses = {plain_address(host): value for host, value in by_host.items()}
         known = {address: value for address, value in addresses.items() if address is not None}
         names = {host: value for host, value in by_host.items() if plain_address(host) is None}
-        resolved(dict(known))
+        on_resolved(dict(known))
         if names:
-            running = Deferred.fromCoroutine(self._look_up(names, known, resolved))
+            running = Deferred.fromCoroutine(self._look_up(names, known, on_resolved))
             running.addErrback(lambda failure: failure.trap(CancelledError) and None)
             running.addErrback(lambda failure: log.failure("looking up hosts failed", failure))
             self._running = running
 
     async def _look_up(
-        self, names: Mapping[str, T], known: dict[str, T], resolved: Callable[[dict[str, T]], None]
+        self, names: Mapping[str, T], known: dict[str, T], on_resolved: Callable[[dict[str, T]], None]
     ) -> None:
         for name, value in names.items():
             address = await self.resolve(name)
@@ -70,7 +70,7 @@ class HostAddresses:
                 log.error("{name} in a limit of connections is not a known host; the limit is ignored", name=name)
             else:
                 known.setdefault(address, value)
-        resolved(known)
+        on_resolved(known)
 
     def stop(self) -> None:
         """Forget the names that are being looked up."""

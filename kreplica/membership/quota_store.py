@@ -43,12 +43,12 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 class QuotaStore:
     """Keeps the quotas of a broker up to date; owned by the broker.
 
-    :param replaced: called with all quotas after each read.
+    :param on_replaced: called with all quotas after each read.
     """
 
-    def __init__(self, reactor: Reactor, client: ZooKeeperClient, replaced: Callable[[Quotas], None]) -> None:
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient, on_replaced: Callable[[Quotas], None]) -> None:
         self._client = client
-        self._replaced = replaced
+        self._on_replaced = on_replaced
         self._handled: set[str] = set()
         self._is_read = False
         self.watch = ZnodeWatch(reactor, "the client quotas", self._read)
@@ -100,7 +100,7 @@ class QuotaStore:
                 values = decode_quotas(path, decode_settings(path, result[0]), names)
                 if values:
                     quotas[entity] = values
-        self._replaced(quotas)
+        self._on_replaced(quotas)
 
     async def _names(self, path: str) -> list[str]:
         try:

@@ -25,10 +25,10 @@ RETRY_SECONDS_MAX = 10.0
 class Membership:
     """Registration of one broker; owned by the broker.
 
-    :param joined: called with each registration including its epoch; the first time before ``join`` returns.
+    :param on_joined: called with each registration including its epoch; the first time before ``join`` returns.
     :param intact_since: returns the ``intact_since`` field of the next registration.
-    :param replaced: called with a one-line reason if another broker registered with this broker id while there was no
-        session; this broker must then stop.
+    :param on_replaced: called with a one-line reason if another broker registered with this broker id while there was
+        no session; this broker must then stop.
     """
 
     def __init__(
@@ -36,16 +36,16 @@ class Membership:
         reactor: Reactor,
         rng: random.Random,
         client: ZooKeeperClient,
-        joined: Callable[[BrokerRegistration], None],
+        on_joined: Callable[[BrokerRegistration], None],
         intact_since: Callable[[], int],
-        replaced: Callable[[str], None],
+        on_replaced: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._random = rng
         self._client = client
-        self._joined = joined
+        self._on_joined = on_joined
         self._intact_since = intact_since
-        self._replaced = replaced
+        self._on_replaced = on_replaced
         self._wanted: BrokerRegistration | None = None
         self._rejoining: Deferred[None] | None = None
         self._forget_listener: Callable[[], None] | None = None
@@ -65,7 +65,7 @@ class Membership:
         registration = replace(wanted, intact_since=self._intact_since())
         made = await register(self._reactor, self._client, registration)
         self.registered = True
-        self._joined(made)
+        self._on_joined(made)
 
     async def leave(self) -> None:
         """Stop registering; the registration ends with the session."""
@@ -93,7 +93,7 @@ class Membership:
                     await self._register(self._wanted)
                     return
                 except BrokerIdInUse as error:
-                    self._replaced(str(error))
+                    self._on_replaced(str(error))
                     return
                 except ZooKeeperError as error:
                     log.warn("registering again failed, retrying: {error}", error=str(error))

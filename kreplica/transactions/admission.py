@@ -11,20 +11,20 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition
 from kreplica.storage.producers.transaction_verification import Verification
-from kreplica.transactions.verification import Codes, VerificationRequest, Verified
+from kreplica.transactions.verification import Codes, OnVerified, VerificationRequest
 
 log = Logger()
 
 WAITING_MAX = 20_000
 """Maximum number of waiting writes per broker; further writes are rejected with a retriable error."""
 
-Admitted = Callable[[ErrorCode], None]
+OnAdmitted = Callable[[ErrorCode], None]
 
 
 class PartitionVerifier(Protocol):
     """Part of ``Verifier`` that admission uses."""
 
-    def verify(self, request: VerificationRequest, verified: Verified) -> None: ...
+    def verify(self, request: VerificationRequest, on_verified: OnVerified) -> None: ...
 
 
 class Producer(NamedTuple):
@@ -51,7 +51,7 @@ class _Queue:
     def __init__(self, partition: Partition, verification: Verification) -> None:
         self.partition = partition
         self.verification = verification
-        self.waiting: list[Admitted] = []
+        self.waiting: list[OnAdmitted] = []
 
 
 class Admission:
@@ -66,7 +66,7 @@ class Admission:
         self._queues: dict[_QueueKey, _Queue] = {}
         self._count = 0
 
-    def admit(self, producer: Producer, wanted: Iterable[tuple[Partition, Admitted]], *, adds: bool) -> None:
+    def admit(self, producer: Producer, wanted: Iterable[tuple[Partition, OnAdmitted]], *, adds: bool) -> None:
         """Call back when a producer may write to partitions: immediately, or after its coordinator's response.
 
         Writes to the same partition in the same transaction keep their order, because a producer's batches are
@@ -77,21 +77,21 @@ class Admission:
         :param adds: add the partitions to the transaction; otherwise they have to be in it already.
         """
         keys: list[TopicPartition] = []
-        for partition, admitted in wanted:
+        for partition, on_admitted in wanted:
             if not self._queues and self._is_open(partition, producer, adds):
-                admitted(ErrorCode.NONE)  # the common case: no write waits, and the transaction is open
+                on_admitted(ErrorCode.NONE)  # the common case: no write waits, and the transaction is open
                 continue
             queue_key = _QueueKey(partition.topic_partition, producer.producer_id, producer.producer_epoch)
             queue = self._queues.get(queue_key)
             if queue is None and self._is_open(partition, producer, adds):
-                admitted(ErrorCode.NONE)
+                on_admitted(ErrorCode.NONE)
             elif self._count >= WAITING_MAX:
-                admitted(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+                on_admitted(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             else:
                 if queue is None:
                     queue = self._queues[queue_key] = _Queue(partition, _start_verification(partition, producer, adds))
                     keys.append(queue_key.key)
-                queue.waiting.append(admitted)
+                queue.waiting.append(on_admitted)
                 self._count += 1
         if keys:
             request = VerificationRequest(*producer, tuple(keys), adds)
@@ -114,9 +114,9 @@ class Admission:
             else:
                 queue.partition.log.producers.verifications.remove_failed(request.producer_id, queue.verification)
             self._count -= len(queue.waiting)
-            for admitted in queue.waiting:
+            for on_admitted in queue.waiting:
                 try:
-                    admitted(code)
+                    on_admitted(code)
                 except Exception:
                     log.failure("a delayed write to {partition!r} failed", partition=queue.partition)
 

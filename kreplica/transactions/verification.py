@@ -42,7 +42,7 @@ class VerificationRequest(NamedTuple):
     adds: bool
 
 
-Verified = Callable[[Codes], None]
+OnVerified = Callable[[Codes], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +68,11 @@ class VerifierConfig:
 class _PendingVerification:
     """A verification without a result, and its callback."""
 
-    __slots__ = ("request", "retries_left", "verified")
+    __slots__ = ("on_verified", "request", "retries_left")
 
-    def __init__(self, request: VerificationRequest, verified: Verified, retries_left: int) -> None:
+    def __init__(self, request: VerificationRequest, on_verified: OnVerified, retries_left: int) -> None:
         self.request = request
-        self.verified = verified
+        self.on_verified = on_verified
         self.retries_left = retries_left
 
 
@@ -146,14 +146,14 @@ class Verifier:
         self._is_scheduled = False
         self._is_stopped = False
 
-    def verify(self, request: VerificationRequest, verified: Verified) -> None:
+    def verify(self, request: VerificationRequest, on_verified: OnVerified) -> None:
         """Verify or add partitions.
 
-        :param verified: called exactly once, never before this method has returned, with a code for each partition.
+        :param on_verified: called exactly once, never before this method has returned, with a code for each partition.
             NONE: it is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or there are too many
             verifications. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
         """
-        pending = _PendingVerification(request, verified, self._config.retries_max)
+        pending = _PendingVerification(request, on_verified, self._config.retries_max)
         if self._is_stopped or self._count >= self._config.pending_max:
             self._refused.append(pending)
         else:
@@ -286,7 +286,7 @@ class Verifier:
     def _finish(self, pending: _PendingVerification, codes: Codes) -> None:
         self._count -= 1
         try:
-            pending.verified(codes)
+            pending.on_verified(codes)
         except Exception:
             log.failure("the callback of {verification!r} failed", verification=pending.request)
 

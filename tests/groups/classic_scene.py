@@ -16,7 +16,7 @@ from twisted.internet.task import Clock
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.classic.group import ClassicGroup
-from kreplica.groups.classic.requests import Join, Joined, Leave, Sync, Synced
+from kreplica.groups.classic.requests import Join, JoinResponse, Leave, Sync, SyncResponse
 from kreplica.groups.config import GroupsConfig
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.groups.memory_limits import GroupBounds, GroupMemory
@@ -323,7 +323,7 @@ class Story:
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _joined(self, actor: Actor, joined: Joined) -> None:
+    def _joined(self, actor: Actor, joined: JoinResponse) -> None:
         if joined.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             actor.member_id = joined.member_id
             self._names[joined.member_id] = actor.name
@@ -338,7 +338,7 @@ class Story:
         skips = ", skips the assignment" if joined.skip_assignment else ""
         self.notes.append(f"  {actor.name}: joined {joined.generation} by {joined.protocol_name}, {role}{skips}")
 
-    def _synced(self, actor: Actor, synced: Synced) -> None:
+    def _synced(self, actor: Actor, synced: SyncResponse) -> None:
         what = synced.error.name if synced.error is not ErrorCode.NONE else f"does {synced.assignment.decode()!r}"
         self.notes.append(f"  {actor.name}: {what}")
 

@@ -12,7 +12,7 @@ import pytest
 from classic_scene import GROUP, ClassicScene, join_request
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
+from kreplica.groups.classic.requests import JoinResponse, Leave, Sync, SyncResponse
 
 PROCESSOR_SECONDS_MAX = 1.0
 
@@ -23,8 +23,8 @@ class Crowd:
     def __init__(self, scene: ClassicScene, size: int) -> None:
         self.scene = scene
         self.size = size
-        self.joined: dict[int, Joined] = {}
-        self.synced: dict[int, Synced] = {}
+        self.joined: dict[int, JoinResponse] = {}
+        self.synced: dict[int, SyncResponse] = {}
 
     def join(self, *indexes: int) -> None:
         for index in indexes:
@@ -32,7 +32,7 @@ class Crowd:
             request = join_request(member_id, client_id=f"member {index}", requires_known_member=True)
             self.scene.coordinator.join(GROUP, request, partial(self._joined, index))
 
-    def _joined(self, index: int, joined: Joined) -> None:
+    def _joined(self, index: int, joined: JoinResponse) -> None:
         self.joined[index] = joined
         if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
             self.join(index)

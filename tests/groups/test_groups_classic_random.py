@@ -11,7 +11,7 @@ from classic_scene import GROUP, Actor, ClassicScene, join_request, protocols
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
-from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
+from kreplica.groups.classic.requests import JoinResponse, Leave, Sync, SyncResponse
 from kreplica.groups.classic.states import State
 
 SEEDS = [int(seed) for seed in os.environ.get("KREPLICA_SEEDS", "").split(",") if seed] or list(range(60))
@@ -32,7 +32,7 @@ class Run:
         for actor in self.actors[::2]:
             actor.instance_id = f"instance {actor.name}"
         self.unanswered = 0
-        self.leads: dict[str, Joined] = {}
+        self.leads: dict[str, JoinResponse] = {}
         self.given: dict[tuple[int, bytes], str] = {}
         self.next = {actor.name: self._join for actor in self.actors}
 
@@ -66,7 +66,7 @@ class Run:
         self.unanswered += 1
         self.next[actor.name] = self._pass
 
-        def joined(answer: Joined) -> None:
+        def joined(answer: JoinResponse) -> None:
             self.unanswered -= 1
             self.next[actor.name] = self._sync if answer.error is ErrorCode.NONE else self._join
             if answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
@@ -88,7 +88,7 @@ class Run:
         self.unanswered += 1
         self.next[actor.name] = self._pass
 
-        def synced(answer: Synced) -> None:
+        def synced(answer: SyncResponse) -> None:
             self.unanswered -= 1
             self.next[actor.name] = self._beat if answer.error is ErrorCode.NONE else self._join
             if answer.error is ErrorCode.NONE and answer.assignment:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from classic_scene import StrictClock, protocols
 
 from kreplica.groups.classic.member import Member
-from kreplica.groups.classic.requests import Joined
+from kreplica.groups.classic.requests import JoinResponse
 from kreplica.groups.classic.roster import Roster
 from kreplica.groups.memory_limits import GroupAccount, GroupMemory
 
@@ -22,7 +22,7 @@ def roster_of(*members: Member) -> Roster:
     return roster
 
 
-def answer(_: Joined) -> None:
+def answer(_: JoinResponse) -> None:
     """Ignore the response."""
 
 

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic.requests import DescribedMember, Joined, Leave
+from kreplica.groups.classic.requests import DescribedMember, JoinResponse, Leave
 from kreplica.groups.coordinator import NOT_FOUND, ListedGroup
 
 STABLE = "> a joins version=0\n> b joins static=two\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit\n"
@@ -211,7 +211,7 @@ def test_reasons_are_logged() -> None:
     globalLogPublisher.addObserver(observe)
     try:
         scene = ClassicScene(initial_rebalance_delay_ms=0)
-        joined: list[Joined] = []
+        joined: list[JoinResponse] = []
         scene.coordinator.join(GROUP, join_request(reason="a new process"), joined.append)
         scene.advance(0)
         scene.coordinator.leave(GROUP, [Leave(joined[0].member_id, None, "the process ends")])

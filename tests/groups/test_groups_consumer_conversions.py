@@ -8,7 +8,7 @@ from consumer_scene import GROUP, ConsumerScene, Member
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic.group import ClassicGroup
-from kreplica.groups.classic.requests import Joined
+from kreplica.groups.classic.requests import JoinResponse
 from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.consumer.transitions import HeartbeatResponse
 from kreplica.groups.records import GroupRecord, MemberRecord, build_group_key, build_group_value
@@ -40,8 +40,8 @@ class Scene(ConsumerScene):
         self.send(self.member.leaving(), lambda answer: None)
         self.log.commit()
 
-    def join_as_classic(self) -> Joined:
-        responses: list[Joined] = []
+    def join_as_classic(self) -> JoinResponse:
+        responses: list[JoinResponse] = []
         self.shard.classic(GROUP).join(join_request(), responses.append)
         self.log.commit()
         self.advance(5)

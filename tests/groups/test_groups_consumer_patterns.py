@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.consumer.state import Resolved
+from kreplica.groups.consumer.state import MatchedTopics
 from kreplica.groups.consumer.topic_lookup import EXPRESSIONS_MAX, TopicLookup
 from kreplica.patterns import Automaton, PatternError
 from kreplica.patterns.automaton import CACHED_TRANSITIONS_MAX, NFA_STATES_MAX
@@ -165,7 +165,7 @@ class Scene:
         self.lookup = TopicLookup(self.simulation.host("broker").runtime, self.topics)
 
     def names(self, expression: str) -> tuple[str, ...]:
-        found: dict[str, Resolved] = self.simulation.run_until(self.lookup.resolve([expression]))
+        found: dict[str, MatchedTopics] = self.simulation.run_until(self.lookup.resolve([expression]))
         return found[expression].topic_names
 
 

@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.client.errors import ConnectionLost
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic.requests import Joined, Leave, Sync, Synced
+from kreplica.groups.classic.requests import JoinResponse, Leave, Sync, SyncResponse
 from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer_coordinator import HeartbeatResponse
 from kreplica.groups.memory_limits import GroupAccount, GroupBounds, GroupMemory
@@ -28,9 +28,9 @@ BOUNDS = GroupBounds(
 )
 
 
-def join(scene: ClassicScene, group_id: str, size: int, host: str = "/10.0.0.1", **changes: Any) -> list[Joined]:
+def join(scene: ClassicScene, group_id: str, size: int, host: str = "/10.0.0.1", **changes: Any) -> list[JoinResponse]:
     """Join a new member with metadata of this size; return its responses, a list that grows over time."""
-    answers: list[Joined] = []
+    answers: list[JoinResponse] = []
     fields = {"client_host": host, "protocols": (("range", bytes(size)),), **changes}
     scene.coordinator.join(group_id, join_request(**fields), answers.append)
     return answers
@@ -92,7 +92,7 @@ def test_memory_of_members_is_released(classic: ClassicScene, how: str) -> None:
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     join(classic, GROUP, 10, requires_known_member=True)
     classic.advance(10)
-    synced: list[Synced] = []
+    synced: list[SyncResponse] = []
     joined = answers[0][0]
     assignments = [(each[0].member_id, bytes(1000)) for each in answers]
     for each in answers:
@@ -119,7 +119,7 @@ def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> 
     references = sys.getrefcount(metadata)
     gc.disable()
     try:
-        joined: list[Joined] = []
+        joined: list[JoinResponse] = []
         request = join_request(protocols=(("range", metadata),))
         classic.coordinator.join(GROUP, request, joined.append)
         del request
@@ -160,7 +160,7 @@ def test_large_subscriptions_are_not_decoded() -> None:
     """All topics then count as subscribed."""
     scene = ClassicScene(memory=GroupBounds(member_bytes_max=8 * MIB))
     names = [f"topic-{number:07}" for number in range(150_000)]
-    answers: list[Joined] = []
+    answers: list[JoinResponse] = []
     few = join_request(protocols=protocols("range"), client_host="/a")
     many = join_request(protocols=protocols("range", topics=names), client_host="/b")
     for each in (few, many):

@@ -15,7 +15,7 @@ from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
-from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.process.log_output import relay
 from kreplica.service.standalone.supervised_broker import (
     PAUSE_S_MAX,
@@ -25,7 +25,7 @@ from kreplica.service.standalone.supervised_broker import (
     SupervisedBroker,
 )
 
-SERVING = Serving(9092, None)
+SERVING = BrokerAddresses(9092, None)
 
 
 class Child:
@@ -85,7 +85,7 @@ class Scene:
         """Return the latest child."""
         return self.reactor.children[-1]
 
-    def begin(self) -> Deferred[Serving]:
+    def begin(self) -> Deferred[BrokerAddresses]:
         return Deferred.fromCoroutine(self.kept.start())
 
     def serving(self) -> None:

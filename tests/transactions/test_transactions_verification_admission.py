@@ -16,7 +16,7 @@ from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader
 from kreplica.transactions import admission
 from kreplica.transactions.admission import Admission, Producer
-from kreplica.transactions.verification import VerificationRequest, Verified
+from kreplica.transactions.verification import OnVerified, VerificationRequest
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import parse_header
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -30,7 +30,7 @@ class Gate:
     """An admission with a scripted coordinator, in front of two logs."""
 
     def __init__(self, directory: Path) -> None:
-        self.asked: list[tuple[VerificationRequest, Verified]] = []
+        self.asked: list[tuple[VerificationRequest, OnVerified]] = []
         self.is_enabled = True
         self.admission = Admission(self, lambda: self.is_enabled)
         self.partitions: dict[TopicPartition, Any] = {
@@ -42,7 +42,7 @@ class Gate:
     def _log(directory: Path, key: TopicPartition) -> Log:
         return LogToOpen(str(directory / str(key)), key, LogConfig(), OsDisk(), lambda: 5000).open()[0]
 
-    def verify(self, question: VerificationRequest, answered: Verified) -> None:
+    def verify(self, question: VerificationRequest, answered: OnVerified) -> None:
         self.asked.append((question, answered))
 
     def write(

@@ -63,7 +63,7 @@ class TimelineFeed:
         """
         self._listeners[listener] = None
         documents = merged(await self._read(listener.call, {}))
-        self._note(documents)
+        self._mark_seen(documents)
         listener.begin({document["id"] for document in documents})
         if self._polling is None:
             self._polling = Deferred.fromCoroutine(self._poll())
@@ -91,11 +91,11 @@ class TimelineFeed:
                 log.warn("events: reading the timeline failed, retrying: {error}", error=str(error))
                 continue
             news = [document for document in reversed(merged(found)) if document["id"] not in self._seen]
-            self._note(reversed(news))
+            self._mark_seen(reversed(news))
             for listener in list(self._listeners):
                 listener.deliver(news)
 
-    def _note(self, newest_first: Iterable[Document]) -> None:
+    def _mark_seen(self, newest_first: Iterable[Document]) -> None:
         for document in reversed(list(newest_first)):
             entry_id, broker = document["id"], document["broker_id"]
             self._seen[entry_id] = None

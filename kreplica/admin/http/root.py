@@ -40,7 +40,7 @@ class Guard(Protocol):
     def authenticate(self, request: Request) -> Caller | Awaitable[Caller]:
         """Return the caller of a request.
 
-        :raise Problem: 401, 429 or 503; an awaitable may raise it as well.
+        :raise Problem: 401, 403, 429 or 503; an awaitable may raise it as well.
         """
 
     def authorize(self, route: Route, call: Call) -> None:

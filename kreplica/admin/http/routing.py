@@ -1,6 +1,6 @@
 """Calls the handler of a request and writes its result or problem as the response.
 
-The numbers of calls and streams, and the duration of each call, are limited.
+The numbers of calls and streams, and the duration of each read, are limited.
 """
 
 from __future__ import annotations

@@ -73,12 +73,12 @@ class Leaders:
         :param timestamps: by partition, in milliseconds since 1970.
         """
         result = Offsets()
-        asked = []
+        requests = []
         for leader, keys in self.by_leader(timestamps, result.problems).items():
             for start in range(0, len(keys), PER_REQUEST_MAX):
                 part = {key: timestamps[key] for key in keys[start : start + PER_REQUEST_MAX]}
-                asked.append(self._ask(leader, part, isolation, result))
-        await gather(asked)
+                requests.append(self._ask(leader, part, isolation, result))
+        await gather(requests)
         return result
 
     async def _ask(

@@ -54,7 +54,7 @@ PLAN = record(
         "request": {"type": "object", "description": "The request, without long lists, which the moves contain."},
         "throttle_bytes_per_second": {**nullable(COUNT), "description": "Null for no limit."},
         "moves_at_once": {**COUNT, "description": "Maximum number of concurrent moves per broker."},
-        "reason": {**nullable(STRING), "description": "Reason of an unrequested end."},
+        "reason": {**nullable(STRING), "description": "The reason if the controller ended the plan by itself."},
         "progress": PROGRESS,
     },
     title="Plan",

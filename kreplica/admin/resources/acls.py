@@ -275,7 +275,9 @@ class Acls:
             decision = explain(self._authorizer, query["principal"], host, operation, kind, name)
             allowed, reason = decision.is_allowed, decision.reason.value
         elif self._plugin is not None:
-            allowed, reason = _asked(self._plugin, Principal(query["principal"], host, LISTENER, None), query, name)
+            allowed, reason = _plugin_decision(
+                self._plugin, Principal(query["principal"], host, LISTENER, None), query, name
+            )
         else:
             allowed, reason = True, NO_AUTHORIZER
         what = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
@@ -309,7 +311,7 @@ _REASON_TEXTS: Mapping[str, str] = {
 }
 
 
-def _asked(plugin: Authorizer, principal: Principal, query: Mapping[str, Any], name: str) -> tuple[bool, str]:
+def _plugin_decision(plugin: Authorizer, principal: Principal, query: Mapping[str, Any], name: str) -> tuple[bool, str]:
     """Return the decision of a plugin.
 
     :raise Problem: 400 for an operation or type of resource that plugins do not know.

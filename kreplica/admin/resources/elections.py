@@ -187,15 +187,15 @@ class Elections:
         ]
         return JsonResponse({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
 
-    def _partitions(self, kind: str, asked: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
+    def _partitions(self, kind: str, requested: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
         """Return the partitions of a request, or all that need the election.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
-        if asked is None:
+        if requested is None:
             needed = (TopicPartition(topic, p.partition) for each, topic, p in self._needed() if each == kind)
             return list(islice(needed, PARTITIONS_MAX))
-        partitions = list(dict.fromkeys(TopicPartition(row["topic"], row["partition"]) for row in asked))
+        partitions = list(dict.fromkeys(TopicPartition(row["topic"], row["partition"]) for row in requested))
         for key in partitions:
             if key.partition not in topic_of(self._published, key.topic).partitions:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {key} does not exist")

@@ -155,10 +155,10 @@ RESET = record(
     examples=[{"to": {"kind": "timestamp", "value": 1_700_000_000_000}, "topics": {"orders": None}}],
 )
 CHANGED = {"topic": STRING, "partition": PARTITION, "before": nullable(COUNT)}
-WAS_RESET = written(
+RESET_RESPONSE = written(
     {"group": STRING, "offsets": listing(record({**CHANGED, "after": COUNT}))}, title="OffsetsReset"
 )
-WERE_DELETED = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
+DELETION_RESPONSE = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
 _ABSENT = {404: "The group does not exist."}
@@ -204,7 +204,7 @@ class Groups:
                 f"{ONE}/offsets",
                 self.reset,
                 "Reset the offsets of a group without members.",
-                response=WAS_RESET,
+                response=RESET_RESPONSE,
                 body=RESET,
                 query=(IN_GROUP,),
                 problems=_IN_USE,
@@ -214,7 +214,7 @@ class Groups:
                 f"{ONE}/offsets",
                 self.delete_offsets,
                 "Delete the offsets of a topic that the group's members do not read.",
-                response=WERE_DELETED,
+                response=DELETION_RESPONSE,
                 query=(IN_GROUP, topic),
                 problems={**_ABSENT, 409: "Members of the group read the topic."},
             ),

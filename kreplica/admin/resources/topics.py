@@ -96,7 +96,7 @@ NEW_TOPIC = record(
     examples=[{"name": "orders", "partitions": 6, "replication_factor": 3}],
 )
 
-MADE = written(
+CREATED = written(
     {
         "name": STRING,
         "topic_id": {**STRING, "description": "A dry run returns an example: the created topic gets another ID."},
@@ -108,7 +108,7 @@ MADE = written(
     title="TopicMade",
 )
 
-GROWN = written(
+PARTITIONS_ADDED = written(
     {"name": STRING, "partitions": COUNT, "assignment": ASSIGNMENT, "led": BOOLEAN},
     title="TopicGrown",
     description="`assignment` contains only the new partitions.",
@@ -220,19 +220,19 @@ class Topics:
                 "/v1/topics",
                 self.make,
                 "Create a topic.",
-                response=MADE,
+                response=CREATED,
                 status=201,
                 body=NEW_TOPIC,
                 znodes=(znodes.topic_path("{name}"), znodes.TOPIC_CONFIGS + "/{name}"),
                 problems={409: "The topic already exists."},
-                other_responses={200: ("Dry run: nothing was written.", MADE)},
+                other_responses={200: ("Dry run: nothing was written.", CREATED)},
             ),
             Route(
                 "PATCH",
                 "/v1/topics/{topic}",
                 self.grow,
                 "Add partitions to a topic.",
-                response=GROWN,
+                response=PARTITIONS_ADDED,
                 body=record({"partitions": {**NEW_PARTITIONS, "description": "The new number of partitions."}}),
                 query=(IN_TOPIC,),
                 znodes=(znodes.topic_path("{topic}"),),

@@ -110,7 +110,8 @@ class Guard:
     def authenticate(self, request: Request) -> Caller | Awaitable[Caller]:
         """Return the caller of a request.
 
-        :raise Problem: 401, or 429 after too many failures.
+        :raise Problem: 401; 403 for a write with a session but without the header of the dashboard; 429 after too many
+            failures.
         """
         host = getattr(request.getClientAddress(), "host", "")
         if self._token is None:

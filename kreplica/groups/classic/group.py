@@ -16,11 +16,11 @@ from kreplica.groups.classic.requests import (
     Description,
     Join,
     JoinCallback,
-    Joined,
+    JoinResponse,
     Leave,
     Sync,
     SyncCallback,
-    Synced,
+    SyncResponse,
 )
 from kreplica.groups.classic.roster import CONSUMERS
 from kreplica.groups.classic.states import State
@@ -200,8 +200,8 @@ class ClassicGroup(ClassicGroupState):
         for session in self.roster.pending.values():
             session.end()
         for member in self.roster.members.values():
-            self.respond_to_join(member, Joined(ErrorCode.NOT_COORDINATOR, member.member_id))
-            self.respond_to_sync(member, Synced(ErrorCode.NOT_COORDINATOR))
+            self.respond_to_join(member, JoinResponse(ErrorCode.NOT_COORDINATOR, member.member_id))
+            self.respond_to_sync(member, SyncResponse(ErrorCode.NOT_COORDINATOR))
             member.session.end()
             member.release()
         self.account.close()

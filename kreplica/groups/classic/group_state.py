@@ -16,7 +16,7 @@ from kreplica.groups.classic import fencing
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.classic.group_records import record_of
 from kreplica.groups.classic.member import Member
-from kreplica.groups.classic.requests import Join, Joined, Synced
+from kreplica.groups.classic.requests import Join, JoinResponse, SyncResponse
 from kreplica.groups.classic.roster import Roster
 from kreplica.groups.classic.states import PREVIOUS, State
 from kreplica.groups.group import UNKNOWN_MEMBER
@@ -191,10 +191,10 @@ class ClassicGroupState(ABC):
         """Send the response of a request at the end of this step."""
         self._callbacks.append(lambda: callback(response))
 
-    def join_response(self, member: Member, *, skip_assignment: bool = False) -> Joined:
+    def join_response(self, member: Member, *, skip_assignment: bool = False) -> JoinResponse:
         """Return the JoinGroup response of a member of the current generation; the leader receives all members."""
         is_leader = self.roster.leader == member.member_id
-        return Joined(
+        return JoinResponse(
             ErrorCode.NONE,
             member.member_id,
             self.generation,
@@ -205,13 +205,13 @@ class ClassicGroupState(ABC):
             self.roster.joined_members(self.protocol) if is_leader else (),
         )
 
-    def respond_to_join(self, member: Member, joined: Joined) -> None:
+    def respond_to_join(self, member: Member, joined: JoinResponse) -> None:
         """Respond to the pending JoinGroup request of a member, if there is one."""
         respond = self.roster.end_join(member)
         if respond is not None:
             self.send_response(respond, joined)
 
-    def respond_to_sync(self, member: Member, synced: Synced) -> None:
+    def respond_to_sync(self, member: Member, synced: SyncResponse) -> None:
         """Respond to the pending SyncGroup request of a member, if there is one."""
         respond, member.awaiting_sync = member.awaiting_sync, None
         if respond is not None:
@@ -221,10 +221,10 @@ class ClassicGroupState(ABC):
     def drop(self, member: Member) -> None:
         """Remove a member from the roster and respond to its pending requests with UNKNOWN_MEMBER_ID."""
         member.session.end()
-        self.respond_to_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
+        self.respond_to_join(member, JoinResponse(ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER))
         respond, member.awaiting_sync = member.awaiting_sync, None
         if respond is not None:
-            self.send_response(respond, Synced(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.send_response(respond, SyncResponse(ErrorCode.UNKNOWN_MEMBER_ID))
         self.roster.remove(member)
 
     def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:

@@ -8,7 +8,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import member_removal, rebalancing
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member, size_of
-from kreplica.groups.classic.requests import Join, JoinCallback, Joined, Protocols, Synced
+from kreplica.groups.classic.requests import Join, JoinCallback, JoinResponse, Protocols, SyncResponse
 from kreplica.groups.classic.session_timer import SessionTimer
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
@@ -40,7 +40,7 @@ def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None
             _join_again(group, group.check_member(request.member_id, request.instance_id), request, respond)
     except KafkaError as error:
         is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
-        group.send_response(respond, Joined(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
+        group.send_response(respond, JoinResponse(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
     rebalancing.complete_if_ready(group)
 
 
@@ -101,7 +101,7 @@ def _join_new(group: ClassicGroupState, request: Join, respond: JoinCallback) ->
         session = SessionTimer(group.reactor, lambda: group.pending_ended(member_id))
         group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
-        group.send_response(respond, Joined(ErrorCode.MEMBER_ID_REQUIRED, member_id))
+        group.send_response(respond, JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id))
     else:
         _add(group, member_id, request, respond)
 
@@ -132,7 +132,7 @@ def _join_again(group: ClassicGroupState, member: Member, request: Join, respond
 
 def _update(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
     # A connection may send another request while one is pending, unlike in Kafka: respond to both.
-    group.respond_to_join(member, Joined(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+    group.respond_to_join(member, JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, respond)
     if member.is_new:
@@ -160,8 +160,8 @@ class _PreviousMember:
 def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, respond: JoinCallback) -> None:
     """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
     previous = _PreviousMember(group, member)
-    group.respond_to_join(member, Joined(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
-    group.respond_to_sync(member, Synced(ErrorCode.FENCED_INSTANCE_ID))
+    group.respond_to_join(member, JoinResponse(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
+    group.respond_to_sync(member, SyncResponse(ErrorCode.FENCED_INSTANCE_ID))
     group.roster.rename(member, member_id)
     _update(group, member, request, respond)
     member.restart_session()
@@ -178,7 +178,7 @@ def _store_replaced(
         if group.state is not State.STABLE or member.awaiting_join is not respond:
             return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
-            group.respond_to_join(member, Joined(code, UNKNOWN_MEMBER))
+            group.respond_to_join(member, JoinResponse(code, UNKNOWN_MEMBER))
             previous.restore(group, member)
         elif request.may_skip_assignment:
             group.respond_to_join(member, group.join_response(member, skip_assignment=True))

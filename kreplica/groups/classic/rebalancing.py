@@ -6,7 +6,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode
 from kreplica.groups.classic.group_state import ClassicGroupState
-from kreplica.groups.classic.requests import Synced
+from kreplica.groups.classic.requests import SyncResponse
 from kreplica.groups.classic.states import PREVIOUS, State
 
 log = Logger()
@@ -46,7 +46,7 @@ def complete_if_ready(group: ClassicGroupState) -> None:
 def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
     """Respond to all pending SyncGroup requests of this generation with an error."""
     for member in group.roster.members.values():
-        group.respond_to_sync(member, Synced(code))
+        group.respond_to_sync(member, SyncResponse(code))
 
 
 def _await_members(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:

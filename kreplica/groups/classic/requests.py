@@ -46,7 +46,7 @@ class JoinedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class JoinResponse:
     """A JoinGroup response.
 
     :param leader: id of the member that computes the assignment.
@@ -80,7 +80,7 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
+class SyncResponse:
     """A SyncGroup response."""
 
     error: ErrorCode
@@ -125,5 +125,5 @@ class Description:
     members: Sequence[DescribedMember] = ()
 
 
-JoinCallback = Callable[[Joined], None]
-SyncCallback = Callable[[Synced], None]
+JoinCallback = Callable[[JoinResponse], None]
+SyncCallback = Callable[[SyncResponse], None]

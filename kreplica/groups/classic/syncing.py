@@ -8,7 +8,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import fencing, rebalancing
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
-from kreplica.groups.classic.requests import Sync, SyncCallback, Synced
+from kreplica.groups.classic.requests import Sync, SyncCallback, SyncResponse
 from kreplica.groups.classic.states import State
 
 
@@ -20,14 +20,14 @@ def sync(group: ClassicGroupState, request: Sync, respond: SyncCallback) -> None
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)
     except KafkaError as error:
-        group.send_response(respond, Synced(error.code))
+        group.send_response(respond, SyncResponse(error.code))
         return
     _note_synced(group, member)
     if group.state is State.STABLE:
         group.send_response(respond, _synced(group, member))
         member.restart_session()
         return
-    group.respond_to_sync(member, Synced(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
+    group.respond_to_sync(member, SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
     member.awaiting_sync = respond
     if group.roster.leader == member.member_id:
         _assign(group, dict(request.assignments))
@@ -71,5 +71,5 @@ def _assign(group: ClassicGroupState, assignments: Mapping[str, bytes]) -> None:
     group.store(assignments, stored)
 
 
-def _synced(group: ClassicGroupState, member: Member) -> Synced:
-    return Synced(ErrorCode.NONE, group.roster.protocol_type, group.protocol, member.assignment)
+def _synced(group: ClassicGroupState, member: Member) -> SyncResponse:
+    return SyncResponse(ErrorCode.NONE, group.roster.protocol_type, group.protocol, member.assignment)

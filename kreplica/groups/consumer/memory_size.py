@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.groups.consumer.members import JOINING, Subscription
 from kreplica.groups.consumer.requests import Heartbeat
-from kreplica.groups.consumer.state import GroupState, Resolved, changed_members
+from kreplica.groups.consumer.state import GroupState, MatchedTopics, changed_members
 from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
 
 MATCH_BYTES = 8
@@ -62,7 +62,7 @@ def _member_key(member_id: str) -> str:
     return f"member {member_id}"
 
 
-def _matches_size(expression: str, resolved: Resolved) -> int:
+def _matches_size(expression: str, resolved: MatchedTopics) -> int:
     return texts_size((expression,)) + MATCH_BYTES * len(resolved.topic_names)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kreplica.groups.consumer.assignment import Assignment, from_rows, to_rows
 from kreplica.groups.consumer.members import Member, MemberState, Progress, Subscription
-from kreplica.groups.consumer.state import GroupState, Resolved, Topic, changed_members
+from kreplica.groups.consumer.state import GroupState, MatchedTopics, Topic, changed_members
 from kreplica.groups.consumer_records import (
     ConsumerKey,
     RecordKind,
@@ -163,7 +163,7 @@ class _GroupRecords:
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
     progress: dict[str, Progress] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
-    resolved: dict[str, Resolved] = field(default_factory=dict)
+    resolved: dict[str, MatchedTopics] = field(default_factory=dict)
     target_epoch: int = 0
     target: dict[str, Assignment] = field(default_factory=dict)
 
@@ -218,7 +218,7 @@ def _set_entry(entries: dict[str, Any], kind: RecordKind, name: str, fields: dic
     elif kind is RecordKind.TARGET:
         entries[name] = from_rows(fields["topic_partitions"])
     else:
-        entries[name] = Resolved(tuple(fields["topics"]), fields["version"], fields["timestamp"])
+        entries[name] = MatchedTopics(tuple(fields["topics"]), fields["version"], fields["timestamp"])
 
 
 def _read_topics(fields: dict[str, Any]) -> dict[str, Topic]:

@@ -32,7 +32,7 @@ class Topic(NamedTuple):
     partition_count: int
 
 
-class Resolved(NamedTuple):
+class MatchedTopics(NamedTuple):
     """Topics that a regular expression matches.
 
     :param topic_names: sorted.
@@ -62,7 +62,7 @@ class GroupState:
     epoch: int = 0
     members: Mapping[str, Member] = field(default_factory=dict)
     topics: Mapping[str, Topic] = field(default_factory=dict)
-    resolved: Mapping[str, Resolved] = field(default_factory=dict)
+    resolved: Mapping[str, MatchedTopics] = field(default_factory=dict)
     target_epoch: int = 0
     target: Mapping[str, Assignment] = field(default_factory=dict)
     owners: Owners = field(default_factory=dict)

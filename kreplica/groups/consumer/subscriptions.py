@@ -8,7 +8,7 @@ from typing import Protocol
 from uuid import UUID
 
 from kreplica.groups.consumer.members import Subscription
-from kreplica.groups.consumer.state import GroupState, Resolved, Topic
+from kreplica.groups.consumer.state import GroupState, MatchedTopics, Topic
 
 
 class Topics(Protocol):
@@ -31,7 +31,7 @@ class TopicSnapshot:
     """
 
     topics: Topics
-    resolved: Mapping[str, Resolved] = field(default_factory=dict)
+    resolved: Mapping[str, MatchedTopics] = field(default_factory=dict)
     is_changed: bool = False
     version: int | None = None
 
@@ -66,13 +66,13 @@ def is_subscribed(state: GroupState, topic: str) -> bool:
     return False
 
 
-def _resolved(state: GroupState, fresh: Mapping[str, Resolved]) -> dict[str, Resolved]:
+def _resolved(state: GroupState, fresh: Mapping[str, MatchedTopics]) -> dict[str, MatchedTopics]:
     """Return the matches of each expression in use; unchanged matches keep the old entry, so nothing is written."""
     result = {}
     for expression in regular_expressions(state):
         old, new = state.resolved.get(expression), fresh.get(expression)
         if new is None or (old is not None and old.topic_names == new.topic_names):
-            new = old if old is not None else Resolved(())
+            new = old if old is not None else MatchedTopics(())
         result[expression] = new
     return result
 
@@ -83,7 +83,7 @@ def regular_expressions(state: GroupState) -> list[str]:
     return sorted(each for each in found if each)
 
 
-def _names(state: GroupState, resolved: Mapping[str, Resolved]) -> list[str]:
+def _names(state: GroupState, resolved: Mapping[str, MatchedTopics]) -> list[str]:
     by_name = dict.fromkeys(member.subscription.topic_names for member in state.members.values())
     names = [name for topic_names in by_name for name in topic_names]
     return names + [name for expression in resolved for name in resolved[expression].topic_names]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.consumer.state import Resolved
+from kreplica.groups.consumer.state import MatchedTopics
 from kreplica.patterns.automaton import Automaton
 from kreplica.patterns.parser import PatternError
 from kreplica.runtime import Runtime
@@ -72,7 +72,7 @@ class TopicLookup:
             return False
         return True
 
-    async def resolve(self, expressions: Iterable[str]) -> dict[str, Resolved]:
+    async def resolve(self, expressions: Iterable[str]) -> dict[str, MatchedTopics]:
         """Return the topics that match the expressions; only topics that are new since the last call are matched.
 
         :raise KafkaError: INVALID_REGULAR_EXPRESSION.
@@ -80,7 +80,7 @@ class TopicLookup:
         turns = Turns(self._runtime.reactor)
         return {expression: await self._resolve(expression, turns) for expression in expressions}
 
-    async def _resolve(self, expression: str, turns: Turns) -> Resolved:
+    async def _resolve(self, expression: str, turns: Turns) -> MatchedTopics:
         entry = self._entry(expression)
         if entry.version != self.version:
             version, names = self.version, self._all_names()
@@ -91,7 +91,7 @@ class TopicLookup:
                 if turns.is_over:
                     await turns.next()
             entry.names, entry.matching, entry.version = names, frozenset(matching), version
-        return Resolved(tuple(sorted(entry.matching)), entry.version, self._runtime.wall_clock_ms())
+        return MatchedTopics(tuple(sorted(entry.matching)), entry.version, self._runtime.wall_clock_ms())
 
     def _entry(self, expression: str) -> _Entry:
         entry = self._entries.get(expression)

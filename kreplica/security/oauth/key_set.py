@@ -17,7 +17,7 @@ KEY_ID_CHARACTERS_MAX = 1000
 """Maximum length of a key ID; tokens with a longer one are rejected, as in Kafka."""
 
 CANDIDATES_MAX = 8
-"""Maximum number of keys that are tried for a token without a key ID."""
+"""Maximum number of keys that are tried for one token."""
 
 ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
     **{f"{family}{bits}": ("RSA", None) for family in ("RS", "PS") for bits in (256, 384, 512)},

@@ -22,7 +22,6 @@ class ConnectionLimitsUpdate:
 
     :param static: settings of the broker's file, with its listeners.
     :param quotas: the quotas of users and client IDs.
-    :ivar limits: the limits.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class BrokerProcess(Broker):
 
 
 @dataclass(frozen=True, slots=True)
-class Serving:
+class BrokerAddresses:
     """The addresses of a running broker, which a child process sends to its parent as a line of JSON.
 
     :param port: the port of the first listener.
@@ -48,10 +48,10 @@ class Serving:
         return json.dumps({"serving": asdict(self)})
 
     @staticmethod
-    def from_line(line: str) -> Serving | None:
+    def from_line(line: str) -> BrokerAddresses | None:
         """Parse a line; return None if it is another message."""
         try:
-            return Serving(**json.loads(line)["serving"])
+            return BrokerAddresses(**json.loads(line)["serving"])
         except (ValueError, LookupError, TypeError):
             return None
 
@@ -62,7 +62,7 @@ class ChildBrokerProcess(BrokerProcess):
     async def start(self) -> None:
         await super().start()
         admin_url = self.admin.url if self.admin is not None else None
-        print(Serving(self.port, admin_url).to_line(), file=sys.__stdout__, flush=True)
+        print(BrokerAddresses(self.port, admin_url).to_line(), file=sys.__stdout__, flush=True)
 
 
 def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> BrokerProcess:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.service.composition.stopping import stop_all
-from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.process.log_output import relay
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.service.standalone.supervised_broker import SupervisedBroker
@@ -40,7 +40,7 @@ class ProcessesStandalone(Standalone):
         super().__init__(runtime, config, failed=failed)
         self._log_format = log_format
         self._children: list[SupervisedBroker] = []
-        self._serving: list[Serving] = []
+        self._serving: list[BrokerAddresses] = []
 
     @property
     def ports(self) -> Sequence[int]:

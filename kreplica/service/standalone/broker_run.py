@@ -10,7 +10,7 @@ from twisted.internet.error import ProcessExitedAlready
 from twisted.internet.protocol import ProcessProtocol
 from twisted.python.failure import Failure
 
-from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.process.process import EXIT_REASON_PREFIX
 
 LINE_SIZE_MAX = 1 << 16
@@ -21,16 +21,19 @@ class BrokerRun(ProcessProtocol):
     """Protocol of one child process; not reused after a restart.
 
     :param relay: receives each log line of the process.
-    :param served: called when the broker serves clients.
-    :param ended: called when the process has exited, with the reason.
+    :param on_serving: called when the broker serves clients.
+    :param on_exit: called when the process has exited, with the reason.
     """
 
     def __init__(
-        self, relay: Callable[[str], None], served: Callable[[Serving], None], ended: Callable[[str], None]
+        self,
+        relay: Callable[[str], None],
+        on_serving: Callable[[BrokerAddresses], None],
+        on_exit: Callable[[str], None],
     ) -> None:
         self._relay = relay
-        self._served = served
-        self._ended = ended
+        self._on_serving = on_serving
+        self._on_exit = on_exit
         self._exit_reason = ""
         self._unfinished = {STDOUT: b"", STDOUT + 1: b""}
 
@@ -56,9 +59,9 @@ class BrokerRun(ProcessProtocol):
             self._handle_line(childFD, line.decode(errors="replace"))
 
     def _handle_line(self, descriptor: int, line: str) -> None:
-        serving = Serving.from_line(line) if descriptor == STDOUT else None
+        serving = BrokerAddresses.from_line(line) if descriptor == STDOUT else None
         if serving is not None:
-            self._served(serving)
+            self._on_serving(serving)
         elif line.startswith(EXIT_REASON_PREFIX):
             self._exit_reason = line.removeprefix(EXIT_REASON_PREFIX)
         else:
@@ -68,7 +71,7 @@ class BrokerRun(ProcessProtocol):
         for descriptor, rest in self._unfinished.items():
             if rest:
                 self._handle_line(descriptor, rest.decode(errors="replace"))
-        self._ended(self._exit_reason or _exit_text(reason.value))
+        self._on_exit(self._exit_reason or _exit_text(reason.value))
 
 
 def _exit_text(end: Any) -> str:

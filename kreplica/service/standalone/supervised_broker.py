@@ -12,7 +12,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.errors import KreplicaError
-from kreplica.service.process.broker_process import Serving
+from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.standalone.broker_run import BrokerRun
 
 log = Logger()
@@ -48,14 +48,14 @@ class SupervisedBroker:
         self._command = tuple(command)
         self._relay = relay
         self._run: BrokerRun | None = None
-        self._first_serving: Deferred[Serving] | None = None
+        self._first_serving: Deferred[BrokerAddresses] | None = None
         self._exited: Deferred[None] | None = None
         self._restart_timer: IDelayedCall | None = None
         self._is_supervised = False
         self._pause_s = PAUSE_S_MIN
         self._serving_since_s: float | None = None
 
-    async def start(self) -> Serving:
+    async def start(self) -> BrokerAddresses:
         """Return when the broker serves clients; later exits cause restarts.
 
         :raise BrokerEnded: the process exited before the broker served clients.
@@ -103,7 +103,7 @@ class SupervisedBroker:
         self._run = run
         log.info("broker {broker} is process {process}", broker=self._number, process=run.pid)
 
-    def _served(self, serving: Serving) -> None:
+    def _served(self, serving: BrokerAddresses) -> None:
         self._serving_since_s = self._reactor.seconds()
         if self._first_serving is not None:
             self._first_serving.callback(serving)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kreplica.groups.classic.requests import Join, Joined
+from kreplica.groups.classic.requests import Join, JoinResponse
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.server.protocol.request import Request
 
@@ -41,7 +41,7 @@ class JoinGroup:
         group_id = body["group_id"]
         request.body = body = {}  # its views would keep the whole frame in memory while the member waits
 
-        def respond(joined: Joined) -> None:
+        def respond(joined: JoinResponse) -> None:
             _respond(request, joined)
 
         self._groups.join(group_id, join, respond)
@@ -54,7 +54,7 @@ def client_host(request: Request) -> str:
     return "/" + request.connection.peer.rpartition(":")[0].strip("[]")
 
 
-def _respond(request: Request, joined: Joined) -> None:
+def _respond(request: Request, joined: JoinResponse) -> None:
     no_protocol = None if request.version >= NULL_PROTOCOL_FROM else ""
     request.respond(
         {

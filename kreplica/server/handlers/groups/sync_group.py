@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kreplica.errors import ErrorCode
-from kreplica.groups.classic.requests import Sync, Synced
+from kreplica.groups.classic.requests import Sync, SyncResponse
 from kreplica.groups.coordinator import GroupCoordinator
 from kreplica.server.protocol.request import Request
 
@@ -20,7 +20,7 @@ class SyncGroup:
     def __call__(self, request: Request) -> None:
         body = request.body
         if request.version >= PROTOCOL_FROM and None in (body["protocol_type"], body["protocol_name"]):
-            _respond(request, Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            _respond(request, SyncResponse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
             return
         sync = Sync(
             generation=body["generation_id"],
@@ -35,7 +35,7 @@ class SyncGroup:
         self._groups.sync(group_id, sync, lambda synced: _respond(request, synced))
 
 
-def _respond(request: Request, synced: Synced) -> None:
+def _respond(request: Request, synced: SyncResponse) -> None:
     request.respond(
         {
             "throttle_time_ms": 0,
