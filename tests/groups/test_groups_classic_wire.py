@@ -16,6 +16,8 @@ from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
 STRANGER = -(2**31)
+SYNC_PROTOCOL_FROM = 5
+"""First version of SyncGroup that must name the protocol."""
 
 
 class Scene:
@@ -66,6 +68,8 @@ class Scene:
             "member_id": joined["member_id"],
             "assignments": [{"member_id": joined["member_id"], "assignment": b"read this"}],
         }
+        if version >= SYNC_PROTOCOL_FROM:
+            body |= {"protocol_type": joined.get("protocol_type"), "protocol_name": joined["protocol_name"]}
         return self.ask(messages.SYNC_GROUP, version, **body | fields)
 
     def stable(self, **fields: Any) -> dict[str, Any]:
