@@ -57,8 +57,8 @@ async def read_or_create_cluster_id(client: ZooKeeperClient, rng: random.Random)
             return documents.decode_cluster_id(data)
         except NoNode:
             pass
-        made = uuid_text(random_uuid(rng))
-        for path, data in (("/cluster", b""), (znodes.CLUSTER_ID, documents.encode_cluster_id(made))):
+        cluster_id = uuid_text(random_uuid(rng))
+        for path, data in (("/cluster", b""), (znodes.CLUSTER_ID, documents.encode_cluster_id(cluster_id))):
             try:
                 await client.create(path, data)
             except NodeExists:
@@ -81,9 +81,9 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
     wait_s = LEFTOVER_WAIT_SESSIONS * client.session_timeout_ms / 1000
     while True:
         try:
-            made = await client.create(path, data, ephemeral=True)
-            assert made.stat is not None, "the response to the create request has no stat"
-            return replace(registration, epoch=made.stat.czxid)
+            created = await client.create(path, data, ephemeral=True)
+            assert created.stat is not None, "the response to the create request has no stat"
+            return replace(registration, epoch=created.stat.czxid)
         except NodeExists:
             pass
         changed = Change()

@@ -63,9 +63,9 @@ class Membership:
 
     async def _register(self, wanted: BrokerRegistration) -> None:
         registration = replace(wanted, intact_since=self._intact_since())
-        made = await register(self._reactor, self._client, registration)
+        registered = await register(self._reactor, self._client, registration)
         self.registered = True
-        self._on_joined(made)
+        self._on_joined(registered)
 
     async def leave(self) -> None:
         """Stop registering; the registration ends with the session."""

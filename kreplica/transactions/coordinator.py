@@ -258,7 +258,7 @@ def _written(response: ProducerResponse, respond: Respond, code: ErrorCode) -> N
 
 
 def _while_pending(decision: Decision) -> Decision:
-    """Return the decision while a write is pending: fenced producers are refused, others have to retry."""
+    """Return the decision while a write is pending: fenced producers are refused, other producers have to retry."""
     return refused(decision.response.code if decision.response.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 

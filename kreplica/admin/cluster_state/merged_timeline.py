@@ -53,14 +53,14 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
 
     :param kinds: the kinds of entries with their descriptions.
     """
-    listed = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
+    kinds_text = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
     return record(
         {
             "id": {**STRING, "pattern": ID_PATTERN, "description": "Sorts by time over all brokers."},
             "at_ms": TIME_MS,
             "broker_id": {**BROKER_ID, "description": "The broker that recorded it, by its clock."},
             "controller_epoch": {**nullable(COUNT), "description": "Epoch of the recording controller, or null."},
-            "kind": {**one_of(*kinds), "description": f"{listed}."},
+            "kind": {**one_of(*kinds), "description": f"{kinds_text}."},
             "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty for several subjects."},
             "text": STRING,
             "details": {"type": "object"},

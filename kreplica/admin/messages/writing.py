@@ -57,8 +57,9 @@ class MessageWriter:
             return partition
         if key is not None:
             return partition_of_key(key, len(numbers))
-        led = [number for number in numbers if self._leaders.leader_of(TopicPartition(topic.name, number)) is not None]
-        return self._runtime.random.choice(led or numbers)
+        leaders = {number: self._leaders.leader_of(TopicPartition(topic.name, number)) for number in numbers}
+        with_leader = [number for number, leader in leaders.items() if leader is not None]
+        return self._runtime.random.choice(with_leader or numbers)
 
     async def write(
         self, topic: PublishedTopic, partition: int, key: bytes | None, value: bytes | None, headers: Headers

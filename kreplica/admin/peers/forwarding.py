@@ -196,8 +196,8 @@ class Forwarding:
         if self._closed or len(self._in_flight) >= IN_FLIGHT_MAX:
             why = "is stopping" if self._closed else f"has {len(self._in_flight)} requests to other brokers in flight"
             raise Problem(503, "busy", f"broker {self._broker_id} {why}", what_to_do="Retry in a moment.")
-        given = {name: _text(value) for name, value in (query or {}).items() if value is not None}
-        suffix = f"?{urlencode(given)}" if given else ""
+        parameters = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        suffix = f"?{urlencode(parameters)}" if parameters else ""
         status, text = await self._exchange_in_time(broker_id, method, f"{url.rstrip('/')}{path}{suffix}", call, body)
         if len(text) <= SMALL_RESPONSE_BYTES:
             return validator.read(broker_id, status, text)

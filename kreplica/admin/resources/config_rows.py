@@ -122,8 +122,8 @@ def is_secret(name: str) -> bool:
 
 
 def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer: Source) -> list[Row]:
-    listed = {setting.name for setting in described}
-    more = [_unlisted(name, layer) for name in sorted(own) if name not in listed]
+    described_names = {setting.name for setting in described}
+    more = [_unlisted(name, layer) for name in sorted(own) if name not in described_names]
     return [setting.row(own.get(setting.name), layer) for setting in (*described, *more)]
 
 

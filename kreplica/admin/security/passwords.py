@@ -67,7 +67,7 @@ class PasswordVerifier:
         self._threads = DeferredSemaphore(THREADS_MAX)
 
     def credentials_of(self, user: str) -> UserCredentials:
-        """Return the current credentials of a user; they differ after a change of the password."""
+        """Return the current credentials of a user, which change with the password."""
         return dict(self._credentials.mechanisms_of(user))
 
     def is_remembered(self, user: str, password: str) -> bool:

@@ -57,23 +57,23 @@ class _PartitionExplainer:
             return "new", f"{key} never had a leader: its replicas ({dead}) have not been alive since it was created."
         if self._state.leader < 0:
             return "offline", self._why_offline()
-        led = f"Broker {self._state.leader} leads {key}"
+        leads = f"Broker {self._state.leader} leads {key}"
         shortage = self._isr_shortage()
         if shortage:
-            return "under_min_isr", f"{led}, but {shortage}"
+            return "under_min_isr", f"{leads}, but {shortage}"
         if key.partition in facts.assignment.read_only:
-            return "read_only", f"{led}; it is being removed: its records can be read, but producers are rejected."
+            return "read_only", f"{leads}; it is being removed: its records can be read, but producers are rejected."
         if facts.is_moving:
-            return "moving", f"{led}, and its replicas move: {self._move()}."
+            return "moving", f"{leads}, and its replicas move: {self._move()}."
         behind = self._behind()
         if behind:
-            return "under_replicated", f"{led}, and {brokers_text(behind)} {_be(behind)} not in sync."
+            return "under_replicated", f"{leads}, and {brokers_text(behind)} {_be(behind)} not in sync."
         if facts.transactions:
-            return "open_transaction", f"{led}, all replicas are in sync, and {self._transaction_text()}"
+            return "open_transaction", f"{leads}, all replicas are in sync, and {self._transaction_text()}"
         if self._state.leader != facts.replicas[0]:
-            preferred = facts.replicas[0]
-            return "not_preferred", f"{led}, all replicas are in sync, but the preferred leader is broker {preferred}."
-        return "healthy", f"{led}, and all replicas are in sync."
+            first = facts.replicas[0]
+            return "not_preferred", f"{leads}, all replicas are in sync, but the preferred leader is broker {first}."
+        return "healthy", f"{leads}, and all replicas are in sync."
 
     def _why_offline(self) -> str:
         facts, state = self._facts, self._state
@@ -96,9 +96,9 @@ class _PartitionExplainer:
         )
 
     def _move(self) -> str:
-        coming, going = self._facts.adding, [b for b in self._facts.removing if b in self._facts.replicas]
-        parts = [f"to {brokers_text(coming)}"] if coming else []
-        parts += [f"away from {brokers_text(going)}"] if going else []
+        adding, removing = self._facts.adding, [b for b in self._facts.removing if b in self._facts.replicas]
+        parts = [f"to {brokers_text(adding)}"] if adding else []
+        parts += [f"away from {brokers_text(removing)}"] if removing else []
         return ", ".join(parts)
 
     def _behind(self) -> list[int]:

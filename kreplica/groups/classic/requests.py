@@ -50,7 +50,7 @@ class JoinResponse:
     """A JoinGroup response.
 
     :param leader: id of the member that computes the assignment.
-    :param members: all members in the leader's response, empty in all others.
+    :param members: all members in the leader's response; empty in other responses.
     """
 
     error: ErrorCode

@@ -31,10 +31,10 @@ def _next(state: GroupState, member: Member, owned: Assignment | None) -> Progre
     current = member.progress
     target = state.target.get(member.member_id, NO_PARTITIONS)
     kept = intersection(current.assigned, target)
-    gone = difference(current.assigned, target)
-    waiting = Progress(current.epoch, current.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, gone)
-    if gone and not fencing.has_revoked(Member(member.member_id, progress=waiting), owned):
-        return waiting
+    to_revoke = difference(current.assigned, target)
+    unrevoked = Progress(current.epoch, current.previous_epoch, MemberState.UNREVOKED_PARTITIONS, kept, to_revoke)
+    if to_revoke and not fencing.has_revoked(Member(member.member_id, progress=unrevoked), owned):
+        return unrevoked
     wanted = difference(target, kept)
     free = _free(state, wanted, member.member_id)
     complete = count(free) == count(wanted)

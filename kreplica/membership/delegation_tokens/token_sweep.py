@@ -18,7 +18,7 @@ log = Logger()
 class TokenSweep:
     """Repeated removal of expired tokens; owned by the broker.
 
-    :param is_controller: returns True while this broker is the controller; the others sweep nothing.
+    :param is_controller: returns True while this broker is the controller; other brokers sweep nothing.
     :param interval_s: ``delegation.token.expiry.check.interval.ms``.
     """
 

@@ -85,7 +85,7 @@ class UnsecuredValidator:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredLogin:
-    """Options ``unsecuredLogin*`` of a client's login module: it creates its own tokens.
+    """Options ``unsecuredLogin*`` of the login module of a client that creates its own tokens.
 
     :param user: for errors.
     """

@@ -168,9 +168,9 @@ class Coordinators:
 
     def make_internal_topics(self, topics: TopicAdmin) -> InternalTopics:
         """Return the object that creates the coordinators' internal topics on demand; called once."""
-        made = InternalTopics(topics, self._broker.metadata, internal_topic_configs(self._broker.settings))
-        self._internal_topics = made
-        return made
+        internal_topics = InternalTopics(topics, self._broker.metadata, internal_topic_configs(self._broker.settings))
+        self._internal_topics = internal_topics
+        return internal_topics
 
     def create_topics(self) -> None:
         """Start creating the coordinators' topics before a client needs them."""

@@ -41,7 +41,7 @@ class ListenerCertificates:
         self.listeners: dict[str, ListenerTls] = {}
 
     def client(self, listener: str) -> ClientTls:
-        """Return the TLS of connections to other brokers' listener; they use the certificate of this broker's listener.
+        """Return the TLS of connections to a listener of other brokers, with the certificate of this broker's listener.
 
         :raise SettingsError: the settings or files of the broker's file are invalid.
         """
@@ -72,15 +72,15 @@ class ListenerCertificates:
             return ListenerTls(chosen, runtime.reactor.seconds, runtime.offload.run, client)
 
         try:
-            opened = listener(options)
+            tls = listener(options)
         except SettingsError as error:
             if options == static:
                 raise
             log.error("the dynamic settings of listener {name} are ignored: {reason}", name=name, reason=str(error))
-            opened = listener(static)
-        self.listeners[name] = opened
-        self.watch.add(name, opened)
-        return opened
+            tls = listener(static)
+        self.listeners[name] = tls
+        self.watch.add(name, tls)
+        return tls
 
     def apply(self, settings: EffectiveSettings) -> None:
         """Change the certificates of open listeners to those of changed settings."""

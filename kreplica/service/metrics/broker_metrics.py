@@ -149,9 +149,9 @@ class BrokerMetrics:
         for family in await directory_families(self._broker.runtime, self._broker.directories.directories):
             yield family
         partitions = list(self._broker.partitions)
-        led = [partition for partition in partitions if partition.is_leader]
+        led_partitions = [partition for partition in partitions if partition.is_leader]
         turns = Turns(self._broker.runtime.reactor)
-        for rows, listed in ((REPLICAS, partitions), (LED, led)):
+        for rows, listed in ((REPLICAS, partitions), (LED, led_partitions)):
             for name, text, value_of in rows:
                 samples = []
                 for partition in listed:
@@ -236,19 +236,19 @@ class BrokerMetrics:
 
     def _replication(self) -> Iterator[Family]:
         partitions = list(self._broker.partitions)
-        led = [partition for partition in partitions if partition.is_leader]
+        led_partitions = [partition for partition in partitions if partition.is_leader]
         name = "kafka_server_replicamanager"
         yield gauge(f"{name}_partitioncount", "Replicas on this broker.", len(partitions))
-        yield gauge(f"{name}_leadercount", "Partitions that this broker leads.", len(led))
+        yield gauge(f"{name}_leadercount", "Partitions that this broker leads.", len(led_partitions))
         yield gauge(
             f"{name}_underreplicatedpartitions",
             "Under-replicated partitions that this broker leads.",
-            sum(map(_is_under_replicated, led)),
+            sum(map(_is_under_replicated, led_partitions)),
         )
         yield gauge(
             f"{name}_underminisrpartitioncount",
             "Partitions led by this broker with too few in-sync replicas for acks=all.",
-            sum(len(p.leadership.isr) < p.in_sync_required for p in led),
+            sum(len(p.leadership.isr) < p.in_sync_required for p in led_partitions),
         )
         offline = sum(partition.role.is_offline for partition in partitions)
         yield gauge(f"{name}_offlinereplicacount", "Replicas in a failed log directory.", offline)

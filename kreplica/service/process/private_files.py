@@ -18,7 +18,7 @@ log = Logger()
 _SECRET = re.compile(r"password|secret|credential|(^|\.)token$|\.master\.key$|jaas")
 
 OTHERS = 0o077
-"""Permission bits of the group and of others."""
+"""Permission bits of the group and of other users."""
 
 
 def keep_files_private() -> None:

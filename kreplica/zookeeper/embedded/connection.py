@@ -34,7 +34,7 @@ WAITING_RESPONSES_MAX = 10_000
 UNSENT_BYTES_PAUSE = 4 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
-# Maximum time in seconds for which one connection is served before it yields to others.
+# Maximum time in seconds for which one connection is served before it yields to other connections.
 SERVE_S_MAX = 0.05
 
 FOUR_LETTERS_SIZE = 4
