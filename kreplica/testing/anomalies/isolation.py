@@ -35,8 +35,8 @@ def _hidden_read_kind(observed: ObservedLogs, send: Send, poll: Poll) -> Kind | 
         return None
     if observed.is_rejected(send):
         return Kind.ABORTED_READ
-    early = poll.at_s < observed.history.transactions[send.transaction].ending_s
-    return Kind.PRECOMMITTED_READ if early else None
+    is_early = poll.at_s < observed.history.transactions[send.transaction].ending_s
+    return Kind.PRECOMMITTED_READ if is_early else None
 
 
 def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> Anomaly:

@@ -61,5 +61,5 @@ class Anomaly:
     text: str
 
     def __str__(self) -> str:
-        where = " and ".join(map(str, self.offsets)) or "an unknown offset"
-        return f"{self.at_s:10.3f} s  {self.kind.value}: {self.partition} at {where}: {self.text}"
+        location = " and ".join(map(str, self.offsets)) or "an unknown offset"
+        return f"{self.at_s:10.3f} s  {self.kind.value}: {self.partition} at {location}: {self.text}"

@@ -29,19 +29,19 @@ def misplaced_polls(observed: ObservedLogs) -> Iterator[Anomaly]:
 
 def _misplaced_poll(observed: ObservedLogs, poll: Poll, position: int | None) -> Iterator[Anomaly]:
     expected = poll.records[0][0] if position is None else position
-    between = True
+    is_between = True
     for offset, value in poll.records:
         if offset < expected:
-            yield _went_back(poll, expected, offset, value, between)
+            yield _went_back(poll, expected, offset, value, is_between)
         elif offset > expected:
-            yield from _skipped(observed, poll, expected, offset, between)
+            yield from _skipped(observed, poll, expected, offset, is_between)
         expected = offset + 1
-        between = False
+        is_between = False
 
 
-def _went_back(poll: Poll, expected: int, offset: int, value: Value, between: bool) -> Anomaly:
+def _went_back(poll: Poll, expected: int, offset: int, value: Value, is_between: bool) -> Anomaly:
     return Anomaly(
-        Kind.NON_MONOTONIC_POLL_BETWEEN if between else Kind.NON_MONOTONIC_POLL_WITHIN,
+        Kind.NON_MONOTONIC_POLL_BETWEEN if is_between else Kind.NON_MONOTONIC_POLL_WITHIN,
         poll.partition,
         (offset,),
         (value,),
@@ -51,7 +51,7 @@ def _went_back(poll: Poll, expected: int, offset: int, value: Value, between: bo
     )
 
 
-def _skipped(observed: ObservedLogs, poll: Poll, expected: int, offset: int, between: bool) -> Iterator[Anomaly]:
+def _skipped(observed: ObservedLogs, poll: Poll, expected: int, offset: int, is_between: bool) -> Iterator[Anomaly]:
     """Find the first skipped record between two offsets that another consumer read and that is not hidden."""
     log = observed.logs[poll.partition]
     begin, end = (bisect_left(log.read_offsets, each) for each in (expected, offset))
@@ -59,7 +59,7 @@ def _skipped(observed: ObservedLogs, poll: Poll, expected: int, offset: int, bet
         value, other = log.read[skipped]
         if not observed.may_be_skipped(poll.partition, value):
             yield Anomaly(
-                Kind.POLL_SKIP_BETWEEN if between else Kind.POLL_SKIP_WITHIN,
+                Kind.POLL_SKIP_BETWEEN if is_between else Kind.POLL_SKIP_WITHIN,
                 poll.partition,
                 (skipped,),
                 (value,),

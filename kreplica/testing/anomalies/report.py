@@ -19,7 +19,7 @@ from kreplica.testing.anomalies.writes import (
 )
 
 EXAMPLES_MAX = 20
-"""Number of anomalies of each kind that are kept; others are only counted."""
+"""Number of anomalies of each kind that are kept; further ones are only counted."""
 
 CHECKS = (
     lost_writes,
@@ -116,7 +116,10 @@ class AnomalyReport:
         return lines
 
     def check(self) -> None:
-        """:raise AssertionError: the history has errors; the message contains the report."""
+        """Check that the history has no errors.
+
+        :raise AssertionError: the history has errors; the message contains the report.
+        """
         assert not self.errors, "\n".join(self.lines())
 
 

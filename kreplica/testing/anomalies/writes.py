@@ -50,16 +50,17 @@ def duplicates(observed: ObservedLogs) -> Iterator[Anomaly]:
             continue  # fast path: no value is at two offsets
         first: dict[Value, tuple[int, Observation]] = {}
         for offset, value, observation in _all_offsets(observed, log):
-            before, by = first.setdefault(value, (offset, observation))
-            if before != offset:
+            first_offset, first_observation = first.setdefault(value, (offset, observation))
+            if first_offset != offset:
                 yield Anomaly(
                     Kind.DUPLICATE,
                     partition,
-                    (min(before, offset), max(before, offset)),
+                    (min(first_offset, offset), max(first_offset, offset)),
                     (value,),
-                    names(by, observation),
-                    latest_time_s(by, observation),
-                    f"{shorten(value)} was {describe(by)} at {before}, and {describe(observation)} at {offset}",
+                    names(first_observation, observation),
+                    latest_time_s(first_observation, observation),
+                    f"{shorten(value)} was {describe(first_observation)} at {first_offset}, "
+                    f"and {describe(observation)} at {offset}",
                 )
 
 
@@ -73,15 +74,15 @@ def _all_offsets(observed: ObservedLogs, log: Log) -> Iterator[tuple[int, Value,
 def inconsistent_offsets(observed: ObservedLogs) -> Iterator[Anomaly]:
     """Find offsets at which different values were read or acknowledged."""
     for partition, log in observed.logs.items():
-        for (kind, offset, value), (first, by, observation) in log.conflicts.items():
+        for (kind, offset, value), (first, first_observation, observation) in log.conflicts.items():
             yield Anomaly(
                 kind,
                 partition,
                 (offset,),
                 (first, value),
-                names(by, observation),
-                latest_time_s(by, observation),
-                f"{shorten(first)} was {describe(by)}, and {shorten(value)} was {describe(observation)}",
+                names(first_observation, observation),
+                latest_time_s(first_observation, observation),
+                f"{shorten(first)} was {describe(first_observation)}, and {shorten(value)} was {describe(observation)}",
             )
 
 

@@ -31,7 +31,10 @@ UNKNOWN_RESULT = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR
 
 
 class Response(NamedTuple):
-    """:param has_pending_attempt: true if an earlier attempt received no response and may be executed at any time."""
+    """Response of a coordinator.
+
+    :param has_pending_attempt: true if an earlier attempt received no response and may be executed at any time.
+    """
 
     body: dict[str, Any]
     has_pending_attempt: bool

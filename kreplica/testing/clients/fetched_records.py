@@ -34,11 +34,11 @@ def visible_records(row: dict[str, Any], position: int) -> VisibleRecords:
     remaining = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
     aborted: set[int] = set()
     records: list[Record] = []
-    for at, header in iter_headers(data, incomplete_last=True):
-        check_batch(row, data, header, at, start)
+    for batch_position, header in iter_headers(data, incomplete_last=True):
+        check_batch(row, data, header, batch_position, start)
         while remaining and remaining[-1]["first_offset"] <= header.last_offset:
             aborted.add(remaining.pop()["producer_id"])
-        batch = list(iter_records(data[at : at + header.size]))
+        batch = list(iter_records(data[batch_position : batch_position + header.size]))
         if header.is_control:
             _end(batch, header.producer_id, aborted)
         elif not (header.is_transactional and header.producer_id in aborted):

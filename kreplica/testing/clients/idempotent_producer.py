@@ -79,7 +79,7 @@ async def new_producer_id(client: WireClient, timeout_s: float) -> int:
 class IdempotentProducer:
     """Writes numbered values until ``finish``; after any error it connects again and resends in order.
 
-    :param history: records sent and acknowledged batches.
+    :param history: receives the sent and the acknowledged batches.
     :ivar resets: number of new producer IDs because the broker had lost earlier records.
     :ivar errors: number of errors by name.
     :ivar resent: numbers of batches that were sent more than once; an earlier attempt may still arrive.
@@ -156,9 +156,9 @@ class IdempotentProducer:
 
     def _schedule_next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
         wait_s = self._random.expovariate(1 / self._load.interval_s)
-        self._reactor.callLater(wait_s, self._next, connection, partition, done)
+        self._reactor.callLater(wait_s, self._send_next, connection, partition, done)
 
-    def _next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
+    def _send_next(self, connection: Connection, partition: int, done: Deferred[None]) -> None:
         if done.called:
             return
         if self._finishing:
@@ -214,10 +214,10 @@ class IdempotentProducer:
         elif code:
             done.errback(KafkaError(code))
             return
-        waiting = self._unacknowledged[partition]
-        if len(waiting) == IN_FLIGHT_MAX:
+        unacknowledged = self._unacknowledged[partition]
+        if len(unacknowledged) == IN_FLIGHT_MAX:
             self._schedule_next(connection, partition, done)
-        acknowledged = waiting.popleft()
+        acknowledged = unacknowledged.popleft()
         assert acknowledged is batch, "responses arrive in the order of the requests"
         self._history.acknowledged(partition, row["base_offset"], batch.values, batch.number)
         self._retry_s = RETRY_S_MIN

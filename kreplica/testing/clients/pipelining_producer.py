@@ -95,7 +95,7 @@ class PipeliningProducer:
     """Writes numbered values to all partitions of its load until ``finish``.
 
     :param client: creates the client of a partition's leader.
-    :param history: records sent and acknowledged batches.
+    :param history: receives the sent and the acknowledged batches.
     :ivar resets: number of times a broker rejected the oldest unacknowledged batch of a partition as out of order.
     :ivar raised: number of times the producer epoch was raised.
     :ivar errors: number of errors by name.
@@ -176,12 +176,12 @@ class PipeliningProducer:
         retry_s = RETRY_S_MIN
         while not self.is_partition_done(queue):
             if self._is_raising:
-                await self._epoch_raised()
+                await self._wait_for_epoch_raise()
             if queue.must_restart:
                 self._epoch += 1
                 self.raised += 1
                 queue.restart(self._epoch)
-            before = len(queue.unacknowledged) and queue.unacknowledged[0].number
+            oldest_number = len(queue.unacknowledged) and queue.unacknowledged[0].number
             try:
                 connection = await queue.client.connection()
                 if not self._is_raising:
@@ -192,28 +192,28 @@ class PipeliningProducer:
                 self.errors[name_of(error)] += not isinstance(error, BatchRejected)
                 if not (isinstance(error, KafkaError) and error.code in SAME_LEADER):
                     await queue.client.close()
-                if queue.unacknowledged and queue.unacknowledged[0].number != before:
+                if queue.unacknowledged and queue.unacknowledged[0].number != oldest_number:
                     retry_s = RETRY_S_MIN
                 await pause(self.reactor, self.random.uniform(0, retry_s))
                 retry_s = min(retry_s * 2, RETRY_S_MAX)
 
     # --- epochs ------------------------------------------------------------------------------------------------------
 
-    def out_of_order(self, queue: PartitionQueue, *, oldest: bool) -> None:
+    def out_of_order(self, queue: PartitionQueue, *, is_oldest: bool) -> None:
         """Handle an out-of-order error of a broker.
 
-        :param oldest: true for the oldest unacknowledged batch of its partition.
+        :param is_oldest: true for the oldest unacknowledged batch of its partition.
         """
-        self.resets += oldest
+        self.resets += is_oldest
         if self._style is Style.JAVA:
-            queue.must_restart = oldest
+            queue.must_restart = is_oldest
         elif not self._is_raising:
             self._is_raising = True
             for each in self._queues:
                 if each.pipeline is not None:
                     each.pipeline.stop(EpochBumpPending())
 
-    def drained(self) -> None:
+    def raise_epoch_if_drained(self) -> None:
         """Raise the epoch, if that is pending and no request of any partition is in flight."""
         if self._is_raising and not any(queue.in_flight for queue in self._queues):
             self._is_raising = False
@@ -225,7 +225,7 @@ class PipeliningProducer:
             for each in waiting:
                 each.callback(None)
 
-    def _epoch_raised(self) -> Deferred[None]:
+    def _wait_for_epoch_raise(self) -> Deferred[None]:
         raised: Deferred[None] = Deferred()
         self._waiting.append(raised)
         return raised
@@ -274,9 +274,9 @@ class Pipeline:
         """Schedule a new batch if fewer than the maximum are in flight."""
         if len(self._queue.unacknowledged) < IN_FLIGHT_MAX:
             wait_s = self._producer.random.expovariate(1 / self._producer.load.interval_s)
-            self._producer.reactor.callLater(wait_s, self._next)
+            self._producer.reactor.callLater(wait_s, self._send_next)
 
-    def _next(self) -> None:
+    def _send_next(self) -> None:
         if self._done.called or self._error is not None or self._producer.is_finishing:
             return
         queue, load, random, history = self._queue, self._producer.load, self._producer.random, self._producer.history
@@ -325,7 +325,7 @@ class Pipeline:
         if self._error is None:
             self._error = BatchRejected(code)
         if code in STATE_LOST:
-            self._producer.out_of_order(queue, oldest=batch is queue.unacknowledged[0])
+            self._producer.out_of_order(queue, is_oldest=batch is queue.unacknowledged[0])
 
     def _lost(self, failure: Failure) -> None:
         failure.trap(ClientError)
@@ -338,5 +338,5 @@ class Pipeline:
         if self._error is not None:
             self.stop(self._error)
         self.check_done()
-        self._producer.drained()
+        self._producer.raise_epoch_if_drained()
         return result

@@ -238,12 +238,12 @@ class TransactionalProducer:
 
     async def _ask(self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None) -> Response:
         try:
-            answered = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
+            response = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
         except RequestRejected as error:
             self._has_pending_attempt |= error.has_pending_attempt
             raise
-        self._has_pending_attempt |= answered.has_pending_attempt
-        return answered
+        self._has_pending_attempt |= response.has_pending_attempt
+        return response
 
     def _producer_fields(self) -> dict[str, Any]:
         return {
@@ -255,7 +255,10 @@ class TransactionalProducer:
     # --- leaders -----------------------------------------------------------------------------------------------------
 
     async def _produce(self, key: TopicPartition, values: Sequence[bytes]) -> int:
-        """:return: the base offset; -1 for a duplicate whose offset the leader no longer knows."""
+        """Send a batch until it is acknowledged.
+
+        :return: the base offset; -1 for a duplicate whose offset the leader no longer knows.
+        """
         client = self._leaders.get(key)
         if client is None:
             client = self._leaders[key] = self._leader_client(key)

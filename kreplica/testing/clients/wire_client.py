@@ -35,7 +35,7 @@ REQUEST_TIMEOUT_S = 30.0
 class WireClient:
     """Connects with the first request, and again after the connection was lost; never retries a request.
 
-    Every method raises ``ClientError`` without a response, and ``KafkaError`` if the response contains an error.
+    Every method raises ``ClientError`` if there is no response, and ``KafkaError`` if the response contains an error.
 
     :param endpoint: makes the endpoints of connections, such as those with TLS and SASL.
     :param request_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
@@ -264,7 +264,7 @@ class WireClient:
         leader_epoch: int = NO_EPOCH,
         isolation: int = READ_UNCOMMITTED,
     ) -> int:
-        """Return an offset by timestamp (-1 for the end of the committed records, -2 for the log start), or -1.
+        """Return an offset by timestamp (-1 for the end of the committed records, -2 for the log start), or -1 if none.
 
         ``leader_epoch`` and ``isolation`` are as in ``fetch_row``.
         """

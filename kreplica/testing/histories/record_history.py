@@ -104,16 +104,16 @@ class History:
         return self._acked_ends[partition], self._seen_ends[partition]
 
     def _note(self, known: dict[int, bytes], offset: int, value: bytes, event: str) -> None:
-        before = known.setdefault(offset, value)
-        if before != value:
-            self.contradictions.append(f"{value[:20]!r} was {event} at {offset}, where {before[:20]!r} was before")
+        first_value = known.setdefault(offset, value)
+        if first_value != value:
+            self.contradictions.append(f"{value[:20]!r} was {event} at {offset}, where {first_value[:20]!r} was before")
 
     def forget_from(self, partition: int, offset: int) -> None:
         """Forget all records from an offset at which the log was truncated."""
         self.observations.forget_from(partition, offset)
         for values in (self.acked[partition], self.seen[partition]):
-            for later in [known for known in values if known >= offset]:
-                del values[later]
+            for removed in [each for each in values if each >= offset]:
+                del values[removed]
 
 
 def check_whole(records: Sequence[Record], partition: int) -> None:
@@ -124,8 +124,8 @@ def check_whole(records: Sequence[Record], partition: int) -> None:
     offsets = [record.offset for record in records]
     assert offsets == list(range(len(offsets))), f"partition {partition} has gaps: {offsets[:10]} ..."
     numbers = [number_of(record.value or b"", partition) for record in records]
-    for before, after in pairwise(numbers):
-        assert before < after, f"partition {partition} has {after} after {before}"
+    for previous, current in pairwise(numbers):
+        assert previous < current, f"partition {partition} has {current} after {previous}"
 
 
 def check_nothing_lost(records: Sequence[Record], expected: dict[int, bytes], event: str) -> None:

@@ -48,7 +48,7 @@ class TransactionHistory(History):
     def ending(self, transaction: str, *, commit: bool) -> None:
         """Record a producer's request to commit or abort a transaction."""
         if self._open.pop(transaction, None) is None:
-            return  # it was fenced and can no longer commit
+            return  # a newer producer has fenced the transaction, which can no longer be committed
         self.observations.ending(transaction, self._clock(), commit=commit)
         self.aborted_count += not commit
 

@@ -37,7 +37,7 @@ _BEFORE_AUTHENTICATION = frozenset(
 )
 
 
-class _Applied:
+class _AppliedValues:
     """The values that the process of a broker used after its last event."""
 
     def __init__(self, program: Broker, readers: list[Callable[[], Any]]) -> None:
@@ -51,7 +51,7 @@ class AccessCheck:
 
     :param patterns: all resource patterns that may have ACLs.
     :param users: all users that may have passwords.
-    :param others: further data whose changes must come into force.
+    :param others: sources of other data whose changes must come into force.
     :param applied_s_max: longest time until a broker that can reach ZooKeeper applies a change; None for no limit.
     :ivar used: number of observed successful uses of rights.
     :ivar logins: number of observed successful authentications.
@@ -75,7 +75,7 @@ class AccessCheck:
         self._tracked = [*self._acls.values(), *self._credentials.values(), *tracked]
         self._applied_s_max = applied_s_max
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
-        self._applied: dict[int, _Applied] = {}
+        self._applied: dict[int, _AppliedValues] = {}
         self._topic_names: dict[UUID, str] = {}
         self._violations: list[str] = []
         self._reachable_since_s = dict.fromkeys(brokers, 0.0)
@@ -85,7 +85,7 @@ class AccessCheck:
     # --- observation -------------------------------------------------------------------------------------------------
 
     def after_event(self, process: Process) -> None:
-        """Observe the process of an event, which is the only one that can have changed.
+        """Observe the process of an event; no other process can have changed.
 
         :raise InvariantViolation: a rule is broken.
         """
@@ -116,7 +116,7 @@ class AccessCheck:
         known = self._applied.get(broker)
         if known is None or known.program is not program:
             readers = [tracked.source.reader(program) for tracked in self._tracked]
-            known = self._applied[broker] = _Applied(program, readers)
+            known = self._applied[broker] = _AppliedValues(program, readers)
             for tracked in self._tracked:
                 tracked.restarted(broker)
         values = [read() for read in known.readers]
@@ -188,7 +188,7 @@ class AccessCheck:
     # --- clients -----------------------------------------------------------------------------------------------------
 
     def completed(self, exchange: Exchange) -> None:
-        """Check one request of a client that was responded to."""
+        """Check one request of a client, and its response."""
         login, key = exchange.login, exchange.api.key
         if key == messages.SASL_HANDSHAKE.key:
             login.began_s = exchange.sent_s
@@ -258,7 +258,7 @@ def _selects(pattern: ResourcePattern, name: str) -> bool:
 
 
 def _allows(acls: Iterable[Acl], principal: str, operation: AclOperation) -> bool:
-    """Return True if ACLs allow an operation: written independently of the authorizer, which it checks."""
+    """Return True if ACLs allow an operation; does not use the authorizer, whose decisions it checks."""
     permissions = {
         acl.permission
         for acl in acls

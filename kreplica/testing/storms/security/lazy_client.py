@@ -1,4 +1,4 @@
-"""Client that never authenticates again, and writes and reads whether it may or not."""
+"""Client that never authenticates again, and writes and reads even if it has no right to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from kreplica.wire.batch_building import BatchBuilder
 
 INTERVAL_S = 0.4
 REQUEST_TIMEOUT_S = 5.0
-WRITES = 0.5
+WRITE_CHANCE = 0.5
 VALUE_SIZE_MAX = 100
 
 
@@ -76,7 +76,7 @@ class LazyClient:
             index = self._random.randrange(len(self._clients))
             client, key = self._clients[index], list(self._offsets)[index]
             try:
-                if self._random.random() < WRITES:
+                if self._random.random() < WRITE_CHANCE:
                     await self._write(client, key)
                 else:
                     await self._read(client, key)
@@ -87,7 +87,7 @@ class LazyClient:
                     await client.close()  # look up the leader again; a client without rights keeps its connection
 
     async def _write(self, client: LeaderClient, key: TopicPartition) -> None:
-        sent = self._next()
+        sent = self._new_record()
         builder = BatchBuilder()
         timestamp_ms = self.host.runtime.wall_clock_ms()
         builder.append(timestamp_ms, None, sent.value)
@@ -106,7 +106,7 @@ class LazyClient:
             sent.error, sent.is_lost = error.code.name, error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
             raise
 
-    def _next(self) -> Sent:
+    def _new_record(self) -> Sent:
         self._count += 1
         # The order of records whose outcome is unknown is not determined, so each record has a producer of its own.
         size = self._random.randint(1, VALUE_SIZE_MAX)

@@ -61,7 +61,7 @@ OPERATOR = "secured-clients"
 STRANGER = "stranger"
 
 LIFETIMES_MS = (2_000, 5_000, 10_000)
-"""Lifetimes of authenticated sessions, most of them shorter than the changes of passwords last."""
+"""Lifetimes of authenticated sessions; most are shorter than a fault that changes a password."""
 
 TRANSACTION_TIMEOUT_S = 5.0
 REBALANCE_TIMEOUT_S, HEARTBEAT_S, AUTO_COMMIT_S = 6.0, 1.0, 1.0
@@ -157,9 +157,10 @@ class SecuredClients:
         return [*dict.fromkeys((pattern, prefixed, ResourcePattern(pattern.type, WILDCARD)))]
 
     def _quota_entities(self) -> list[QuotaEntity]:
-        of_users = [QuotaEntity(user.name, None) for user in self.users]
-        of_clients = [QuotaEntity(None, "producer-0"), QuotaEntity(None, "consumer-0")]
-        return [*of_users, *of_clients, QuotaEntity("writer", DEFAULT_ENTITY), QuotaEntity(DEFAULT_ENTITY, None)]
+        user_entities = [QuotaEntity(user.name, None) for user in self.users]
+        client_entities = [QuotaEntity(None, "producer-0"), QuotaEntity(None, "consumer-0")]
+        defaults = [QuotaEntity("writer", DEFAULT_ENTITY), QuotaEntity(DEFAULT_ENTITY, None)]
+        return [*user_entities, *client_entities, *defaults]
 
     def _make_topics(self, replicas: int, configs: Mapping[str, str]) -> None:
         run_until = self._cluster.run_until
@@ -235,8 +236,8 @@ class SecuredClients:
         return ConsumerOptions(group=options, auto_commit_s=auto_commit_s)
 
     def _receive(self, key: TopicPartition, offset: int, value: bytes) -> None:
-        before = self._received[key].setdefault(offset, value)
-        assert before == value, f"{key} had {before[:20]!r} at {offset}, and then {value[:20]!r}"
+        first_value = self._received[key].setdefault(offset, value)
+        assert first_value == value, f"{key} had {first_value[:20]!r} at {offset}, and then {value[:20]!r}"
 
     def _lazy_clients(self) -> list[LazyClient]:
         lazy = self.users[4]

@@ -13,7 +13,7 @@ from kreplica.service.composition.broker import Broker
 
 
 class Source(NamedTuple):
-    """Where a piece of data is.
+    """Location of a piece of data in ZooKeeper and on a broker.
 
     :param label: name in errors.
     :param path: path of the znode.
@@ -117,9 +117,9 @@ class TrackedValue:
         return None
 
     def differs_for_s(self, broker: int, now_s: float, since_s: float) -> float:
-        """Return the seconds for which a broker that could have applied the value in ZooKeeper has used another.
+        """Return the seconds for which a broker that could have applied the value in ZooKeeper has used another value.
 
-        :param since_s: time from which the broker could read it.
+        :param since_s: time from which the broker could read the value.
         """
         if not self.in_zookeeper.values or self.applied[broker].last == self.in_zookeeper.last:
             self._differs_since_s.pop(broker, None)

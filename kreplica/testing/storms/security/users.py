@@ -23,7 +23,7 @@ class User:
     """One user with its passwords.
 
     :param mechanism: a SCRAM mechanism.
-    :ivar known: the password that the user's clients have; None before the first.
+    :ivar known: the password that the user's clients have; empty before the first.
     """
 
     def __init__(self, name: str, mechanism: str) -> None:
@@ -79,7 +79,7 @@ class User:
         return None if credential is None else self._by_salt[credential.salt]
 
     def label_of(self, password: str | None) -> str:
-        """Return a name of a password, for errors."""
+        """Return a description of a password, for error messages."""
         return "no password" if password is None else password
 
     def credentials_in_zookeeper(self) -> Source:
