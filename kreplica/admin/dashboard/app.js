@@ -1,4 +1,4 @@
-/** Starts the dashboard: maps addresses to pages, and builds the parts around all pages. */
+/** Starts the dashboard: maps addresses to pages, and builds the frame of all pages. */
 
 import { element, set, setText } from "./parts/elements.js";
 import { listen } from "./shell/api.js";
@@ -28,7 +28,7 @@ import * as topics from "./pages/topics.js";
 import * as users from "./pages/users.js";
 import * as why from "./pages/why.js";
 
-/** Pages by the first part of the address, such as `topics` or `topic` (of `topic/NAME`). */
+/** Pages by the first part of the address, such as `topics`, or `topic` in `topic/NAME`. */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
   acls, users, quotas,

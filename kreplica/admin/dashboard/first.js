@@ -1,10 +1,10 @@
-// Runs before anything is painted, and is no module for that reason: the chosen theme must not come late.
+// Applies the chosen theme before the first paint, which is why it is not a module.
 (function () {
   let chosen = null;
   try {
     chosen = localStorage.getItem("kreplica.theme");
   } catch {
-    // Storage may be forbidden; then the system's theme it is.
+    // Storage may be forbidden: keep the system's theme.
   }
   if (chosen === "light" || chosen === "dark") {
     document.documentElement.dataset.theme = chosen;

@@ -7,7 +7,7 @@ import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
 import { aclText, CLUSTER, OPERATIONS, TYPES } from "./acl_words.js";
 
-/** @param {Record<string, string>} query  of the page, for the first values of the fields */
+/** @param {Record<string, string>} query  query of the page's address; gives the initial values of the fields */
 export async function createAcl(query) {
   const acl = await askForAcl(query);
   return acl === null ? null : confirmWrite({

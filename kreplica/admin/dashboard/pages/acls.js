@@ -45,7 +45,7 @@ export function open(page) {
   page.section("Check access", question(page));
 }
 
-/** The ACLs that apply to the named resource, also those for all names and for prefixes. */
+/** The ACLs that apply to the named resource, including those for all names and for prefixes. */
 function filterOf({ type, name, principal }) {
   const named = type === "cluster" ? CLUSTER : name;
   return { resource_type: type, resource_name: named, pattern_type: named ? "match" : "", principal };
@@ -67,7 +67,7 @@ function aclTable(then) {
   });
 }
 
-/** Fields for a user, an operation and a resource, and the answer. */
+/** Fields for a user, an operation and a resource, and the explanation of the decision. */
 function question(page) {
   const { principal: user = "", type = "", name: resource = "" } = page.query;
   const principal = field({ label: "User", value: user, placeholder: "User:alice", required: true, autocomplete: "off", spellcheck: "false" });

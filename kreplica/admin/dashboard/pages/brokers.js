@@ -11,7 +11,7 @@ import { href } from "../shell/routes.js";
 import { cordon, uncordon } from "./cordon.js";
 
 const PERIOD_MS = 2000;
-/** Maximum number of partitions drawn; beyond it only one topic, or counts. */
+/** Maximum number of partitions on the map; beyond it, the map shows one topic, or only counts. */
 const MAP_PARTITIONS_MAX = 400;
 
 /** @param {import("../shell/page.js").Page} page */
@@ -82,7 +82,7 @@ function actions(changed) {
 
 function mapPart(page, changed) {
   const topic = field({ label: "Topic", type: "search", value: page.query.topic ?? "", placeholder: "all", autocomplete: "off" });
-  const internal = checkbox({ label: "Internal topics too", checked: page.query.internal === "1" });
+  const internal = checkbox({ label: "Include internal topics", checked: page.query.internal === "1" });
   const note = element("p", { class: "note" });
   const map = brokerMap(page);
   const choose = () => {

@@ -1,4 +1,4 @@
-/** Messages by partition, offset and time, and those that hold a word. */
+/** Browses messages by partition, offset and time, and searches them. */
 
 import { element, setText, show } from "../parts/elements.js";
 import { count, counted } from "../parts/format.js";
@@ -10,7 +10,7 @@ import { get, pathOf } from "../shell/api.js";
 const LIMIT = 50;
 /** Maximum number of messages scanned per request. */
 const SCAN_LIMIT = 10_000;
-/** Rows that a page of messages holds at most; the oldest shown go. */
+/** Maximum number of rows; the oldest are removed. */
 const ROWS_MAX = 1000;
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
@@ -81,7 +81,7 @@ function resultsOf(page, topic) {
   };
 }
 
-/** What a field for local times takes. @param {number} at_ms */
+/** A time in the format of a field for local times. @param {number} at_ms */
 function localTime(at_ms) {
   const at = new Date(at_ms - new Date(at_ms).getTimezoneOffset() * 60_000);
   return at.toISOString().slice(0, 19);

@@ -1,4 +1,4 @@
-/** What can be done with a group. */
+/** Changes of a group: reset its offsets, delete it. */
 
 import { element, show } from "../parts/elements.js";
 import { count } from "../parts/format.js";
@@ -9,8 +9,8 @@ import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
 
 /**
- * Where offsets may be put: its text, and the field of its value if it has one.  Numbers of messages and offsets have no
- * default: the visitor must give them.
+ * Targets of a reset: the text of each, and the field of its value if it has one.  Numbers of messages and offsets have
+ * no default: the user must enter them.
  */
 const TARGETS = {
   earliest: ["The beginning"],

@@ -1,4 +1,4 @@
-/** Groups of consumers. */
+/** The list of consumer groups. */
 
 import { chipPart, element, linkPart, setText, show } from "../parts/elements.js";
 import { count, counted } from "../parts/format.js";

@@ -3,8 +3,8 @@
 import { counted } from "../parts/format.js";
 
 /**
- * @param {any} cluster  as `/v1/cluster` has it
- * @param {string[]} warnings  of the brokers, as `/v1/figures` has them
+ * @param {any} cluster  the document of `/v1/cluster`
+ * @param {string[]} warnings  warnings of the brokers in `/v1/figures`
  * @returns {["good"|"warn"|"bad", string]}
  */
 export function healthOf(cluster, warnings) {

@@ -1,4 +1,4 @@
-/** A form that makes a topic. */
+/** A form that creates a topic. */
 
 import { element } from "../parts/elements.js";
 import { counted } from "../parts/format.js";
@@ -61,7 +61,7 @@ async function published(name, signal) {
   }
 }
 
-/** @returns {Record<string, string>|null} null where a line is none */
+/** @returns {Record<string, string>|null} null if a line is malformed */
 function settingsIn(made) {
   const found = {};
   for (const line of made.input.value.split("\n").map((text) => text.trim()).filter(Boolean)) {

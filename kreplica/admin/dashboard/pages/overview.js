@@ -13,7 +13,7 @@ import { healthOf } from "./health.js";
 
 const PERIOD_MS = 1000;
 const ENTRIES = 8;
-/** Maximum number of partitions of the map; a larger map is unreadable. */
+/** Maximum number of partitions on the map; a larger map is unreadable. */
 const MAP_PARTITIONS_MAX = 150;
 
 /** @param {import("../shell/page.js").Page} page */

@@ -94,7 +94,7 @@ async function cancelPlan(id) {
     const back = checkbox({ label: "Revert the moves that are finished", checked: false });
     return {
       content: [
-        element("p", null, "Moves that have not begun are left out. Those that run are taken back. What has moved stays where it is, unless you want it back."),
+        element("p", null, "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay, unless you revert them too."),
         back.node, element("div", { class: "buttons" }, leaveButton(close, "Keep it running"), element("button", { class: "primary danger" }, "Preview")),
       ],
       submit: () => close({ rollback: back.input.checked }),

@@ -10,7 +10,7 @@ import { znodesOf } from "../parts/writes.js";
 const ROWS_MAX = 200;
 
 /**
- * @param {any} document  the answer to a dry run
+ * @param {any} document  the response to a dry run
  * @param {() => Promise<void>} start
  */
 export function planPreview(document, start) {

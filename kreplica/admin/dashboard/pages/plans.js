@@ -1,4 +1,4 @@
-/** Plans: those that run, and those that have ended. */
+/** The list of plans: running and ended ones. */
 
 import { barPart, chipPart, element, linkPart } from "../parts/elements.js";
 import { clock, counted } from "../parts/format.js";

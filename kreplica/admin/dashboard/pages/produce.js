@@ -68,7 +68,7 @@ function tell(outcome, topic, { partition, offset }, dryRun) {
   outcome.replaceChildren(text, ...(dryRun ? [] : [" ", element("a", { href: href(["messages", topic], { partition, from: `offset:${offset}` }) }, "Show it")]));
 }
 
-/** @returns {{key: string, value: string, encoding: string}[]|null} null where a line is none */
+/** @returns {{key: string, value: string, encoding: string}[]|null} null if a line is malformed */
 function headersIn(made) {
   const found = [];
   for (const line of made.input.value.split("\n").filter((text) => text.trim())) {

@@ -1,6 +1,6 @@
 /** Quotas in words. */
 
-/** Name of the entity of all that have no quota of their own. */
+/** Name of the entity whose quotas apply to users, client IDs or addresses without their own quota. */
 export const DEFAULT = "<default>";
 
 /** Kinds of entities: value and text. */

@@ -1,4 +1,4 @@
-/** Cards of the brokers of one process, with buttons that break and mend them: failover, to look at. */
+/** Cards of the brokers of one process, with buttons that kill, pause and isolate them, to demonstrate failover. */
 
 import { confirmed } from "../parts/confirmed.js";
 import { chipPart, element, keyed, set, setText, show } from "../parts/elements.js";
@@ -59,7 +59,7 @@ export function breakIt(page) {
   };
 }
 
-/** No buttons if the process has only one broker, since no other could take over. */
+/** No buttons if the process has only one broker, since no other broker could take over. */
 async function statesNow(signal) {
   try {
     return (await get(pathOf("standalone"), {}, signal)).brokers;
@@ -71,7 +71,7 @@ async function statesNow(signal) {
   }
 }
 
-/** The broker that serves the page takes the page with it: that is asked about first. */
+/** Asks for confirmation if the broker serves this page, since the page would stop updating. */
 async function meant(broker, action) {
   if (broker.seen?.admin_url !== location.origin || !["kill", "pause", "cut"].includes(action)) {
     return true;

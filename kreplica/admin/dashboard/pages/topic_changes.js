@@ -1,4 +1,4 @@
-/** What can be done with a topic. */
+/** Changes of a topic: add partitions, elect leaders, delete it. */
 
 import { element } from "../parts/elements.js";
 import { counted } from "../parts/format.js";
@@ -7,7 +7,7 @@ import { field } from "../parts/forms.js";
 import { confirmWrite } from "../parts/writes.js";
 import { get, pathOf } from "../shell/api.js";
 
-/** @param {string} name @param {number} partitions  that it has */
+/** @param {string} name @param {number} partitions  the current number */
 export async function growTopic(name, partitions) {
   const total = await openDialog(`More partitions for ${name}`, (close) => {
     const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,

@@ -1,4 +1,4 @@
-/** Topics: found, paged through. */
+/** The list of topics, with search and pages. */
 
 import { chipPart, element, linkPart } from "../parts/elements.js";
 import { count, counted } from "../parts/format.js";
@@ -15,7 +15,7 @@ export function open(page) {
   page.title("Topics");
   page.actions.append(element("a", { class: "button primary", href: "#/topics/new" }, "Create topic"));
   const search = field({ label: "Find a topic", type: "search", value: page.query.search ?? "", autocomplete: "off", spellcheck: "false" });
-  const internal = checkbox({ label: "Internal topics too", checked: page.query.internal === "1" });
+  const internal = checkbox({ label: "Include internal topics", checked: page.query.internal === "1" });
   const list = topicTable();
   const pages = pager(["topics"]);
   page.add(element("div", { class: "stack" }, element("div", { class: "fields", role: "search" }, search.node, internal.node), list.node, pages.node));

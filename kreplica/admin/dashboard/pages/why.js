@@ -18,7 +18,7 @@ const SHAPES = {
   offline: "bad", under_min_isr: "bad", leaderless: "bad", failed: "bad",
 };
 
-/** Where the thing itself is shown. @type {Record<string, (rest: string[]) => [string, string]>} */
+/** The page of the explained topic, group, plan or broker. @type {Record<string, (rest: string[]) => [string, string]>} */
 const ABOVE = {
   partitions: ([topic]) => [href(["topic", topic]), topic],
   groups: ([group]) => [href(["group", group]), group],

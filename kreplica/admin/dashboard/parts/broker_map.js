@@ -1,6 +1,6 @@
 /**
  * The map of replicas: one row per broker, one cell per replica. Shape, letter and colour show a replica's state.
- * It is one stop of the keyboard: arrows move in it, Enter asks why.
+ * The map is one tab stop: arrow keys move between cells, Enter opens the explanation.
  */
 
 import { element, keyed, set, setText } from "./elements.js";

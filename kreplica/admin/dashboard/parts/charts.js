@@ -85,7 +85,7 @@ function areaPath(points) {
   return `${linePath(there)}L${there.at(-1)[0].toFixed(1)} ${HEIGHT}L${there[0][0].toFixed(1)} ${HEIGHT}Z`;
 }
 
-/** The next of 1, 2 and 5 times a power of ten, and so twice it, which halves well. */
+/** Rounds up to 1, 2, 4, 6, 8 or 10 times a power of ten. */
 function roundedUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value * 0.999) * power;

@@ -1,4 +1,4 @@
-/** Settings of a topic or a broker: found, changed, given back their defaults. */
+/** Settings of a topic or a broker: searches, changes and resets them. */
 
 import { ask, get, pathOf } from "../shell/api.js";
 import { announce } from "../shell/news.js";
@@ -15,9 +15,9 @@ const OWN = /^(dynamic|topic)/i;
 
 /**
  * @param {import("../shell/page.js").Page} page
- * @param {string[]} path  of the API
- * @param {string} owner  whose settings they are
- * @param {boolean} [changed]  whether only what was changed is shown at first
+ * @param {string[]} path  path of the settings in the API
+ * @param {string} owner  the topic or broker
+ * @param {boolean} [changed]  true to show only changed settings at first
  */
 export function configEditor(page, path, owner, changed = false) {
   let configs = [];
@@ -49,7 +49,7 @@ export function configEditor(page, path, owner, changed = false) {
       await write({ set: { [config.name]: value } }, `${config.name} = ${value}?`, `${config.name} of ${owner} is now ${value}.`);
     }
   };
-  const reset = (config) => write({ remove: [config.name] }, `Give ${config.name} its default?`, `${config.name} of ${owner} has its default again.`);
+  const reset = (config) => write({ remove: [config.name] }, `Reset ${config.name} to its default?`, `${config.name} of ${owner} has its default again.`);
   page.once(load);
   return element("div", { class: "stack" }, element("div", { class: "fields" }, search.node, own.node), list.node);
 }

@@ -7,7 +7,7 @@ let numbered = 0;
 /**
  * @param {string} title
  * @param {(close: (value: any) => void) => {content: any[], submit?: () => void}} build
- * @returns {Promise<any>} what it was closed with; null where the visitor left it
+ * @returns {Promise<any>} the value that closed it; null if the user cancelled it
  */
 export function openDialog(title, build) {
   return new Promise((resolve) => {
@@ -36,7 +36,7 @@ export function openDialog(title, build) {
   });
 }
 
-/** The button that leaves a dialog as if it had not been. @param {(value: null) => void} close */
+/** The button that cancels a dialog. @param {(value: null) => void} close */
 export function leaveButton(close, text = "Cancel") {
   return element("button", { type: "button", onclick: () => close(null) }, text);
 }

@@ -1,9 +1,9 @@
 /**
- * Elements, made and kept up to date.  Text only ever becomes a text node: whatever a topic, a key or a message holds,
- * it cannot become markup.
+ * Creates elements and updates them.  Text always becomes a text node, so the content of topics, keys and messages
+ * cannot become markup.
  *
  * @typedef {string|number|Node|null|undefined|false} Child
- * @typedef {{node: Element, update: (item: any) => void}} Part  an element that shows an item, and then another
+ * @typedef {{node: Element, update: (item: any) => void}} Part  an element that shows an item; `update` shows another item
  */
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -43,7 +43,7 @@ function present(child) {
   return child !== null && child !== undefined && child !== false;
 }
 
-/** Give an element an attribute, a property or a listener; null and false take an attribute away. */
+/** Set an attribute, a property or a listener of an element; null and false remove an attribute. */
 export function set(node, name, value) {
   if (typeof value === "function") {
     node.addEventListener(name.slice(2), value);
@@ -66,20 +66,20 @@ export function setText(node, text) {
   }
 }
 
-/** Show an element, or take it out of the page. @param {HTMLElement} node @param {boolean} visible */
+/** Show or hide an element. @param {HTMLElement} node @param {boolean} visible */
 export function show(node, visible) {
   node.hidden = !visible;
 }
 
-/** A length for the style sheet (a `style` attribute is forbidden by the page's own policy). */
+/** Set a length for the style sheet; the content security policy forbids `style` attributes. */
 export function setPart(node, name, value) {
   node.style.setProperty(name, String(value));
 }
 
 /**
- * Make a parent's children the parts of these items, in their order, each kept while its key is there.
+ * Show one part per item, in the order of the items; a part is kept while an item has its key.
  *
- * @param {Element} parent  it has no other children
+ * @param {Element} parent  must have no other children
  * @param {Iterable<any>} items
  * @param {(item: any) => string|number} keyOf
  * @param {(item: any) => Part} make
@@ -116,7 +116,7 @@ export function keyed(parent, items, keyOf, make) {
 const kept = new WeakMap();
 
 /**
- * A state: a shape and a word, and only then a colour.
+ * A state as a shape, a word and a colour.
  *
  * @param {""|"good"|"warn"|"bad"|"busy"} kind
  * @param {string} text
@@ -126,7 +126,7 @@ export function chip(kind, text) {
 }
 
 /**
- * A part that is a state.
+ * A part that shows a state.
  *
  * @param {(item: any) => [string, string]} stateOf  kind and word
  * @returns {(item: any) => Part}

@@ -14,7 +14,7 @@ export function counted(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** Sizes in thousands, not in 1024s. @param {number|null|undefined} value */
+/** A size in decimal units, such as kB (1,000 bytes). @param {number|null|undefined} value */
 export function bytes(value) {
   if (value === null || value === undefined) {
     return "–";
@@ -57,7 +57,7 @@ export function duration(seconds) {
   return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
 }
 
-/** Date and time of here, to the millisecond. @param {number|null|undefined} at_ms */
+/** Local date and time, to the millisecond. @param {number|null|undefined} at_ms */
 export function instant(at_ms) {
   if (at_ms === null || at_ms === undefined || at_ms < 0) {
     return "–";
@@ -68,7 +68,7 @@ export function instant(at_ms) {
   return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
-/** Time of day where it was today, else date and time. @param {number|null|undefined} at_ms */
+/** Local time of day if it was today, otherwise date and time. @param {number|null|undefined} at_ms */
 export function clock(at_ms) {
   const whole = instant(at_ms);
   return whole.startsWith(instant(Date.now()).slice(0, 10)) ? whole.slice(11, 19) : whole.slice(0, 19);
@@ -79,7 +79,7 @@ export function listed(items) {
   return [...items].join(", ") || "none";
 }
 
-/** Numbers in order, neighbours as a range. @param {number[]} numbers */
+/** Numbers in order; consecutive numbers as a range. @param {number[]} numbers */
 export function ranges(numbers) {
   const found = [];
   for (const number of [...numbers].sort((one, other) => one - other)) {
@@ -92,7 +92,7 @@ export function ranges(numbers) {
   return listed(found.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)));
 }
 
-/** JSON with indentation where a text is JSON, else null. @param {string|null} text */
+/** Indented JSON if a text is JSON, otherwise null. @param {string|null} text */
 export function pretty(text) {
   if (text === null || !/^\s*[[{"\d\-tfn]/.test(text)) {
     return null;
@@ -104,7 +104,7 @@ export function pretty(text) {
   }
 }
 
-/** What a JSON value is, on one line. @param {any} value */
+/** A JSON value on one line. @param {any} value */
 export function inline(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }

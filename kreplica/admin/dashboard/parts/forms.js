@@ -60,7 +60,7 @@ export function checkboxes(legend, choices, chosen = []) {
   };
 }
 
-/** A field for a topic's name, with the names that there are. @param {Record<string, any>} options @returns {Field} */
+/** A field for a topic's name, with the existing topics as suggestions. @param {Record<string, any>} options @returns {Field} */
 export function topicField(options) {
   const list = element("datalist", { id: `topics-${(numbered += 1)}` });
   const made = field({ autocomplete: "off", spellcheck: "false", ...options, list: list.id });
@@ -76,17 +76,17 @@ export function topicField(options) {
   return made;
 }
 
-/** The names in a field that takes several. @param {string} text */
+/** The names in a field, separated by commas or spaces. @param {string} text */
 export function names(text) {
   return text.split(/[\s,]+/).filter((name) => name !== "");
 }
 
-/** A number that a field holds; undefined where it is empty. @param {HTMLInputElement} input */
+/** The number in a field; undefined if it is empty. @param {HTMLInputElement} input */
 export function numberIn(input) {
   return input.value.trim() === "" ? undefined : Number(input.value);
 }
 
-/** A function that is called once the last call is so long ago. @param {() => any} task */
+/** A function that runs the task after a pause without further calls (debounce). @param {() => any} task */
 export function delayed(task, wait_ms = 200) {
   let timer = 0;
   return () => {
@@ -95,7 +95,7 @@ export function delayed(task, wait_ms = 200) {
   };
 }
 
-/** Show under a field what is wrong with it, or that nothing is. @param {Field} made @param {string} text */
+/** Show the error of a field below it; an empty text removes the error. @param {Field} made @param {string} text */
 export function complain(made, text) {
   let place = made.node.querySelector(".wrong");
   if (!place) {

@@ -1,4 +1,4 @@
-/** Messages in a table, and one of them whole. */
+/** A table of messages, and a dialog with one complete message. */
 
 import { element, set, setText } from "./elements.js";
 import { bytes, count, instant, pretty } from "./format.js";
@@ -77,7 +77,7 @@ function headersOf(headers) {
       element("dt", null, key), element("dd", null, value === null ? "null" : encoding === "base64" ? `base64: ${value}` : value)])));
 }
 
-/** A key or a value: as it is, as JSON, as base64. */
+/** A key or a value in several representations: plain text, JSON and base64. */
 function payloadSection(title, text, encoding) {
   if (text === null) {
     return element("section", null, element("h3", null, title), element("p", { class: "muted" }, "null"));
@@ -101,7 +101,7 @@ async function copied(text, title) {
   }
 }
 
-/** @returns {[string, string][]} name and text, the best first */
+/** @returns {[string, string][]} name and text of each representation, the most readable first */
 function viewsOf(text, encoding) {
   if (encoding === "base64") {
     return [["base64", text], ["hexadecimal", hexadecimal(text)]];

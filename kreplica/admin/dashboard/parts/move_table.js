@@ -7,7 +7,7 @@ import { table } from "./tables.js";
 
 const ACTIONS = { move: "move", reorder: "reorder, no data", add: "add", remove: "remove" };
 
-/** @param {string} caption @param {boolean} carriedOut  whether they have states */
+/** @param {string} caption @param {boolean} carriedOut  true if the moves have states */
 export function moveTable(caption, carriedOut) {
   return table({
     caption,

@@ -4,7 +4,7 @@ const LISTED_MAX = 2000;
 
 /**
  * @param {number} partitions
- * @param {string} [all]  what the choice of none in particular says
+ * @param {string} [all]  text of the choice of all partitions
  * @returns {[string, string][]}
  */
 export function partitionChoices(partitions, all = "All") {

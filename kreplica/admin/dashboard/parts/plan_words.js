@@ -20,7 +20,7 @@ const STATES = {
   waiting: ["", "Waiting"], moving: ["busy", "Moving"], finished: ["good", "Finished"],
 };
 
-/** Of a plan or a move. @param {{state: string}} item @returns {[string, string]} */
+/** The state of a plan or a move. @param {{state: string}} item @returns {[string, string]} */
 export function planState({ state }) {
   return STATES[state] ?? ["", state];
 }
@@ -35,7 +35,7 @@ export function kindTitle({ kind }) {
   return KINDS[kind]?.[0] ?? kind;
 }
 
-/** How far a plan is, of 0 to 1. @param {{progress?: any, state: string}} plan */
+/** The progress of a plan, from 0 to 1. @param {{progress?: any, state: string}} plan */
 export function fractionOf({ progress, state }) {
   if (state === "completed") {
     return 1;

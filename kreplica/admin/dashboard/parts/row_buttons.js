@@ -3,7 +3,7 @@
 import { element } from "./elements.js";
 
 /**
- * @param {(row: any) => [string, string|(() => any)][]} actionsOf  text, and an address or what a click does
+ * @param {(row: any) => [string, string|(() => any)][]} actionsOf  text, and an address or a click handler
  * @returns {(row: any) => import("./elements.js").Part}
  */
 export function buttonsPart(actionsOf) {

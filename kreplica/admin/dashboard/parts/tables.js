@@ -5,9 +5,9 @@
  * @typedef {object} Column
  * @property {string} header
  * @property {(row: any) => string|number|null} [text]  text of its cells
- * @property {(row: any) => Part} [part]  what does, otherwise
+ * @property {(row: any) => Part} [part]  shows the cell instead of a text
  * @property {boolean} [numeric]
- * @property {boolean} [names]  whether it names the row
+ * @property {boolean} [names]  true if the column names the row
  * @property {string} [className]
  */
 
@@ -39,7 +39,7 @@ export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
   };
 }
 
-/** What scrolls sideways is reached by keyboard, and only then. */
+/** Make a table focusable only while it scrolls sideways, so that the keyboard can scroll it. */
 function scrollable(node, label) {
   new ResizeObserver(() => {
     const scrolls = node.scrollWidth > node.clientWidth + 1;
@@ -96,9 +96,9 @@ export function pager(path, parameter = "after") {
   return {
     node,
     /**
-     * @param {Record<string, any>} query  of the address, as it is
+     * @param {Record<string, any>} query  current query of the address
      * @param {string|null} after  position of the next page
-     * @param {string} text  what is shown
+     * @param {string} text  range of the shown rows
      */
     update(query, after, text) {
       set(first, "href", href(path, { ...query, [parameter]: null }));

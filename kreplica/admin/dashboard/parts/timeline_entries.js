@@ -4,8 +4,8 @@ import { element } from "./elements.js";
 import { clock, inline, instant } from "./format.js";
 
 /**
- * @param {number} max  so many are kept
- * @param {boolean} whole  whether each can be opened to see its details
+ * @param {number} max  maximum number of entries
+ * @param {boolean} whole  true if entries can be opened to show their details
  * @returns {{node: HTMLElement, begin: (entries: any[]) => void, append: (entries: any[]) => void, add: (entry: any) => void, size: () => number}}
  */
 export function entryList(max, whole) {

@@ -1,19 +1,19 @@
 /**
- * Every write goes this way: what it would do is asked for (`dry_run`) and shown, and done when the visitor says so.
+ * Previews every write (`dry_run`), and executes it when the user confirms it.
  *
  * @typedef {object} Write
- * @property {string} title  a question or a command: what is about to be done
- * @property {string} [explain]  what that means
+ * @property {string} title  the write as a question or a command
+ * @property {string} [explain]  explanation of its effects
  * @property {string} method
  * @property {string} path
  * @property {Record<string, any>} [query]
  * @property {any} [body]
  * @property {string|null} [ifMatch]
- * @property {string} confirm  what the button says
+ * @property {string} confirm  label of the button
  * @property {boolean} [danger]
- * @property {string} [typed]  what has to be typed before
- * @property {string|((document: any) => string)} done  what is said afterwards
- * @property {(document: any) => Node|null} [preview]  what to show of what it would do, above the znodes
+ * @property {string} [typed]  text that the user must type to confirm
+ * @property {string|((document: any) => string)} done  message after the write
+ * @property {(document: any) => Node|null} [preview]  preview above the znodes
  */
 
 import { announce } from "../shell/news.js";
@@ -25,11 +25,11 @@ import { problemPlace } from "./problems.js";
 
 /**
  * @param {Write} write
- * @returns {Promise<any>} what was answered; null where the visitor went back
+ * @returns {Promise<any>} the response; null if the user cancelled
  */
 export function confirmWrite(write) {
   return openDialog(write.title, (close) => {
-    const waiting = element("p", { class: "muted", role: "status" }, "Asking what this would do…");
+    const waiting = element("p", { class: "muted", role: "status" }, "Requesting a preview…");
     const preview = element("div", { class: "stack" });
     const problem = problemPlace();
     const typed = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to continue`, name: "typed", autocomplete: "off" });
@@ -86,7 +86,7 @@ function asked({ method, path, query, body, ifMatch }, dryRun) {
 }
 
 /**
- * The ZooKeeper writes in an answer.
+ * The ZooKeeper writes in a response.
  *
  * @param {{znodes?: {operation: string, path: string, data?: any}[]}} document
  */

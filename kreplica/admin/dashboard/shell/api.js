@@ -1,10 +1,10 @@
 /**
- * Asking the REST API: the one place that knows of HTTP, of the login, and of whether the broker answers.
+ * The client of the REST API: handles HTTP, the login, and the loss of the broker.
  *
  * @typedef {{document: any, etag: string|null, status: number}} Reply
  */
 
-/** An error: the API's problem document, or no answer (status 0). */
+/** An error: the API's problem document, or no response (status 0). */
 export class Problem extends Error {
   /** @param {number} status @param {Record<string, any>} document */
   constructor(status, document) {
@@ -17,13 +17,13 @@ export class Problem extends Error {
   }
 }
 
-/** Told of each answer (true) and of each time that none came (false). @type {(answered: boolean) => void} */
+/** Called after each request: true if there was a response. @type {(answered: boolean) => void} */
 let reached = () => {};
 
 /** Lets the user log in; false if the user does not. @type {(accepted: string[]) => Promise<boolean>} */
 let askToLogIn = async () => false;
 
-/** Number of logins, so that requests that were under way before one are repeated. */
+/** Number of logins, so that requests that were in flight before a login are repeated. */
 let logins = 0;
 
 /** @param {{reached: (answered: boolean) => void, askToLogIn: (accepted: string[]) => Promise<boolean>}} listeners */
@@ -81,7 +81,7 @@ export async function ask(method, path, { query = {}, body, ifMatch = null, dryR
   return { document: await documentOf(answer), etag: answer.headers.get("etag"), status: answer.status };
 }
 
-/** The body of a streamed answer. @param {string} path @param {Record<string, any>} query */
+/** The body of a streamed response. @param {string} path @param {Record<string, any>} query */
 export async function openStream(path, query, lastEventId, signal) {
   const headers = { accept: "text/event-stream", ...(lastEventId ? { "last-event-id": lastEventId } : {}) };
   return fetched(withQuery(path, query), { headers, signal });
@@ -95,7 +95,7 @@ async function fetched(address, options) {
       return answer;
     }
     const problem = await problemOf(answer);
-    // Another request may have led to a login while this one was under way.
+    // Another request may have led to a login while this one was in flight.
     if (answer.status !== 401 || (logins === before && !(await askToLogIn(problem.document.accepts ?? ["token"])))) {
       throw problem;
     }

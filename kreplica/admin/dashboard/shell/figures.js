@@ -1,6 +1,6 @@
 /**
- * The cluster and its brokers' figures once a second, and what of them charts show: kept while the window lives, so
- * that a chart is there at once when its page is opened again.
+ * Polls the cluster and the brokers' figures once a second, and keeps the data of charts while the window is open, so
+ * that charts are complete at once when their page is opened again.
  *
  * @typedef {{at_ms: number, in: number|null, out: number|null, produce_ms: number|null, fetch_ms: number|null,
  *     under_replicated: number, offline: number}} Rates
@@ -15,10 +15,10 @@ const SAMPLES_MAX = 180;
 /** @type {Rates[]} the oldest first */
 export const samples = [];
 
-/** The last answer of `/v1/cluster`. @type {any} */
+/** The last response of `/v1/cluster`. @type {any} */
 export let cluster = null;
 
-/** The last answer of `/v1/figures`. @type {any} */
+/** The last response of `/v1/figures`. @type {any} */
 let figures = null;
 
 /** @type {Set<() => void>} */
@@ -26,7 +26,7 @@ const listeners = new Set();
 
 let hurry = () => {};
 
-/** Begin to ask. @param {AbortSignal} signal */
+/** Start polling. @param {AbortSignal} signal */
 export function startFigures(signal) {
   hurry = poll(signal, PERIOD_MS, () => take(signal), () => {});
 }
@@ -54,7 +54,7 @@ export function warnings() {
   return figures === null ? [] : figures.brokers.flatMap(({ broker_id, warnings: own }) => (own ?? []).map((text) => `Broker ${broker_id}: ${text}`));
 }
 
-/** @param {AbortSignal} signal @param {() => void} told  called for each answer, and now with the last one */
+/** @param {AbortSignal} signal @param {() => void} told  called for each response, and at once with the last one */
 export function onFigures(signal, told) {
   listeners.add(told);
   signal.addEventListener("abort", () => listeners.delete(told), { once: true });
@@ -63,7 +63,7 @@ export function onFigures(signal, told) {
   }
 }
 
-/** What grew between two answers, of all brokers together. @returns {Rates} */
+/** The growth of counters between two responses, summed over all brokers. @returns {Rates} */
 function ratesOf(before, now, whole) {
   const seconds = (now.at_ms - before.at_ms) / 1000;
   const earlier = new Map(before.brokers.map((broker) => [broker.broker_id, broker]));

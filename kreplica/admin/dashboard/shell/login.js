@@ -6,7 +6,7 @@ import { field } from "../parts/forms.js";
 import { problemPlace } from "../parts/problems.js";
 import { ask, get, openSession, pathOf } from "./api.js";
 
-/** One dialog, however many requests wait for its answer. @type {Promise<boolean>|null} */
+/** The open dialog, shared by all requests that wait for the login. @type {Promise<boolean>|null} */
 let asking = null;
 
 /** True if the user continued without a login, so that the dialog does not return every second. */

@@ -1,4 +1,4 @@
-/** Shows the addresses of other brokers while the broker that serves the page does not answer. */
+/** Shows the addresses of other brokers while the broker that serves the page does not respond. */
 
 import { element } from "../parts/elements.js";
 import { announce } from "./news.js";

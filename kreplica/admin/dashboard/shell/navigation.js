@@ -2,7 +2,7 @@
 
 import { element, set, svg } from "../parts/elements.js";
 
-/** Name in the address, title, key after `g`, and a picture of 16 by 16. */
+/** Name in the address, title, key after `g`, and the path of a 16 x 16 icon. */
 export const ENTRIES = [
   ["", "Overview", "o", "M2 13V8M6 13V4M10 13V6M14 13V2"],
   ["brokers", "Brokers", "b", "M2 3h12v4H2zM2 9h12v4H2zM5 5h.01M5 11h.01"],
@@ -17,7 +17,7 @@ export const ENTRIES = [
   ["timeline", "Timeline", "l", "M8 2v12M8 4h5M8 8H3M8 12h5"],
 ];
 
-/** Which entry a page of another name belongs to. */
+/** The entry of the list to which each other page belongs. */
 const BELONGS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans" };
 
 export function drawNavigation() {

@@ -1,4 +1,4 @@
-/** What a page module gets: its place, its address, and things that end with it. */
+/** The argument of page modules: the outlet, the address, and tasks that end with the page. */
 
 import { element, setText } from "../parts/elements.js";
 import { problemPlace } from "../parts/problems.js";
@@ -12,7 +12,7 @@ export class Page {
    * @param {HTMLElement} outlet
    * @param {string[]} path  decoded
    * @param {Record<string, string>} query
-   * @param {AbortSignal} signal  when the page is left
+   * @param {AbortSignal} signal  aborted when the page is left
    */
   constructor(outlet, path, query, signal) {
     this.outlet = outlet;
@@ -62,19 +62,19 @@ export class Page {
    *
    * @param {number} period_ms
    * @param {() => Promise<void>} task
-   * @returns {() => void} do it at once
+   * @returns {() => void} runs the task at once
    */
   poll(period_ms, task) {
     let failures = 0;
     return poll(this.signal, period_ms, task, (error) => {
       failures = error === null ? 0 : failures + 1;
-      // A broker that is busy for a moment is asked again before anybody is alarmed.
+      // Retry once before the problem is shown: the broker may be busy for a moment.
       const passing = error instanceof Problem && (error.status === 0 || error.status >= 500) && failures === 1;
       this.tell(task, passing ? null : error);
     });
   }
 
-  /** Do a task once. @param {() => Promise<void>} task */
+  /** Run a task once. @param {() => Promise<void>} task */
   async once(task) {
     try {
       await task();
@@ -86,7 +86,7 @@ export class Page {
     }
   }
 
-  /** @param {any} source  of the problem: each has one at a time @param {Error|null} error */
+  /** @param {any} source  identifies the problem: each source has one at a time @param {Error|null} error */
   tell(source, error) {
     if (error) {
       this.problems.set(source, error);
@@ -101,12 +101,12 @@ export class Page {
     follow(path, query, this.signal, onEvent, onState);
   }
 
-  /** Go elsewhere. @param {(string|number)[]} path @param {Record<string, any>} [query] */
+  /** Open another page. @param {(string|number)[]} path @param {Record<string, any>} [query] */
   go(path, query = {}) {
     location.hash = href(path, query);
   }
 
-  /** Let the address say what is shown, without going anywhere. @param {Record<string, any>} query */
+  /** Update the query of the address without opening the page again. @param {Record<string, any>} query */
   remember(query) {
     this.query = Object.fromEntries(
       Object.entries({ ...this.query, ...query }).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false));

@@ -9,13 +9,13 @@ const RETRY_MS = 1000;
 const FORBIDDEN_RETRY_MS = 30_000;
 
 /**
- * Do a task now, and again so long after it is done, until the signal; not while the page is hidden.
+ * Run a task at once and then repeatedly, a period after each run, until the signal; not while the page is hidden.
  *
  * @param {AbortSignal} signal
  * @param {number} period_ms
  * @param {() => Promise<void>} task
- * @param {(error: Error|null) => void} told  of each outcome
- * @returns {() => void} do it at once
+ * @param {(error: Error|null) => void} told  called after each run
+ * @returns {() => void} runs the task at once
  */
 export function poll(signal, period_ms, task, told) {
   let hurry = new AbortController();

@@ -17,7 +17,7 @@ export function href(path, query = {}) {
 
 /**
  * @param {string} hash
- * @returns {{path: string[], query: Record<string, string>}|null} null where it is no address of a page
+ * @returns {{path: string[], query: Record<string, string>}|null} null if it is not the address of a page
  */
 export function parsed(hash) {
   if (hash !== "" && !hash.startsWith("#/")) {

@@ -1,4 +1,4 @@
-/** Keys, and the list of them.  Keys of one letter can be turned off. */
+/** Keyboard shortcuts and their list.  Shortcuts of one letter can be turned off. */
 
 import { element } from "../parts/elements.js";
 import { leaveButton, openDialog } from "../parts/dialogs.js";
@@ -58,7 +58,7 @@ export function showShortcuts() {
     const keys = [
       ...ENTRIES.map(([, title, letter]) => [`g ${letter}`, title]),
       ["/", "Search in this page"], ["d", "Dark or light"], ["?", "This list"], ["Esc", "Leave a dialog"],
-      ["arrows", "Move in the map of brokers; Enter asks why"],
+      ["arrows", "Move in the map of brokers; Enter opens the explanation"],
     ];
     return {
       content: [

@@ -9,13 +9,13 @@ import { Problem, openStream } from "./api.js";
 const RETRY_MS = 2000;
 
 /**
- * Follow a stream until the signal; reconnect after an interruption, from the last event on.
+ * Follow a stream until the signal; reconnect after an interruption and continue after the last event.
  *
  * @param {string} path
  * @param {Record<string, any>} query
  * @param {AbortSignal} signal
  * @param {(event: StreamEvent) => void} onEvent
- * @param {(problem: Problem|null) => void} [onState]  null: it flows; a problem: it is tried again, unless it is the caller's
+ * @param {(problem: Problem|null) => void} [onState]  null while connected; a problem is retried unless the caller caused it
  */
 export async function follow(path, query, signal, onEvent, onState = () => {}) {
   let last = null;

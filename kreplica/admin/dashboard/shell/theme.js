@@ -1,15 +1,15 @@
-/** Light or dark: the system's wish, until the visitor has one. */
+/** The light or dark theme: the system's until the user chooses one. */
 
 const THEME = "kreplica.theme";
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 
-/** @returns {"light"|"dark"} what is shown */
+/** @returns {"light"|"dark"} the current theme */
 export function shownTheme() {
   const chosen = document.documentElement.dataset.theme;
   return chosen === "light" || chosen === "dark" ? chosen : systemDark.matches ? "dark" : "light";
 }
 
-/** Show the other one, and keep to it. */
+/** Switch to the other theme and store the choice. */
 export function toggleTheme() {
   const other = shownTheme() === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = other;
