@@ -22,7 +22,7 @@ def tcp_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IS
     return TCP4ClientEndpoint(reactor, host, port, timeout_s)
 
 
-def named_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
+def hostname_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
     """Return a plain TCP endpoint for a name; it connects to the IPv6 or IPv4 address that responds first."""
     return HostnameEndpoint(reactor, host, port, timeout_s)
 
@@ -38,7 +38,7 @@ def tls_endpoints(**options: Any) -> EndpointMaker:
 
     def make(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
         creator = optionsForClientTLS(host, **options)
-        return wrapClientTLS(creator, named_endpoint(reactor, host, port, timeout_s))
+        return wrapClientTLS(creator, hostname_endpoint(reactor, host, port, timeout_s))
 
     return make
 
@@ -59,7 +59,7 @@ class ClientRuntime:
     endpoint: EndpointMaker = tcp_endpoint
 
 
-def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = named_endpoint) -> ClientRuntime:
+def default_runtime(reactor: Any = None, *, endpoint: EndpointMaker = hostname_endpoint) -> ClientRuntime:
     """Return a runtime with the process's reactor and clock.
 
     :param reactor: Twisted's installed reactor by default.

@@ -41,7 +41,8 @@ class _Slot:
 class Connections:
     """Connections of one owner, which closes them.
 
-    Consumers and other owners of long requests have their own connections, because responses arrive in request order.
+    Consumers and other owners of long requests have their own connections, because a response that
+    waits delays all later ones on its connection.
     """
 
     def __init__(self, runtime: ClientRuntime, options: ClientOptions) -> None:
@@ -108,7 +109,7 @@ class Connections:
         for slot in slots:
             if slot.connecting is not None:
                 slot.connecting.cancel()
-        await gather([_closed(connection) for connection in open_ones])
+        await gather([_close(connection) for connection in open_ones])
         await pause(self._runtime.reactor, 0)  # cancelled work ends in this iteration
 
     async def _connect(self, address: Address, slot: _Slot) -> Connection:
@@ -146,5 +147,5 @@ class Connections:
         return connection
 
 
-async def _closed(connection: Connection) -> None:
+async def _close(connection: Connection) -> None:
     await connection.close()

@@ -10,7 +10,7 @@ from twisted.internet.endpoints import wrapClientTLS
 from twisted.internet.interfaces import IProtocolFactory, IStreamClientEndpoint
 from zope.interface import implementer
 
-from kreplica.client.client_runtime import EndpointMaker, named_endpoint
+from kreplica.client.client_runtime import EndpointMaker, hostname_endpoint
 from kreplica.runtime import Reactor
 from kreplica.security.client_config import parse_client_config
 from kreplica.security.oauth.login_options import LoginOptions
@@ -45,7 +45,7 @@ class SecuredEndpoint:
 
 
 def secured_endpoint_maker(
-    tls: ClientTls | None, sasl: SaslCredentials | LoginOptions | None = None, plain: EndpointMaker = named_endpoint
+    tls: ClientTls | None, sasl: SaslCredentials | LoginOptions | None = None, plain: EndpointMaker = hostname_endpoint
 ) -> EndpointMaker:
     """Return a maker of secured endpoints.
 
@@ -89,7 +89,7 @@ def secured_endpoints(config: Mapping[str, str]) -> EndpointMaker:
     """
     security = parse_client_config(config)
     if security.tls is None:
-        return named_endpoint if security.sasl is None else secured_endpoint_maker(None, security.sasl)
+        return hostname_endpoint if security.sasl is None else secured_endpoint_maker(None, security.sasl)
     # Imported here because it imports OpenSSL.
     from kreplica.security.tls.contexts import ClientTls
 

@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 from kreplica.security.tls.handshake_errors import tls_reason
 
 
-class Handshaking(Protocol):
+class HandshakeConnection(Protocol):
     """The connection of a handshake."""
 
     peer: str
@@ -30,14 +30,14 @@ class TlsHandshake:
         self._result: ConnectionFailed | None = None
         self._is_over = False
 
-    async def wait(self, connection: Handshaking, endpoint: object, timeout_s: float) -> None:
+    async def wait(self, connection: HandshakeConnection, endpoint: object, timeout_s: float) -> None:
         """Wait for the end of the handshake; abort the connection if it fails.
 
         :param endpoint: its ``certificate_error``, if it has one, explains a failure.
         :raise ConnectionFailed: the handshake failed, or took longer than the timeout.
         """
-        late = ConnectionFailed(f"it took longer than {timeout_s:g} s")
-        timeout = self._reactor.callLater(timeout_s, self._end, late)
+        timed_out = ConnectionFailed(f"it took longer than {timeout_s:g} s")
+        timeout = self._reactor.callLater(timeout_s, self._end, timed_out)
         try:
             if not self._is_over:
                 self._waiting = Deferred()

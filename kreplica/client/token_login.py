@@ -1,4 +1,4 @@
-"""Tokens of Twisted clients: reads them with the reactor, once for all connections that wait."""
+"""Tokens of Twisted clients, obtained without blocking the reactor, once for all waiting connections."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SharedTokenLogin(TokenLogin):
 class ReactorLoginIo:
     """The I/O of a login with a reactor.
 
-    :param tls: TLS of connections to the token endpoint; None if it has none.
+    :param tls: TLS of connections to the token endpoint; None if they are not encrypted.
     """
 
     def __init__(self, reactor: Reactor, options: LoginOptions, tls: ClientTls | None) -> None:

@@ -12,7 +12,7 @@ from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 
 _VERSION = 1
-"""Version of both APIs; brokers support it since Kafka 2.2."""
+"""Version of SaslHandshake and SaslAuthenticate; brokers support it since Kafka 2.2."""
 
 RENEWAL_SHARE = 0.85
 """Share of the lifetime of a session after which the client authenticates again."""

@@ -55,7 +55,7 @@ def fetch_body(
     :param leader_epochs: the consumer's leader epochs; a broker with another epoch refuses (KIP-320).
     """
     epochs = leader_epochs or {}
-    # With all fields, also those with default values, a body is built twice as fast.
+    # A body that has all fields, even those with default values, is encoded twice as fast.
     topics = [
         {
             "topic": topic,

@@ -105,7 +105,7 @@ def _parse_epoch_ends(response: dict[str, Any]) -> Iterable[tuple[TopicPartition
         for row in topic["partitions"]:
             key = TopicPartition(topic["topic"], row["partition"])
             try:
-                check(row, f"end of an epoch of {key}")
+                check(row, f"end of a leader epoch of {key}")
             except ClientError as error:
                 yield key, error
             else:

@@ -11,7 +11,7 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
-# Later versions are for brokers, or let brokers add partitions and raise epochs by themselves (KIP-890).
+# Highest versions in use: later ones are for brokers, or let brokers add partitions and raise epochs (KIP-890).
 INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
 
 NEXT_EPOCH_FROM = 3

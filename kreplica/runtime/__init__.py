@@ -10,7 +10,7 @@
 * ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
-Other packages below ``service`` do not import Twisted's global reactor, read a clock or create random generators.
+The packages that ``service`` imports do not import Twisted's global reactor, read a clock or create random generators.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def use_monotonic_clock(reactor: Any) -> None:
     """Replace the wall clock of a reactor with a monotonic clock; running timers keep their remaining time.
 
     With the wall clock, Twisted's default, a step backwards would delay every timer and let a broker trust an expired
-    session. The new clock also advances while the machine is suspended, as ZooKeeper sessions do.
+    session. The new clock also advances while the machine is suspended, because ZooKeeper sessions expire then too.
     """
     if reactor.seconds is monotonic_seconds:
         return

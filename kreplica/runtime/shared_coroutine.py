@@ -23,8 +23,8 @@ class SharedCoroutine(Generic[T]):
         self.is_over = False
         self._waiting: dict[Deferred[T], None] = {}
         self._outcome: T | Failure | None = None
-        self._working = Deferred.fromCoroutine(work)
-        self._working.addBoth(self._ended)
+        self._coroutine = Deferred.fromCoroutine(work)
+        self._coroutine.addBoth(self._ended)
 
     def wait(self) -> Deferred[T]:
         """Return a Deferred with the result or the exception of the coroutine."""
@@ -37,12 +37,12 @@ class SharedCoroutine(Generic[T]):
 
     def cancel(self) -> None:
         """Cancel the coroutine; all waiters fail with ``CancelledError``."""
-        self._working.cancel()
+        self._coroutine.cancel()
 
     def _waiter_cancelled(self, waiter: Deferred[T]) -> None:
         self._waiting.pop(waiter, None)
         if not self._waiting and not self.is_over:
-            self._working.cancel()
+            self._coroutine.cancel()
 
     def _ended(self, outcome: T | Failure) -> None:
         self.is_over, self._outcome = True, outcome

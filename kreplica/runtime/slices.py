@@ -25,7 +25,7 @@ SLICE_S = 0.003
 """Maximum duration of a slice in seconds; a single step may exceed it."""
 
 SLICE_STEPS_MAX = 64
-"""Maximum number of steps in a slice, which ends slices also on a simulated clock, whose time does not advance."""
+"""Maximum number of steps in a slice, so that slices also end with a simulated clock, which does not advance."""
 
 INLINE_S = 0.001
 """Maximum duration in seconds of the first part, which runs immediately; the rest is queued."""
@@ -36,7 +36,7 @@ STEP_ROWS = 100
 """Number of rows that a handler processes between two yields, if each takes about a microsecond."""
 
 SMALL_BYTES_MAX = 256 * 1024
-"""Maximum request size of a small owner; small and large owners have separate admission limits."""
+"""An owner is small if its request has at most this size; small and large owners have separate limits."""
 
 ACTIVE_BYTES_MAX = 16 * 1024 * 1024
 """Maximum total request size of the admitted owners of a size class.

@@ -179,8 +179,8 @@ def filter_batch(
 
     :param delete_horizon_ms: time after which the kept tombstones and markers may be removed, unless the batch already
         has such a time.
-    :param keep_empty: if no record is left, return a batch without records, which keeps the sequence (KIP-98), not
-        None.
+    :param keep_empty: if no record is left, return a batch without records, which keeps the sequence (KIP-98),
+        instead of None.
     :raise ProtocolError: a record is malformed.
     """
     header = parse_header(batch)

@@ -243,8 +243,8 @@ class BuilderSource:
     def _emit_numbers(self, kind: Array, item: Fixed, items: str, length: str) -> None:
         """Emit code that writes an array of numbers, with one ``pack`` if it is short."""
         prefix, count = ("B", f"{length} + 1") if kind.compact else (kind.prefix, length)
-        ready = [struct_of(f"{prefix}{number}{item.code}").pack for number in range(SHORT_ARRAY_MAX + 1)]
-        packs = self._add_constant("packs", ready)
+        packers = [struct_of(f"{prefix}{number}{item.code}").pack for number in range(SHORT_ARRAY_MAX + 1)]
+        packs = self._add_constant("packs", packers)
         self._emit_pending()
         self._emit(f"if 0 <= {length} <= {SHORT_ARRAY_MAX}:")
         self._emit(f"    append({packs}[{length}]({count}, *{items}))")

@@ -1,4 +1,4 @@
-"""Control batches with notes of produce interceptors, which consumers skip.
+"""Control batches, skipped by consumers, with notes of produce interceptors.
 
 A note precedes the batch that the interceptor changed, and refers to it by CRC.  If that batch does not follow, the
 note was never acknowledged and is ignored.  Kafka clients skip control records of unknown types.
@@ -25,10 +25,7 @@ _VALUE = Struct(">h?IH")
 
 
 class Note(NamedTuple):
-    """Note of one plugin.
-
-    :param plugin: name of the plugin.
-    """
+    """Note of one plugin."""
 
     plugin: str
     data: bytes
@@ -72,10 +69,10 @@ def parse_notes(batch: Bytes) -> Notes | None:
             _, kind = _KEY.unpack_from(record.key or b"")
             if kind != NOTE:
                 return None
-            _, is_followed, named, length = _VALUE.unpack_from(value)
+            _, is_followed, noted_crc, length = _VALUE.unpack_from(value)
         except StructError as error:
             raise ProtocolError(f"Record(offset={record.offset})", f"a note is truncated: {error}") from None
-        crc = named if is_followed else None
+        crc = noted_crc if is_followed else None
         name_end = _VALUE.size + length
         found.append(Note(value[_VALUE.size : name_end].decode(errors="replace"), value[name_end:]))
     return Notes(tuple(found), crc) if found else None

@@ -222,7 +222,7 @@ def test_heartbeats_contain_only_changes() -> None:
     assert quiet == {"group_id": "g", "member_id": "m", "member_epoch": 1, "instance_id": None}
     assert not state.process_response(quiet, answer(1, calls=False))
     assert not state.process_response(quiet, answer(1, (T, 0)))
-    state.acquired({TopicPartition("t", 0): T})
+    state.add_owned({TopicPartition("t", 0): T})
     state.topics = ["t", "u"]
     news = state.request_body()
     assert news["topic_partitions"] == [{"topic_id": T, "partitions": [0]}]
@@ -231,7 +231,7 @@ def test_heartbeats_contain_only_changes() -> None:
     state.process_response(news, answer(2, calls=False))
     state.reset_acknowledged()
     assert state.request_body().keys() == request_body.keys()
-    state.lost()
+    state.reset()
     assert (state.epoch, state.target, state.owned) == (JOINING, None, {})
 
 
@@ -243,12 +243,12 @@ def test_recreated_topic() -> None:
     assert state.wanted({}) == ({}, False)
     views = {"t": TopicView("t", (), T)}
     assert state.wanted(views) == ({zero: T}, True)
-    state.acquired({zero: T})
+    state.add_owned({zero: T})
     state.process_response(state.request_body(), answer(2, (U, 0)))
     wanted, is_complete = state.wanted({"t": TopicView("t", (), U)})
     assert (wanted, is_complete) == ({zero: U}, True)
     assert state.to_release(wanted) == {zero}
-    state.released([zero])
+    state.remove_owned([zero])
     assert state.to_release(wanted) == frozenset()
 
 

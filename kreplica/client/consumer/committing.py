@@ -21,8 +21,8 @@ from kreplica.model import TopicPartition
 log = Logger()
 
 
-def _nothing() -> None:
-    """Do nothing."""
+def _do_nothing() -> None:
+    """Ignore a notification."""
 
 
 class OffsetCommits:
@@ -82,28 +82,28 @@ class OffsetCommits:
             }
         # A revocation may wait for this progress. It must not continue before the coordinator has responded, because
         # the JoinGroup request could overtake the commit.
-        attempted = _nothing if offsets is not None else self._flow.progressed.notify
+        on_attempted = _do_nothing if offsets is not None else self._flow.progressed.notify
         try:
-            await self._commit(given, attempted)
+            await self._commit(given, on_attempted)
         finally:
-            attempted()
+            on_attempted()
 
     async def _commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = _nothing
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = _do_nothing
     ) -> None:
         if not offsets:
-            attempted()
+            on_attempted()
             return
         if self.membership is not None:
-            await self.membership.commit(offsets, attempted)
+            await self.membership.commit(offsets, on_attempted)
         else:
             try:
                 await commit_offsets(self._cluster, self._group_id, offsets)
             finally:
-                attempted()
+                on_attempted()
         self._committed_offsets.update(offsets)
 
-    def assigned(self) -> None:
+    def record_assignment(self) -> None:
         """Record the identity under which partitions are assigned."""
         if self.membership is not None and not self._flow.is_processing_revoked:
             self._assigned_to = self.membership.identity

@@ -184,8 +184,8 @@ class ConsumeFlow:
         """Record that all delivered records of revoked partitions are processed."""
         if self.is_processing_revoked:
             self.is_processing_revoked = False
-            later, self._blocked = self._blocked, []
-            for state in later:
+            blocked, self._blocked = self._blocked, []
+            for state in blocked:
                 state.is_validating = False
             self.pump()
 

@@ -169,7 +169,7 @@ class Consumer:
 
     @property
     def current_identity(self) -> GroupIdentity | None:
-        """The identity of its membership now, even while records of lost partitions are processed, or None."""
+        """The current identity in its group, even while records of lost partitions are processed; or None."""
         membership = self._commits.membership
         return None if membership is None else membership.identity
 
@@ -233,7 +233,8 @@ class Consumer:
         :param handler: awaited with a record or a batch.
         :param concurrency: maximum number of partitions processed concurrently.
         :raise ValueError: another run is in progress.
-        :raise Exception: a handler failed; raised after the others have completed.  Its record is delivered again.
+        :raise Exception: a handler failed; raised after the other handlers have completed.  The record of the failed
+         handler is delivered again.
         """
         await self._begin()
         self._flow.check_open()
@@ -301,7 +302,7 @@ class Consumer:
         """Return offset and timestamp of each partition's first record not older than a time; None if there is none.
 
         :param times: milliseconds since 1970.
-        :raise ClientError: a leader did not respond, or a partition does not exist; also for the methods below.
+        :raise ClientError: a leader did not respond, or a partition does not exist.
         """
         found = await offsets_by_time(self._cluster, times, self._options.isolation)
         return {key: timed if timed.offset >= 0 else None for key, timed in found.items()}

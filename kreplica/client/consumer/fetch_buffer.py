@@ -68,7 +68,7 @@ class FetchBuffer:
         """Return the next records, from one batch or several small ones, and the position after them.
 
         :param position: earlier records are skipped.
-        :return: None instead of records if only gaps, markers and aborted transactions precede that position.
+        :return: None instead of records if only gaps, markers and aborted transactions precede the returned position.
         :raise CorruptBatch: a batch is damaged; the buffer is cleared.
         """
         opened, self._opened = self._opened, None

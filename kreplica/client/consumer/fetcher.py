@@ -84,7 +84,7 @@ class Fetcher:
         self._connections = cluster.new_connections()
         self._broker_fetches: dict[int, _BrokerFetch] = {}
         self._timer: IDelayedCall | None = None
-        self._pumping = self._again = self._closed = False
+        self._pumping = self._pump_again = self._closed = False
 
     async def close(self) -> None:
         """Stop sending requests, and close the connections."""
@@ -100,12 +100,12 @@ class Fetcher:
     def pump(self) -> None:
         """Send a Fetch request to each broker without one, for partitions with free buffer space."""
         if self._pumping:
-            self._again = True  # a reentrant call
+            self._pump_again = True  # a reentrant call
             return
-        self._pumping = self._again = True
+        self._pumping = self._pump_again = True
         try:
-            while self._again and not self._closed:
-                self._again = False
+            while self._pump_again and not self._closed:
+                self._pump_again = False
                 self._pump()
         finally:
             self._pumping = False
@@ -137,7 +137,7 @@ class Fetcher:
                 continue
             due_s = broker_fetch.last_s + self._options.fetch_wait_s
             if broker in full and due_s > now_s:
-                wake_s = min(wake_s, due_s)  # later, together with the others
+                wake_s = min(wake_s, due_s)  # fetched later, in one request with the full partitions
                 continue
             self._send_fetch(broker, broker_fetch, states, share, is_short=broker in full)
         self._validator.validate(unvalidated)
@@ -255,7 +255,7 @@ class Fetcher:
         if fetched.preferred_replica != NO_BROKER:
             self._prefer(state, fetched.preferred_replica)
             return
-        state.succeeded()
+        state.reset_failures()
         if len(fetched.data):
             state.buffer.add(fetched)
             state.fetch_offset = fetched.next_offset

@@ -44,7 +44,7 @@ class HandlerRun:
         self._handler: Callable[[Any], Awaitable[None]] = handler
         self._by_batch = {"record": False, "batch": True}[by]
         self._partitions_max = partitions_max(concurrency)
-        self._working: dict[PartitionState, Deferred[None]] = {}
+        self._calls: dict[PartitionState, Deferred[None]] = {}
         self._error: BaseException | None = None
         self._stopping = False
 
@@ -62,14 +62,14 @@ class HandlerRun:
         """Stop delivering records, and wait for handlers; cancel them after the timeout."""
         self.stop()
         deadline_s = self._flow.reactor.seconds() + timeout_s
-        while self._working and (left_s := deadline_s - self._flow.reactor.seconds()) > 0:
+        while self._calls and (left_s := deadline_s - self._flow.reactor.seconds()) > 0:
             await self._flow.changed.wait(left_s)
         self.cancel()
 
     def cancel(self) -> None:
         """Cancel the handlers."""
-        for working in list(self._working.values()):
-            working.cancel()
+        for call in list(self._calls.values()):
+            call.cancel()
 
     async def run(self) -> None:
         """Call the handler until the run ends.
@@ -80,11 +80,11 @@ class HandlerRun:
         flow.mark_processed()
         try:
             while not self.is_over:
-                if len(self._working) >= self._partitions_max or not self._begin():
+                if len(self._calls) >= self._partitions_max or not self._begin():
                     await flow.changed.wait()
                 elif flow.turns.is_over:
                     await flow.turns.next()
-            while self._working:
+            while self._calls:
                 await flow.changed.wait()
         except GeneratorExit:
             raise
@@ -102,16 +102,16 @@ class HandlerRun:
         if found is None:
             return False
         state, batch = found
-        working = self._working[state] = Deferred.fromCoroutine(self._work(state, batch))
-        working.addBoth(self._completed, state)
+        call = self._calls[state] = Deferred.fromCoroutine(self._work(state, batch))
+        call.addBoth(self._completed, state)
         return True
 
     def _completed(self, result: Failure | None, state: PartitionState) -> None:
-        self._working.pop(state, None)
+        self._calls.pop(state, None)
         if result is not None and self._error is None and not self._stopping:
             self._error = result.value
         state.is_busy = False
-        if not any(each.is_over for each in self._working):
+        if not any(each.is_over for each in self._calls):
             self._flow.finish_revoked()
         if not state.is_over and not state.buffer.is_empty:
             self._flow.delivery.enqueue(state)

@@ -45,14 +45,14 @@ class PositionValidator:
         self._committed = committed
         self._on_failed = on_failed
         self._on_validated = on_validated
-        self._working: Deferred[None] | None = None
+        self._validation: Deferred[None] | None = None
         self._closed = False
 
     def close(self) -> None:
         """Cancel the call in progress; ignore later ones."""
         self._closed = True
-        if self._working is not None:
-            self._working.cancel()
+        if self._validation is not None:
+            self._validation.cancel()
 
     def is_valid(self, state: PartitionState) -> bool:
         """Return True if records of a partition may be fetched."""
@@ -66,15 +66,15 @@ class PositionValidator:
 
     def validate(self, states: list[PartitionState]) -> None:
         """Start to find or validate the positions of partitions, unless a call is in progress."""
-        if self._working is not None or self._closed or not states:
+        if self._validation is not None or self._closed or not states:
             return
         for state in states:
             state.is_validating = True
-        working = self._working = Deferred.fromCoroutine(self._validate(states))
-        working.addBoth(self._ended, states)
+        validation = self._validation = Deferred.fromCoroutine(self._validate(states))
+        validation.addBoth(self._ended, states)
 
     def _ended(self, result: Any, states: list[PartitionState]) -> None:
-        self._working = None
+        self._validation = None
         for state in states:
             state.is_validating = False
         if result is not None:
@@ -131,25 +131,25 @@ class PositionValidator:
     # --- unknown positions ---
 
     async def _find(self, states: list[PartitionState]) -> None:
-        turns = {state: state.reset_count for state in states}
+        reset_counts = {state: state.reset_count for state in states}
         unpositioned = [state for state in states if state.wanted_time is None]
         if unpositioned:
             committed = await self._committed([state.key for state in unpositioned])
             for state in unpositioned:
-                if state.is_over or state.reset_count != turns[state]:
+                if state.is_over or state.reset_count != reset_counts[state]:
                     continue
                 found = committed.get(state.key)
                 if found is not None:
                     state.begin_at(found.offset, found.leader_epoch)
                 else:
                     self.reset(state, OffsetOutOfRange(state.key, -1))
-                turns[state] = state.reset_count
+                reset_counts[state] = state.reset_count
         times = {state.key: state.wanted_time for state in states if state.wanted_time is not None}
         if not times:
             return
         results = await request_offsets(self._cluster, times, self._options.isolation)
         for state in states:
-            if state.is_over or state.reset_count != turns[state] or state.key not in times:
+            if state.is_over or state.reset_count != reset_counts[state] or state.key not in times:
                 continue
             result = results[state.key]
             if isinstance(result, ClientError):
@@ -170,7 +170,7 @@ class PositionValidator:
 
     async def _check(self, to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]]) -> None:
         requested: dict[TopicPartition, tuple[int, int]] = {}
-        turns: dict[TopicPartition, int] = {}
+        reset_counts: dict[TopicPartition, int] = {}
         for key, (state, found) in to_check.items():
             if state.is_over:
                 continue
@@ -178,12 +178,12 @@ class PositionValidator:
                 state.validated_epoch = found.leader_epoch  # epochs are unknown
                 continue
             state.refetch()
-            requested[key], turns[key] = (found.leader_epoch, state.epoch), state.reset_count
+            requested[key], reset_counts[key] = (found.leader_epoch, state.epoch), state.reset_count
         if not requested:
             return
         for key, results in (await request_epoch_ends(self._cluster, requested)).items():
             state = to_check[key][0]
-            if state.is_over or state.reset_count != turns[key]:
+            if state.is_over or state.reset_count != reset_counts[key]:
                 continue
             if isinstance(results, ClientError):
                 self._fail(state, results)

@@ -18,6 +18,8 @@ class RecordCursor:
     """A batch that is delivered record by record.
 
     The consumer takes records from ``rest``, a list iterator; its length hint is the number of records left.
+
+    :ivar accepted: number of records that are marked as processed.
     """
 
     __slots__ = ("accepted", "batch", "rest")
@@ -40,7 +42,7 @@ class RecordCursor:
 
     @property
     def processed(self) -> int:
-        """Offset up to which all records are processed: the last record taken is not, unless it is ``accepted``."""
+        """Offset up to which all records are processed; without the last record taken, unless it was marked."""
         taken = self.taken
         return self.position if taken == self.accepted else self.batch.records[taken - 1].offset
 
@@ -67,7 +69,8 @@ class PartitionState:
     :ivar is_validating: the position is being looked up or validated.
     :ivar is_over: the partition is no longer assigned.
     :ivar reset_count: number of position resets.
-    :ivar retry_at_s: time of the next attempt after consecutive ``failures``, the first at ``failing_since_s``.
+    :ivar failures: number of consecutive failures, the first at ``failing_since_s``.
+    :ivar retry_at_s: time of the next attempt after a failure.
     :ivar error: final error, until the position is reset.
     """
 
@@ -106,7 +109,7 @@ class PartitionState:
             self.cursor = None
         self.buffer.clear()
         self.error: ClientError | None = None
-        self.succeeded()
+        self.reset_failures()
 
     def refetch(self) -> None:
         """Clear the buffer, to fetch its records again."""
@@ -115,7 +118,7 @@ class PartitionState:
             self.buffer.clear()
             self.fetch_offset = self._position
 
-    def succeeded(self) -> None:
+    def reset_failures(self) -> None:
         """Reset the failure counters."""
         self.failures, self.failing_since_s, self.retry_at_s = 0, 0.0, 0.0
 

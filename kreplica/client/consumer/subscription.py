@@ -100,7 +100,7 @@ class Subscription:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
         """Consume partitions from their committed offsets."""
-        self._commits.assigned()
+        self._commits.record_assignment()
         self._flow.add([PartitionState(key) for key in sorted(partitions)])
         if self._listener is not None:
             await self._listener.on_assigned(partitions)

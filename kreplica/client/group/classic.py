@@ -59,7 +59,7 @@ class ClassicMember(GroupMember):
             self._topics = wanted
             self._rejoin("the subscription changed")
 
-    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
+    async def application_error(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
         found = error_action(error)
         if found is ErrorAction.REJOIN:
@@ -130,7 +130,7 @@ class ClassicMember(GroupMember):
         found = error_action(error)
         if found is ErrorAction.FINAL:
             raise error
-        self._coordinator.failed(error)
+        self._coordinator.process_error(error)
         if found is ErrorAction.UNKNOWN:
             self._identity = self._identity._replace(member_id=NO_MEMBER_ID)
         if found in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED):

@@ -53,7 +53,7 @@ class ConsumerMember(GroupMember):
         self._state.topics = sorted(self._topics)
         self._heartbeat_due.notify()
 
-    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
+    async def application_error(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
         is_removed = error_action(error) in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN)
         if error.code is not ErrorCode.STALE_MEMBER_EPOCH and not is_removed:
@@ -93,13 +93,13 @@ class ConsumerMember(GroupMember):
         to_release = state.to_release(wanted)
         if to_release and state.target is target:
             await self._release(to_release, self._target_s + self._options.rebalance_timeout_s)
-            state.released(to_release - self._assignment)
+            state.remove_owned(to_release - self._assignment)
             self._heartbeat_due.notify()
         if state.target is not target:  # the target changed or was lost meanwhile
             self._changed.notify()
             return True
         if wanted.keys() - state.owned.keys():
-            state.acquired(wanted)
+            state.add_owned(wanted)
             self._heartbeat_due.notify()
             await self._assign(frozenset(wanted))
         self._ready()
@@ -121,7 +121,7 @@ class ConsumerMember(GroupMember):
         """Do nothing: there are no long requests."""
 
     def _forget(self) -> None:
-        self._state.lost()
+        self._state.reset()
         self._identity = self._identity._replace(generation=NO_GENERATION)
         self._heartbeat_due.notify()
 
@@ -176,8 +176,8 @@ class ConsumerMember(GroupMember):
         self._responses_count += 1
         self._session.record_contact(sent_s)
         has_target = state.process_response(request_body, response)
-        now = (state.member_id, state.epoch)
-        if now != (identity.member_id, identity.generation):
+        current = (state.member_id, state.epoch)
+        if current != (identity.member_id, identity.generation):
             self._identity = identity._replace(member_id=state.member_id, generation=state.epoch)
         if has_target:
             self._target_s = sent_s

@@ -46,7 +46,7 @@ class CoordinatorConnections:
             if "error_code" in response:
                 check(response, f"{api.name} in group {self._group_id}")
         except ClientError as error:
-            self.failed(error)
+            self.process_error(error)
             raise
         return response
 
@@ -66,7 +66,7 @@ class CoordinatorConnections:
                 raise
             raise ConnectionLost(f"{address}: {api.name} was aborted") from error
         except ClientError as error:
-            self.failed(error)
+            self.process_error(error)
             raise
         finally:
             self._long_address = None
@@ -82,7 +82,7 @@ class CoordinatorConnections:
         try:
             return await self._short_request_connections.to(address)
         except ClientError as error:
-            self.failed(error)
+            self.process_error(error)
             raise
 
     async def look_up(self) -> None:
@@ -100,7 +100,7 @@ class CoordinatorConnections:
         before, self._long_request_connections = self._long_request_connections, self._cluster.new_connections()
         self._close(before)
 
-    def failed(self, error: ClientError) -> None:
+    def process_error(self, error: ClientError) -> None:
         """Process an error that may mean that the coordinator moved."""
         if error_action(error) is ErrorAction.LOOK_UP:
             self._forget_coordinator()

@@ -95,8 +95,8 @@ def numbers(view: ClusterView, topics: Iterable[str]) -> Numbers:
 
 def partitions_changed(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
     """Return True if the partitions changed; topics without metadata count as unchanged."""
-    now = numbers(view, topics)
-    gone = [name for name in before if name not in now]
+    current = numbers(view, topics)
+    gone = [name for name in before if name not in current]
     return any(view.problems.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in gone) or any(
-        before.get(name) != found for name, found in now.items()
+        before.get(name) != found for name, found in current.items()
     )

@@ -57,7 +57,7 @@ class AutoProtocolMember:
         self._topics = frozenset(topics)
         self._kind = GroupProtocol.CONSUMER
         self._member = self._new()
-        self._following: Deferred[None] | None = None
+        self._protocol_switch: Deferred[None] | None = None
         self._is_stopping = False
         self._error: Exception | None = None
 
@@ -91,7 +91,7 @@ class AutoProtocolMember:
             except ClientError as error:
                 if changes >= CHANGES_MAX or self._is_stopping or not uses_other_protocol(error, self._kind):
                     raise
-                await self._change()
+                await self._replace_member()
             else:
                 return
 
@@ -103,15 +103,15 @@ class AutoProtocolMember:
     async def stop(self) -> None:
         """See ``Membership``."""
         self._is_stopping = True
-        if self._following is not None:
-            self._following.cancel()
+        if self._protocol_switch is not None:
+            self._protocol_switch.cancel()
         await self._member.stop()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = lambda: None
     ) -> None:
         """See ``Membership``."""
-        await self._member.commit(offsets, attempted)
+        await self._member.commit(offsets, on_attempted)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """See ``Membership``."""
@@ -120,15 +120,15 @@ class AutoProtocolMember:
     def _new(self) -> GroupMember:
         return _MAKERS[self._kind](self._cluster, self._options, self._topics, self)
 
-    async def _change(self) -> None:
+    async def _replace_member(self) -> None:
         """Replace the member with one that uses the other protocol; the caller starts it."""
         await self._member.stop()
         self._kind = GroupProtocol.CLASSIC if self._kind is GroupProtocol.CONSUMER else GroupProtocol.CONSUMER
         self._member = self._new()
 
-    async def _follow(self) -> None:
+    async def _switch_protocol(self) -> None:
         try:
-            await self._change()
+            await self._replace_member()
             await self._start()
         except CancelledError:
             return
@@ -153,7 +153,7 @@ class AutoProtocolMember:
     def on_ended(self, error: Exception) -> None:
         """See ``AssignmentListener``."""
         if not self._is_stopping and isinstance(error, ClientError) and uses_other_protocol(error, self._kind):
-            self._following = Deferred.fromCoroutine(self._follow())
+            self._protocol_switch = Deferred.fromCoroutine(self._switch_protocol())
         else:
             self._error = error
             self._listener.on_ended(error)

@@ -54,14 +54,14 @@ class GroupMember(ABC):
         self._listener_calls = ListenerCalls(listener, reactor)
         self._offsets = MemberOffsets(cluster, self._coordinator, self)
         self._session = SessionTimer(reactor, options.patience_s, self._session_over)
-        self._works: list[Deferred[None]] = []
+        self._tasks: list[Deferred[None]] = []
         self._joined = Notifier(reactor)
         self._changed = Notifier(reactor)
         self._heartbeat_due = Notifier(reactor)
         self._has_begun = False
         self._is_stopping = False
         self._is_over = False
-        self._since_s = 0.0
+        self._patience_start_s = 0.0
 
     # --- for users ---
 
@@ -85,10 +85,10 @@ class GroupMember(ABC):
 
         :raise GaveUp: the coordinator was unreachable for the operation timeout.
         """
-        assert not self._works, "a membership is started once"
-        self._since_s = self._reactor.seconds()
+        assert not self._tasks, "a membership is started once"
+        self._patience_start_s = self._reactor.seconds()
         for work in (self._run(), *self._background()):
-            self._works.append(Deferred.fromCoroutine(self._guarded(work)))
+            self._tasks.append(Deferred.fromCoroutine(self._guarded(work)))
         try:
             await self._joined.wait()
         except CancelledError:
@@ -99,14 +99,14 @@ class GroupMember(ABC):
 
     async def stop(self) -> None:
         """See ``Membership``; also allowed before ``start`` and after the end."""
-        if self._works and not self._is_over:
+        if self._tasks and not self._is_over:
             self._is_stopping = True
             self._changed.notify()
             self._interrupt()
             self._listener_calls.limit(self._reactor.seconds() + self._options.rebalance_timeout_s)
             try:
-                await _end_of(self._works[0])
-                await pause(self._reactor, 0)  # lets the caller of the last step return before it is cancelled
+                await _end_of(self._tasks[0])
+                await pause(self._reactor, 0)  # lets the code that resumed the coroutine return before it is cancelled
             except CancelledError:
                 self._halt()
                 raise
@@ -114,10 +114,10 @@ class GroupMember(ABC):
         await self._coordinator.close()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = lambda: None
     ) -> None:
         """See ``Membership``."""
-        await self._offsets.commit(offsets, attempted)
+        await self._offsets.commit(offsets, on_attempted)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """See ``Membership``."""
@@ -130,7 +130,7 @@ class GroupMember(ABC):
         """See ``Membership``."""
 
     @abstractmethod
-    async def refused(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
+    async def application_error(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
 
     @abstractmethod
@@ -223,8 +223,8 @@ class GroupMember(ABC):
         """
         options, now_s = self._cluster.options, self._reactor.seconds()
         if now_s - sent_s > options.connect_timeout_s * 1.5:
-            self._since_s = now_s
-        if not self._has_begun and now_s - self._since_s > options.operation_timeout_s:
+            self._patience_start_s = now_s
+        if not self._has_begun and now_s - self._patience_start_s > options.operation_timeout_s:
             text = f"group {self._group} could not be joined within {options.operation_timeout_s:g} s: {error}"
             raise GaveUp(text) from error
 
@@ -257,7 +257,7 @@ class GroupMember(ABC):
         if self._assignment:
             self._lose("the membership ended before they were released")
         self._listener_calls.close()
-        for work in self._works:
+        for work in self._tasks:
             work.cancel()
         self._joined.notify()
         closing = Deferred.fromCoroutine(self._coordinator.close())

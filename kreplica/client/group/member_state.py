@@ -71,7 +71,7 @@ class MemberState:
 
         :return: True if the target assignment changed.
         """
-        self._acknowledged.update({name: value for name, value in request_body.items() if name in _CHANGING})
+        self._acknowledged.update({name: value for name, value in request_body.items() if name in _DELTA_FIELDS})
         self.member_id = response["member_id"] or self.member_id
         self.epoch = response["member_epoch"]
         self.interval_s = response["heartbeat_interval_ms"] / 1000 or self.interval_s
@@ -93,7 +93,7 @@ class MemberState:
         """Return the heartbeat that leaves the group; a static member leaves temporarily."""
         return self._member(LEAVING if self._options.instance_id is None else LEAVING_TEMPORARILY)
 
-    def lost(self) -> None:
+    def reset(self) -> None:
         """Reset the state, because the member is no longer in the group."""
         self.epoch, self.target, self._owned = JOINING, None, {}
         self._acknowledged = {}
@@ -124,17 +124,17 @@ class MemberState:
         """Return the owned partitions that are not in the target."""
         return frozenset(each for each, topic_id in self._owned.items() if wanted.get(each) != topic_id)
 
-    def released(self, partitions: Iterable[TopicPartition]) -> None:
+    def remove_owned(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions from the owned partitions."""
         gone = frozenset(partitions)
         self._owned = {each: topic_id for each, topic_id in self._owned.items() if each not in gone}
 
-    def acquired(self, wanted: Owned) -> None:
+    def add_owned(self, wanted: Owned) -> None:
         """Add partitions to the owned partitions."""
         self._owned = {**self._owned, **wanted}
 
 
-_CHANGING = ("rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "server_assignor", "topic_partitions")
+_DELTA_FIELDS = ("rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "server_assignor", "topic_partitions")
 
 
 def _rows(owned: Owned) -> list[dict[str, Any]]:

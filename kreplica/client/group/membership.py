@@ -61,17 +61,17 @@ class Membership(Protocol):
         """Release all partitions and leave; a static member keeps its assignment until its session expires."""
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = lambda: None
     ) -> None:
         """Commit offsets; wait for a rebalance in progress if necessary.
 
-        :param attempted: called once, after the first attempt has succeeded or failed.
+        :param on_attempted: called once, after the first attempt has succeeded or failed.
         :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
         :raise ClientError: the coordinator did not respond in time, or refused.
         """
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the group's committed offsets, after open transactions (KIP-447), for partitions that have one."""
+        """Return the committed offsets of partitions that have one; wait for open transactions (KIP-447)."""
 
     @property
     def error(self) -> Exception | None:

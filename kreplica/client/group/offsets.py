@@ -45,7 +45,7 @@ class Committer(Protocol):
     def has_epoch(self) -> bool:
         """True if OffsetFetch carries the member epoch."""
 
-    async def refused(self, error: BrokerRefused, identity: GroupIdentity) -> ClientError:
+    async def application_error(self, error: BrokerRefused, identity: GroupIdentity) -> ClientError:
         """Return the error for the application after the coordinator refused a request.
 
         :param identity: the identity in the request.
@@ -62,15 +62,15 @@ class MemberOffsets:
         self._commit_lock = DeferredLock()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None] = lambda: None
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = lambda: None
     ) -> None:
         """See ``Membership``; commits run one at a time, so that a retry does not overwrite a later commit."""
         if not offsets:
-            attempted()
+            on_attempted()
             return
         await self._commit_lock.acquire()
         try:
-            await self._commit_with_retries(offsets, attempted)
+            await self._commit_with_retries(offsets, on_attempted)
         finally:
             self._commit_lock.release()
 
@@ -82,13 +82,13 @@ class MemberOffsets:
         return await self._cluster.retrying(lambda: self._committed(wanted))
 
     async def _commit_with_retries(
-        self, offsets: Mapping[TopicPartition, CommittedOffset], attempted: Callable[[], None]
+        self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None]
     ) -> None:
         reactor = self._cluster.runtime.reactor
         retried_until_s = reactor.seconds() + UNKNOWN_TOPIC_RETRIED_S
 
         async def attempt() -> None:
-            nonlocal attempted
+            nonlocal on_attempted
             try:
                 await self._commit(offsets)
             except BrokerRefused as error:
@@ -96,7 +96,7 @@ class MemberOffsets:
                     error.retriable = False
                 raise
             finally:
-                first, attempted = attempted, lambda: None
+                first, on_attempted = on_attempted, lambda: None
                 first()
 
         await self._cluster.retrying(attempt)
@@ -119,8 +119,8 @@ class MemberOffsets:
             response = await self._coordinator.request(OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
             check_committed(response, f"group {identity.group_id}")
         except BrokerRefused as error:
-            self._coordinator.failed(error)
-            raise await member.refused(error, identity) from error
+            self._coordinator.process_error(error)
+            raise await member.application_error(error, identity) from error
 
     async def _committed(self, wanted: list[dict[str, Any]]) -> dict[TopicPartition, CommittedOffset]:
         identity = self._member.identity
@@ -140,5 +140,5 @@ class MemberOffsets:
                 check(row, f"offsets of group {identity.group_id}")
             return dict(parse_committed(row["topics"], identity.group_id))
         except BrokerRefused as error:
-            self._coordinator.failed(error)
-            raise await self._member.refused(error, identity) from error
+            self._coordinator.process_error(error)
+            raise await self._member.application_error(error, identity) from error

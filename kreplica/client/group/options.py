@@ -31,7 +31,7 @@ class GroupOptions:
     :param remote_assignor: assignor of the consumer protocol, ``uniform`` or ``range``; None: the default.
     :param session_timeout_s: a member without heartbeats for this time is removed.  In the consumer protocol the broker
         has its own timeout; this one must not be longer.
-    :param heartbeat_interval_s: interval in the classic protocol; the consumer protocol's is set by the broker.
+    :param heartbeat_interval_s: interval in the classic protocol; in the consumer protocol the broker sets it.
     :param rebalance_timeout_s: maximum time to release partitions.
     :param rack: rack of the member, for rack-aware assignors and for fetching from a near replica.
     :raise ValueError: options contradict each other.

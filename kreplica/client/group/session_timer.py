@@ -12,14 +12,14 @@ from kreplica.runtime import Reactor
 class SessionTimer:
     """Expires once if the coordinator has not responded for too long.
 
-    :param limit_s: time after a request was sent at which the coordinator may remove the member.
-    :param over: called when the session expires.
+    :param limit_s: time from the last acknowledged request until the coordinator may remove the member.
+    :param on_expired: called when the session expires.
     """
 
-    def __init__(self, reactor: Reactor, limit_s: float, over: Callable[[], None]) -> None:
+    def __init__(self, reactor: Reactor, limit_s: float, on_expired: Callable[[], None]) -> None:
         self._reactor = reactor
         self._limit_s = limit_s
-        self._over = over
+        self._on_expired = on_expired
         self._timer: IDelayedCall | None = None
         self._contact_s = float("-inf")
 
@@ -31,7 +31,7 @@ class SessionTimer:
         return self._reactor.seconds() >= max(sent_s, self._contact_s) + self._limit_s
 
     def record_contact(self, sent_s: float) -> None:
-        """Restart the timer after a response; the session counts from the time at which its request was sent."""
+        """Restart the timer after a response; the session counts from the time at which the request was sent."""
         self.end()
         self._contact_s = max(sent_s, self._contact_s)
         left_s = sent_s + self._limit_s - self._reactor.seconds()
@@ -45,4 +45,4 @@ class SessionTimer:
 
     def _expire(self) -> None:
         self._timer = None
-        self._over()
+        self._on_expired()

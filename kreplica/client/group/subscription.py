@@ -16,7 +16,7 @@ PROTOCOL_TYPE = "consumer"
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0
-"""All clients read this version, and later ones add nothing."""
+"""Version of assignments; all clients read it, and later versions add nothing."""
 
 
 def protocols(

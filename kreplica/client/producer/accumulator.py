@@ -224,7 +224,7 @@ class Accumulator:
     def flush(self) -> CompletionCounter:
         """Close all open batches.
 
-        :return: counts batches without an outcome, including those of topics without metadata.
+        :return: counts the batches without an outcome; pending records (see ``arrivals``) are not in a batch yet.
         """
         flush = CompletionCounter()
         for queue in self.queues():
@@ -292,7 +292,7 @@ class Accumulator:
     # --- topics without metadata ---
 
     def _known(self, records: list[PendingRecord]) -> None:
-        """Add records whose metadata is known now."""
+        """Add records whose topic and partition are no longer unknown."""
         self._used_size -= sum(record.size for record in records)
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
             error = self.add(topic, key, value, headers, partition, timestamp_ms, waiter)

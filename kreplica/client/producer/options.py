@@ -16,9 +16,9 @@ class ProducerOptions(CommonProducerOptions):
 
     :param acks: -1: a record is acknowledged when all in-sync replicas have it; 1: when the leader has it; 0: at once.
     :param codec: compression of batches.
-    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None: True if ``acks`` is -1.  Without it a
+    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None: True if ``acks`` is -1.  Otherwise a
         partition has one batch in flight at a time, which keeps the order of records.
-    :param transactional_id: enables transactions; a new producer of the same id aborts this one's open transaction.
+    :param transactional_id: enables transactions; a newer producer with the same id aborts the open transaction.
     :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
     :param batch_size: size of a batch before compression; a larger record is sent in its own batch.
     :param linger_s: time for which a batch waits for more records.  A batch that is not full also waits while the

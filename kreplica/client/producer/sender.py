@@ -76,7 +76,7 @@ class Sender:
 
     :param identity_source: None if batches have no sequence numbers.
     :param close_due: closes a queue's open batch if it is due.
-    :param settled: called with batches that have an outcome, outside of state changes.
+    :param settled: called with batches that have an outcome, when the state is consistent: it may call the sender.
     """
 
     def __init__(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kreplica.client_core.addresses import Address
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import RequestRouter, has
+from kreplica.client_core.admin.request_routing import RequestRouter, supports
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import check
 from kreplica.client_core.metadata import BrokerView
@@ -21,7 +21,8 @@ from kreplica.wire.messages import API_VERSIONS, APIS, DESCRIBE_CLUSTER, METADAT
 class ClusterDescription:
     """A cluster and its live brokers.
 
-    :param controller_id: -1 if unknown; in clusters without ZooKeeper any broker, which forwards requests.
+    :param controller_id: -1 if unknown; without ZooKeeper, the id of any broker, which forwards requests to the
+     controller.
     :param brokers: by id.
     :param operations: authorized operations; None if not in the response.
     """
@@ -76,7 +77,7 @@ class Brokers(RequestRouter):
         """
 
         async def ask(connection: BrokerConnection) -> ClusterDescription:
-            if has(connection, DESCRIBE_CLUSTER):
+            if supports(connection, DESCRIBE_CLUSTER):
                 body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
                 response = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
                 check(response, "the cluster")

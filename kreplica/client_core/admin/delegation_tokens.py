@@ -19,7 +19,7 @@ from kreplica.wire.messages import (
 )
 
 BROKERS_PERIOD = -1
-"""Period that stands for the broker's setting."""
+"""Value of a period that requests the broker's default."""
 
 _OWNERS_FROM = 3
 """First version of CreateDelegationToken with an owner, and of responses with a requester (KIP-373)."""
@@ -54,7 +54,7 @@ class DelegationToken:
         return b64encode(self.hmac).decode()
 
     def client_config(self, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-        """Return the settings of a client, also of Java, that authenticates with the token."""
+        """Return client settings (valid for Java clients too) that authenticate with the token."""
         return client_config(self.token_id, self.password, mechanism)
 
 
@@ -150,7 +150,7 @@ class DelegationTokens(RequestRouter):
     ) -> Sequence[DelegationToken]:
         """Return the tokens that the client may see, with their secrets.
 
-        :param owners: only tokens of these principals, which may also be renewers; None: all.
+        :param owners: principals; only tokens that they own or may renew are returned; None: all.
         :raise ClientError: the request is refused, or no broker responded.
         """
         body = {"owners": None if owners is None else [_principal_row(each) for each in owners]}

@@ -27,7 +27,7 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 class PartitionLag:
     """Lag of a group in one partition.
 
-    :param end_offset: the log end as consumers see it.
+    :param end_offset: the high watermark, or the last stable offset with ``READ_COMMITTED``.
     """
 
     committed: CommittedOffset
@@ -88,7 +88,7 @@ class GroupOffsets(Partitions):
         *,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group without members; with members, they fail with UNKNOWN_MEMBER_ID."""
+        """Commit offsets for a group without members; if it has members, the result is UNKNOWN_MEMBER_ID."""
         wanted = {
             each: CommittedOffset(offset) if isinstance(offset, int) else offset for each, offset in offsets.items()
         }
@@ -133,7 +133,7 @@ class GroupOffsets(Partitions):
     ) -> Outcomes[TopicPartition, PartitionLag]:
         """Return the lag of a group in each partition with a committed offset.
 
-        :param isolation: with ``READ_COMMITTED``, records of open transactions do not count.
+        :param isolation: with ``READ_COMMITTED``, the lag ends at the last stable offset.
         :raise ClientError: the committed offsets could not be requested.
         """
         committed = await self.group_offsets(group_id, timeout_s=timeout_s)

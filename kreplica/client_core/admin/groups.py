@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from kreplica.client_core.admin.operations import NO_OPERATIONS, AclOperation, parse_operations
 from kreplica.client_core.admin.outcomes import Outcomes
-from kreplica.client_core.admin.request_routing import RequestRouter, Results, has, outcome, require_version
+from kreplica.client_core.admin.request_routing import RequestRouter, Results, outcome, require_version, supports
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.errors import BrokerRefused, ClientError, check
 from kreplica.client_core.metadata import CoordinatorKind
@@ -149,7 +149,7 @@ class Groups(RequestRouter):
             check(response, f"groups of {connection.peer}")
             return list(response["groups"])
 
-        results = await self.everywhere(ask, timeout_s)
+        results = await self.at_all_brokers(ask, timeout_s)
         found = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
         return [found[group_id] for group_id in sorted(found)]
 
@@ -163,7 +163,7 @@ class Groups(RequestRouter):
 
         async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, GroupDescription]:
             results: dict[str, GroupDescription | ClientError] = {}
-            if has(connection, CONSUMER_GROUP_DESCRIBE):
+            if supports(connection, CONSUMER_GROUP_DESCRIBE):
                 body = {"group_ids": share, "include_authorized_operations": operations}
                 response = await self._cluster.request(connection, CONSUMER_GROUP_DESCRIBE, body)
                 results |= {row["group_id"]: _consumer_group(row) for row in response["groups"]}

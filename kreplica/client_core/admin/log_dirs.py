@@ -16,7 +16,7 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 
 NOT_ON_BROKER = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
-"""Error codes for replicas that a broker does not have; it uses the directory when it creates them."""
+"""Error codes for a replica that the broker does not have; it will be created in the requested directory."""
 
 
 class Replica(NamedTuple):

@@ -71,7 +71,7 @@ class Partitions(RequestRouter):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, int]:
-        """Delete the records of partitions before an offset.
+        """Delete the records before an offset in each partition.
 
         :param offsets: the new log start offsets; ``HIGH_WATERMARK`` deletes all committed records.
         :return: the new log start offsets.

@@ -73,7 +73,7 @@ class Reassignments(RequestRouter):
         """
         if partitions is None:
             # One request, whose response names the partitions.
-            whole = await self.at_controller([None], self._electing(type), timeout_s, final=NOT_ELECTED)
+            whole = await self.at_controller([None], self._ask_to_elect_all(type), timeout_s, final=NOT_ELECTED)
             return Outcomes(whole[None])
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, bool]:
@@ -81,7 +81,7 @@ class Reassignments(RequestRouter):
 
         return await self.at_controller(partitions, ask, timeout_s, final=NOT_ELECTED)
 
-    def _electing(self, type: ElectionType) -> Any:
+    def _ask_to_elect_all(self, type: ElectionType) -> Any:
         async def ask(connection: BrokerConnection, _: list[None]) -> Results[None, Results[TopicPartition, bool]]:
             return {None: await self._elect(connection, type, None)}
 

@@ -28,6 +28,7 @@ Ask: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | 
 """Sends a request about some items to one broker."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Error codes for a topic or partition that the broker does not know."""
 UNKNOWN_RETRIED_S = 5.0
 """Time for which an unknown topic is retried, because brokers may not know a new topic yet."""
 
@@ -176,10 +177,10 @@ class RequestRouter:
             brokers = sorted((await self._cluster.retrying(self._cluster.refresh, timeout_s)).brokers)
         return await self.settle(brokers, attempt, timeout_s)
 
-    async def everywhere(
+    async def at_all_brokers(
         self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Send a request to all live brokers; if one fails, repeat all, because others may have taken over its work.
+        """Send a request to all live brokers; if one fails, repeat all: other brokers may have taken over its work.
 
         :raise ClientError: a live broker does not respond.
         """
@@ -203,7 +204,7 @@ class RequestRouter:
         final: frozenset[ErrorCode] = UNKNOWN,
         reconcile: Callable[[K, BrokerRefused], Awaitable[V | ClientError]] | None = None,
     ) -> Outcomes[K, V]:
-        """Send requests to the controller; an error that an item is unknown is final.
+        """Send requests to the controller; by default the error codes in ``UNKNOWN`` are final.
 
         :param reconcile: returns the outcome of an item that is refused after an earlier attempt without a response.
         """
@@ -289,7 +290,7 @@ def require_version(connection: BrokerConnection, api: Api, version: int, what: 
         raise UnsupportedVersion(f"{connection.peer} supports {api.name} without {what}")
 
 
-def has(connection: BrokerConnection, api: Api) -> bool:
+def supports(connection: BrokerConnection, api: Api) -> bool:
     """Return True if a broker supports an API in a known version."""
     try:
         connection.version(api)
@@ -312,7 +313,7 @@ def _leader(cluster: ClusterCore[Any], partition: TopicPartition) -> int | Clien
 
 
 def _final_error(error: ClientError, of_item: ClientError | None) -> ClientError:
-    """Return the error of an item when the request ended without its outcome."""
+    """Return the error of an item that has no outcome after the last attempt."""
     if not isinstance(error, GaveUp) or of_item is None:
         return error
     given_up = GaveUp(str(error))

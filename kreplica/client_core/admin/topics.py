@@ -14,9 +14,9 @@ from kreplica.client_core.admin.request_routing import (
     UNKNOWN,
     RequestRouter,
     Results,
-    has,
     outcome,
     require_version,
+    supports,
 )
 from kreplica.client_core.cluster import BrokerConnection
 from kreplica.client_core.configs import ConfigEntry, parse_entry
@@ -268,7 +268,7 @@ class Topics(RequestRouter):
     ) -> Results[str | UUID, TopicDescription]:
         names = [item for item in items if isinstance(item, str)]
         ids = [item for item in items if isinstance(item, UUID)]
-        if not ids and has(connection, DESCRIBE_TOPIC_PARTITIONS):
+        if not ids and supports(connection, DESCRIBE_TOPIC_PARTITIONS):
             return {row["name"]: _described(row) for row in await self._pages(connection, names)}
         if ids:
             require_version(connection, METADATA, DESCRIBED_BY_ID_FROM, "ids of topics")

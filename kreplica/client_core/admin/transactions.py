@@ -138,7 +138,7 @@ class Transactions(RequestRouter):
             check(response, f"transactions of {connection.peer}")
             return list(response["transaction_states"])
 
-        results = await self.everywhere(ask, timeout_s)
+        results = await self.at_all_brokers(ask, timeout_s)
         found = {
             row["transactional_id"]: TransactionListing(
                 row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
@@ -208,7 +208,7 @@ class Transactions(RequestRouter):
     async def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, timeout_s: float | None = None
     ) -> None:
-        """Abort a hanging transaction in one partition, which its coordinator no longer knows (KIP-664).
+        """Abort, in one partition, a hanging transaction: one that its coordinator no longer knows (KIP-664).
 
         :param producer: as returned by ``describe_producers``.
         :raise BrokerRefused: the producer or its coordinator has a newer epoch.
@@ -233,7 +233,7 @@ class Transactions(RequestRouter):
     ) -> dict[TopicPartition, list[ProducerState]]:
         """Return transactions that are open in partitions but not at a coordinator (KIP-664).
 
-        :param open_for_ms: include only producers whose last record is older.
+        :param open_for_ms: include only producers whose last record is older than this.
         :raise ClientError: a broker did not respond.
         """
         now_ms = self._cluster.wall_clock_ms()

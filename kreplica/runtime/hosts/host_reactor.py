@@ -47,7 +47,7 @@ class HostReactor:
         self._readers: dict[Any, None] = {}
         self._writers: dict[Any, None] = {}
         self._transports: WeakSet[Any] = WeakSet()
-        self._connecting: dict[HostClient, None] = {}
+        self._delayed_clients: dict[HostClient, None] = {}
         self._paused_at_s = 0.0
         self._delayed_calls: list[tuple[DelayedCall, float]] = []
         self._from_threads: list[tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]] = []
@@ -91,10 +91,10 @@ class HostReactor:
             call.cancel()
         self.state = HostState.DEAD
         self.removeAll()
-        for transport in [*self._transports, *self._connecting]:
+        for transport in [*self._transports, *self._delayed_clients]:
             if hasattr(transport, "socket"):
                 transport.socket.close()
-        self._connecting.clear()
+        self._delayed_clients.clear()
         self._delayed_calls.clear()
         self._from_threads.clear()
         self._loopback.forget(self.update_watched)
@@ -107,7 +107,7 @@ class HostReactor:
 
     def callLater(self, delay: float, callable: Callable[..., Any], *args: object, **kwargs: object) -> DelayedCall:
         if self.state is HostState.DEAD:
-            return DelayedCall(self.seconds() + delay, callable, args, kwargs, _nothing, _nothing, self.seconds)
+            return DelayedCall(self.seconds() + delay, callable, args, kwargs, _ignore, _ignore, self.seconds)
         call: DelayedCall = self._reactor.callLater(delay, self._call, callable, args, kwargs)
         if self.state is HostState.PAUSED:
             self._delayed_calls.append((call, self.seconds() + delay - self._paused_at_s))
@@ -177,7 +177,7 @@ class HostReactor:
                 transport.logstr = self.name
 
     def removeReader(self, reader: Any) -> None:
-        self._connecting.pop(reader, None)
+        self._delayed_clients.pop(reader, None)
         if reader in self._readers:
             del self._readers[reader]
             self._reactor.removeReader(reader)
@@ -208,10 +208,10 @@ class HostReactor:
             (self._reactor.removeReader if self._is_blocked(reader) else self._reactor.addReader)(reader)
         for writer in list(self._writers):
             (self._reactor.removeWriter if self._is_blocked(writer) else self._reactor.addWriter)(writer)
-        for client in list(self._connecting):
+        for client in list(self._delayed_clients):
             if not self.reaches(client.realAddress):
                 continue
-            del self._connecting[client]
+            del self._delayed_clients[client]
             self.callLater(0, client.doConnect)
 
     def _is_blocked(self, descriptor: Any) -> bool:
@@ -226,7 +226,7 @@ class HostReactor:
 
     def connect_when_healed(self, client: HostClient) -> None:
         """Delay a connection attempt until the partition is healed; it may time out first."""
-        self._connecting[client] = None
+        self._delayed_clients[client] = None
 
     def register_local_port(self, client: HostClient) -> None:
         """Register the local port of an outgoing connection, so that its peer can identify this host."""
@@ -268,5 +268,5 @@ class HostConnector(tcp.Connector):
         return HostClient(self.host, self.port, self.bindAddress, self, self.reactor)  # type: ignore[no-untyped-call]
 
 
-def _nothing(call: DelayedCall) -> None:
+def _ignore(call: DelayedCall) -> None:
     """Ignore changes of the timers of a dead host."""

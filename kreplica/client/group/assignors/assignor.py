@@ -56,7 +56,7 @@ class Assignor(Protocol):
         """Assign all partitions to the members that are subscribed to their topics."""
 
 
-def in_order(members: Sequence[Member]) -> list[Member]:
+def sorted_members(members: Sequence[Member]) -> list[Member]:
     """Sort static members by instance id, then the others by member id.
 
     A restarted static member has the same position, so that it gets the same partitions.
@@ -66,6 +66,6 @@ def in_order(members: Sequence[Member]) -> list[Member]:
 
 def subscribers(topics: Topics, members: Sequence[Member]) -> dict[str, list[Member]]:
     """Return the sorted topics with their sorted subscribers; topics without subscribers are skipped."""
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     found = {topic: [each for each in ordered if topic in each.topics] for topic in sorted(topics)}
     return {topic: subscribed for topic, subscribed in found.items() if subscribed}

@@ -36,7 +36,7 @@ class Balance:
             self._give(member_id, partition)
 
     def assign_free(self) -> None:
-        """Assign free partitions to the members with the fewest; topics with few subscribers come first."""
+        """Assign free partitions to the members with the fewest partitions; topics with few subscribers come first."""
         for topic in sorted(self._subscribed, key=lambda each: (len(self._subscribed[each]), each)):
             least = [(*self._load(member_id), member_id) for member_id in self._subscribed[topic]]
             heapify(least)
@@ -46,7 +46,7 @@ class Balance:
                 heapreplace(least, (count + 1, rank, member_id))
 
     def level(self) -> None:
-        """Move partitions until no two subscribers of a topic differ by more than one.
+        """Move partitions until no owner of a topic's partitions has two more than another subscriber of the topic.
 
         The loop terminates, because each move reduces the sum of the squared counts.
         """

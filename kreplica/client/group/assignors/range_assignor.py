@@ -1,6 +1,7 @@
 """Assigns each member a range of consecutive partitions of each topic.
 
-In topics with the same number of partitions, a member gets the same partition numbers, so that it can join the topics.
+In topics with the same number of partitions, a member gets the same partition numbers, so that it can join their
+records.
 If racks are known, a member first gets partitions with a replica in its rack, up to its count (KIP-881).
 """
 
@@ -19,7 +20,7 @@ class RangeAssignor:
     is_cooperative = False
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Return None: it is stateless."""
+        """Return None: this assignor is stateless."""
         return None
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:

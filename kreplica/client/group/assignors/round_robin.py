@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kreplica.client.group.assignors.assignor import Member, Shares, Topics, in_order, subscribers
+from kreplica.client.group.assignors.assignor import Member, Shares, Topics, sorted_members, subscribers
 from kreplica.model import TopicPartition
 
 
@@ -15,13 +15,13 @@ class RoundRobinAssignor:
     is_cooperative = False
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Return None: it is stateless."""
+        """Return None: this assignor is stateless."""
         return None
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Shares:
         """See ``Assignor``."""
         shares: Shares = {each.member_id: [] for each in members}
-        ordered = in_order(members)
+        ordered = sorted_members(members)
         turn = 0
         for topic in subscribers(topics, members):
             for number in sorted(topics[topic]):

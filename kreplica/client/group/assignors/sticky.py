@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from kreplica.client.group.assignors.assignor import Member, Shares, Topics, in_order
+from kreplica.client.group.assignors.assignor import Member, Shares, Topics, sorted_members
 from kreplica.client.group.assignors.balancing import Balance
 from kreplica.client.group.assignors.sticky_data import (
     Claim,
@@ -56,7 +56,7 @@ class CooperativeStickyAssignor:
 
 
 def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Claim]) -> Shares:
-    ordered = in_order(members)
+    ordered = sorted_members(members)
     balance = Balance(topics, [(each.member_id, each.topics) for each in ordered])
     for member_id, partition in _kept(ordered, claims):
         balance.keep(member_id, partition)

@@ -66,5 +66,5 @@ def cooperative_claim(member: Member) -> Claim:
         try:
             generation = COOPERATIVE.parse(0, member.user_data)["generation"]
         except ProtocolError:
-            generation = eager_claim(member).generation  # librdkafka writes this one for both assignors
+            generation = eager_claim(member).generation  # librdkafka writes the format of ``sticky`` for both
     return Claim(member.owned, generation)
