@@ -204,9 +204,9 @@ def _selection(options: _Options, is_offline: bool) -> Selection:
     if not present and is_offline:
         return TopicPattern(".*")
     if len(present) != 1:
-        what = "exactly one of" if not present else "only one of"
+        requirement = "exactly one of" if not present else "only one of"
         text = ", ".join(present) or "none"
-        raise ValueError(f"{what} the options subscribe, subscribePattern, assign must be given, not {text}")
+        raise ValueError(f"{requirement} the options subscribe, subscribePattern, assign must be given, not {text}")
     text = (options.get(present[0]) or "").strip()
     if present[0] == "assign":
         partitions = parse_partitions(text, "assign")

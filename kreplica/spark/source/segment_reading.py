@@ -209,5 +209,5 @@ def _check_partitions(
     offsets_or_times: Mapping[TopicPartition, int], partitions: list[TopicPartition], option: str
 ) -> None:
     for each in sorted(set(partitions) ^ offsets_or_times.keys()):
-        what = "is missing" if each in partitions else "is not read or does not exist"
-        raise ValueError(f"{option}: {each} {what}")
+        problem = "is missing" if each in partitions else "is not read or does not exist"
+        raise ValueError(f"{option}: {each} {problem}")

@@ -93,12 +93,12 @@ class BatchFilter:
             return data
         if self._is_past_horizon(header):
             return None
-        return filter_batch(data, _always, delete_horizon_ms=self._new_horizon_ms)
+        return filter_batch(data, _keep_all, delete_horizon_ms=self._new_horizon_ms)
 
     def _keep_data(self, header: BatchHeader, data: Bytes) -> Bytes | None:
         keep_empty = self._last_offsets.get(header.producer_id) == header.last_offset
         if self.is_aborted(header):
-            return filter_batch(data, _never, keep_empty=keep_empty)
+            return filter_batch(data, _keep_none, keep_empty=keep_empty)
         is_past_horizon = self._is_past_horizon(header)
         tombstones = 0
 
@@ -116,16 +116,16 @@ class BatchFilter:
         kept = filter_batch(data, keep, keep_empty=keep_empty)
         if kept is None or not tombstones or header.has_delete_horizon:
             return kept
-        return filter_batch(kept, _always, delete_horizon_ms=self._new_horizon_ms)
+        return filter_batch(kept, _keep_all, delete_horizon_ms=self._new_horizon_ms)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
         """True if the delete horizon of the batch is set and in the past."""
         return header.has_delete_horizon and header.base_timestamp <= self._now_ms
 
 
-def _always(record: Record) -> bool:
+def _keep_all(record: Record) -> bool:
     return True
 
 
-def _never(record: Record) -> bool:
+def _keep_none(record: Record) -> bool:
     return False

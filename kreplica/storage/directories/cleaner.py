@@ -72,8 +72,8 @@ class Cleaner:
         return found
 
     def _is_uncleanable(self, key: TopicPartition, log: Log) -> bool:
-        known = self._uncleanable.get(key)
-        return known is not None and known[0] is log
+        entry = self._uncleanable.get(key)
+        return entry is not None and entry[0] is log
 
     async def _compact(self, directory: LogDirectory, log: Log, plan: CompactionPlan) -> None:
         try:

@@ -270,8 +270,8 @@ class LogDirectories:
     def clean_broker_epoch(self) -> int | None:
         """Broker epoch of the last clean shutdown; None unless all directories were closed cleanly."""
         epochs = [directory.clean_broker_epoch for directory in self.directories]
-        known = [epoch for epoch in epochs if epoch is not None]
-        return min(known) if known and len(known) == len(epochs) else None
+        known_epochs = [epoch for epoch in epochs if epoch is not None]
+        return min(known_epochs) if known_epochs and len(known_epochs) == len(epochs) else None
 
     # --- listeners ---
 

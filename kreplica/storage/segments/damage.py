@@ -30,9 +30,9 @@ class Damage(StorageError):
     :ivar position: position of the first damaged batch, or ``WHOLE_SEGMENT``.
     """
 
-    def __init__(self, path: str, base_offset: int, position: int, why: str) -> None:
+    def __init__(self, path: str, base_offset: int, position: int, reason: str) -> None:
         location = path if position == WHOLE_SEGMENT else f"{path}, position {position}"
-        super().__init__(f"{location}: {why}")
+        super().__init__(f"{location}: {reason}")
         self.path = path
         self.base_offset = base_offset
         self.position = position
@@ -121,5 +121,5 @@ class BatchesToCheck:
         if NO_EPOCH not in (epoch, header.partition_leader_epoch) and header.partition_leader_epoch != epoch:
             raise self._damage(batch_position, f"leader epoch {header.partition_leader_epoch}, expected {epoch}")
 
-    def _damage(self, position: int, why: str) -> Damage:
-        return Damage(self.path, self.base_offset, position, why)
+    def _damage(self, position: int, reason: str) -> Damage:
+        return Damage(self.path, self.base_offset, position, reason)

@@ -58,23 +58,23 @@ class OffsetIndex:
 
     def lookup(self, offset: int) -> int:
         """Return a position at or before the batch that contains ``offset``, at most one index interval away."""
-        at = bisect_right(self._load(), offset - self._base)
-        return self._positions[at - 1] if at else 0
+        index = bisect_right(self._load(), offset - self._base)
+        return self._positions[index - 1] if index else 0
 
     def offset_beyond(self, position: int) -> int | None:
         """Return the last offset of the first indexed batch at or after a position, or None."""
         offsets = self._load()
-        at = bisect_left(self._positions, position)
-        return self._base + offsets[at] if at < len(offsets) else None
+        index = bisect_left(self._positions, position)
+        return self._base + offsets[index] if index < len(offsets) else None
 
     def truncate_to(self, offset: int) -> None:
         """Remove entries at or above ``offset``."""
         offsets = self._load()
-        at = bisect_left(offsets, offset - self._base)
-        if at < self._written:
-            _truncate(self._disk, self._path, at * OFFSET_ENTRY_SIZE)
-            self._written = at
-        del offsets[at:], self._positions[at:]
+        index = bisect_left(offsets, offset - self._base)
+        if index < self._written:
+            _truncate(self._disk, self._path, index * OFFSET_ENTRY_SIZE)
+            self._written = index
+        del offsets[index:], self._positions[index:]
 
     def write(self) -> None:
         """Write new entries without a sync; creates the file if it is missing."""
@@ -113,10 +113,10 @@ class OffsetIndex:
     def _load(self) -> array[int]:
         if self._offsets is None:
             data = _read(self._disk, self._path, OFFSET_ENTRY_SIZE)
-            both = array("i", data)
+            numbers = array("i", data)
             if _NATIVE_IS_LITTLE:
-                both.byteswap()
-            self._offsets, self._positions = both[0::2], both[1::2]
+                numbers.byteswap()
+            self._offsets, self._positions = numbers[0::2], numbers[1::2]
             self._written = len(self._offsets)
         return self._offsets
 
@@ -157,18 +157,18 @@ class TimeIndex:
         """Return an offset up to which all records are earlier than ``timestamp_ms``; at worst the base offset."""
         entries = self._load()
         count = len(entries) // TIME_ENTRY_SIZE
-        at = bisect_left(range(count), timestamp_ms, key=lambda index: self._entry(entries, index)[0])
-        return self._entry(entries, at - 1)[1] if at else self._base
+        index = bisect_left(range(count), timestamp_ms, key=lambda index: self._entry(entries, index)[0])
+        return self._entry(entries, index - 1)[1] if index else self._base
 
     def truncate_to(self, offset: int) -> None:
         """Remove entries at or above ``offset``."""
         entries = self._load()
         count = len(entries) // TIME_ENTRY_SIZE
-        at = bisect_left(range(count), offset, key=lambda index: self._entry(entries, index)[1])
-        if at < self._written:
-            _truncate(self._disk, self._path, at * TIME_ENTRY_SIZE)
-            self._written = at
-        del entries[at * TIME_ENTRY_SIZE :]
+        index = bisect_left(range(count), offset, key=lambda index: self._entry(entries, index)[1])
+        if index < self._written:
+            _truncate(self._disk, self._path, index * TIME_ENTRY_SIZE)
+            self._written = index
+        del entries[index * TIME_ENTRY_SIZE :]
 
     def write(self) -> None:
         """Write new entries without a sync; creates the file if it is missing."""

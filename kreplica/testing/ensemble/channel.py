@@ -21,7 +21,7 @@ class Channel:
     def __init__(self, reactor: Reactor, latency_s: Callable[[], float]) -> None:
         self._reactor = reactor
         self._latency_s = latency_s
-        self._last_at = 0.0
+        self._last_arrival_s = 0.0
         self._in_flight: deque[Message] = deque()
         self._held: list[Message] | None = None
         self.is_closed = False
@@ -33,10 +33,10 @@ class Channel:
         if self._held is not None:
             self._held.append((function, args))
             return
-        now = self._reactor.seconds()
-        self._last_at = max(self._last_at, now + self._latency_s())
+        now_s = self._reactor.seconds()
+        self._last_arrival_s = max(self._last_arrival_s, now_s + self._latency_s())
         self._in_flight.append((function, args))
-        self._reactor.callLater(self._last_at - now, self._deliver)
+        self._reactor.callLater(self._last_arrival_s - now_s, self._deliver)
 
     def _deliver(self) -> None:
         # The next message in order: two calls for the same time may be reordered by rounding.

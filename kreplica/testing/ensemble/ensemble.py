@@ -23,7 +23,7 @@ LAG_CHANCE = 0.2
 SYNC_LIMIT_S = 2.0
 """Time until a server notices that it cannot reach the leader, or the leader that it has no quorum."""
 NOTICE_S_MAX = 1.0
-"""Maximum difference between the times at which two servers notice it."""
+"""Maximum difference between the times at which two servers notice a lost connection."""
 DISCONNECT_S_MAX = 0.05
 ELECTION_S = (0.2, 2.0)
 
@@ -33,7 +33,7 @@ class EnsembleOptions:
     """Options of an ensemble.
 
     :param servers: number of servers; a majority elects a leader.
-    :param lag_s: mean lag of a server that lags, as some do at any time.
+    :param lag_s: mean lag of a message that lags (``LAG_CHANCE``).
     :param users: password by user of SASL DIGEST-MD5.
     """
 
@@ -108,13 +108,13 @@ class Ensemble:
 
     # --- membership --------------------------------------------------------------------------------------------------
 
-    def started(self, number: int, server: ServerProcess) -> None:
+    def add_process(self, number: int, server: ServerProcess) -> None:
         """Add a process; it serves when it has a leader."""
         self.members[number].server = server
         self.members[number].replica = self.members[number].replica.without_watches()
         self._membership_changed()
 
-    def ended(self, number: int) -> None:
+    def remove_process(self, number: int) -> None:
         """Remove a process; if it led, the other servers notice it immediately."""
         self.members[number].server = None
         self._membership_changed()
@@ -150,7 +150,7 @@ class Ensemble:
         term.set_quorum(has_quorum)
         if not has_quorum:
             self._give_up_count += 1
-            self._later(self._notice_s(), self._give_up, term, self._give_up_count)
+            self._schedule(self._notice_s(), self._give_up, term, self._give_up_count)
         else:
             self._give_up_count += 1
         for member in self.members.values():
@@ -192,12 +192,12 @@ class Ensemble:
         if server.link is link and link.is_held:
             server.leave()
 
-    def left(self, server: ServerProcess) -> None:
+    def rejoin_later(self, server: ServerProcess) -> None:
         """Let a server that has lost its leader follow the current one."""
         term = self.term
         for member in self.members.values():
             if member.server is server and term is not None and member.number != term.number:
-                self._later(self._random.uniform(0, DISCONNECT_S_MAX), self._rejoin, member)
+                self._schedule(self._random.uniform(0, DISCONNECT_S_MAX), self._rejoin, member)
 
     def _rejoin(self, member: Member) -> None:
         if self.term is not None:
@@ -229,7 +229,7 @@ class Ensemble:
     def _schedule_election(self) -> None:
         if not self._is_electing and len(self._candidates()) >= self._majority:
             self._is_electing = True
-            self._later(self._random.uniform(*ELECTION_S), self._elect)
+            self._schedule(self._random.uniform(*ELECTION_S), self._elect)
 
     def _candidates(self) -> list[Member]:
         return [each for each in self.members.values() if each.server is not None and not each.is_isolated]
@@ -303,7 +303,7 @@ class Ensemble:
     def _notice_s(self) -> float:
         return SYNC_LIMIT_S + self._random.uniform(0, NOTICE_S_MAX)
 
-    def _later(self, delay_s: float, function: Callable[..., None], *args: object) -> None:
+    def _schedule(self, delay_s: float, function: Callable[..., None], *args: object) -> None:
         self._scheduler.post(self._process, delay_s, function, *args)
 
 

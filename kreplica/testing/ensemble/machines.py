@@ -113,11 +113,11 @@ class EnsembleMachines:
         for number in list(self._servers):
             self.kill_server(number, lambda host: host.power_loss(random))
 
-    def kill_server(self, number: int, end: Callable[[Host], None] = Host.kill) -> None:
+    def kill_server(self, number: int, terminate: Callable[[Host], None] = Host.kill) -> None:
         """End a server's process."""
         del self._servers[number]
-        end(self.hosts[number])
-        self.ensemble.ended(number)
+        terminate(self.hosts[number])
+        self.ensemble.remove_process(number)
 
 
 async def _wait(started: Awaitable[None]) -> None:

@@ -48,7 +48,7 @@ class AppliedTransactions:
         """Do nothing: transactions are committed before a replica applies them."""
 
 
-class Replayed:
+class ReplayedRequester:
     """Requester of a committed write; its response is discarded."""
 
     def __init__(self, session_id: int, identities: tuple[Identity, ...], applied: Group) -> None:
@@ -114,7 +114,7 @@ class Replica:
         assert transaction.zxid > self.zxid, f"{transaction} after 0x{self.zxid:x}"
         self.commits.zxid = transaction.zxid - 1
         if isinstance(transaction, Change):
-            requester = Replayed(transaction.session_id, transaction.identities, self.commits.durable)
+            requester = ReplayedRequester(transaction.session_id, transaction.identities, self.commits.durable)
             self.write(requester, 0, transaction.opcode, transaction.body, transaction.time_ms)
         elif isinstance(transaction, SessionOpened):
             self.sessions[transaction.row.session_id] = transaction.row

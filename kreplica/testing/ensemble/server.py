@@ -34,7 +34,7 @@ HEADER = struct.Struct(">ii")
 SESSIONS_MAX = 20_000
 
 REPORT_S = 0.5
-"""Interval at which the server reports to the leader whose clients it has heard."""
+"""Interval of the server's reports to the leader about the sessions whose clients have sent requests."""
 
 WRITES = frozenset(
     {
@@ -89,7 +89,7 @@ class EnsembleServer(Factory):
     def start(self) -> Deferred[None]:
         """Listen, and wait for a leader."""
         self._listener = self.runtime.reactor.listenTCP(PORT, self, interface=self._interface)
-        self._ensemble.started(self._member.number, self)
+        self._ensemble.add_process(self._member.number, self)
         replica = self._member.replica
         sessions = SessionRequests(
             replica.tree,
@@ -142,18 +142,18 @@ class EnsembleServer(Factory):
             link.close()
             if link.term.number == self._member.number:
                 link.term.stop()
-            self._ensemble.left(self)
+            self._ensemble.rejoin_later(self)
 
     def _report(self) -> None:
-        now = self.runtime.reactor.seconds()
-        heard = [
+        now_s = self.runtime.reactor.seconds()
+        active_ids = [
             connection.session_id
             for connection in self._connections
             if connection.session is not None and connection.session.last_heard >= self._reported_s
         ]
-        if self.link is not None and heard:
-            self.link.up.send(self.link.term.heard, heard)
-        self._reported_s = now
+        if self.link is not None and active_ids:
+            self.link.up.send(self.link.term.restart_timeouts, active_ids)
+        self._reported_s = now_s
         self.runtime.reactor.callLater(REPORT_S, self._report)
 
     # --- connections -------------------------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ class EnsembleServer(Factory):
 
     @property
     def authenticated(self) -> EnsembleServer:
-        """Request dispatcher of a connection whose client has authenticated: the same."""
+        """Request dispatcher of a connection whose client has authenticated: this server, as before."""
         return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:

@@ -92,7 +92,7 @@ class LeaderTerm:
     response after its server has applied the transaction.
 
     :param number: the leader's server.
-    :param runtime: of the leader's process, which handles all requests.
+    :param runtime: runtime of the leader's process, which handles all requests.
     :param replica: state with all earlier transactions; changed by the term.
     :param round_trip_s: returns the duration of the next round trip to a quorum.
     :param commit: called with each committed transaction.
@@ -130,25 +130,25 @@ class LeaderTerm:
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
-    def open_session(self, link: Link, timeout_ms: int, opened: Callable[[Session | None], None]) -> None:
-        """Open a session; ``opened`` is called at the server after the transaction."""
+    def open_session(self, link: Link, timeout_ms: int, on_opened: Callable[[Session | None], None]) -> None:
+        """Open a session; ``on_opened`` is called at the server after the transaction."""
         session = self._sessions.open(timeout_ms, self.runtime.wall_clock_ms(), self._reactor.seconds())
         self._owners[session.session_id] = link.number
-        self._propose(SessionOpened(self._next_zxid(), session.row()), link, partial(opened, session))
+        self._propose(SessionOpened(self._next_zxid(), session.row()), link, partial(on_opened, session))
 
     def resume_session(
-        self, link: Link, request: ConnectRequest, resumed: Callable[[Session | None], None]
+        self, link: Link, request: ConnectRequest, on_resumed: Callable[[Session | None], None]
     ) -> None:
-        """Move a session to a server; ``resumed`` is called at that server, with None if the session has ended."""
+        """Move a session to a server; ``on_resumed`` is called at that server, with None if the session has ended."""
         session = self._sessions.reattach(
             request.session_id, request.password, request.timeout_ms, self._reactor.seconds()
         )
         if session is not None:
             self._owners[session.session_id] = link.number
-        link.resumed.send(resumed, session)
+        link.resumed.send(on_resumed, session)
 
-    def heard(self, session_ids: list[int]) -> None:
-        """Restart the timeouts of sessions whose clients a server has heard."""
+    def restart_timeouts(self, session_ids: list[int]) -> None:
+        """Restart the timeouts of sessions whose clients have sent requests to a server."""
         for session_id in session_ids:
             session = self._sessions.by_id.get(session_id)
             if session is not None:
@@ -179,7 +179,7 @@ class LeaderTerm:
             return
         replica, time_ms = self._replica, self.runtime.wall_clock_ms()
         request.barrier = replica.commits.durable
-        before = replica.zxid
+        zxid_before = replica.zxid
         transaction: Change | None = None
         try:
             replica.write(request, request.xid, request.opcode, request.body, time_ms)
@@ -187,7 +187,7 @@ class LeaderTerm:
             frames = reply_frame(request.xid, replica.zxid, error.code)
         else:
             frames = b"".join(request.sink)
-            if replica.zxid > before:
+            if replica.zxid > zxid_before:
                 transaction = Change(
                     replica.zxid, time_ms, request.session_id, request.identities, request.opcode, request.body
                 )

@@ -42,7 +42,7 @@ class SessionClosed:
 
 @dataclass(frozen=True, slots=True)
 class EpochStarted:
-    """First transaction of a leader; its zxid is greater than all of earlier leaders."""
+    """First transaction of a leader; its zxid is greater than those of all earlier leaders."""
 
     zxid: int
 

@@ -18,24 +18,24 @@ DIFFERING_LINES_MAX = 40
 def explain(difference: Difference, file: JournalFile, entry_text: EntryText) -> list[str]:
     """Describe a difference: event, time, entry of the journal, output of the replay, and their fields that differ."""
     return [
-        f"{file.path}: event {difference.event}{_named(difference, file)} is the first that differs"
-        f"{_when(difference, file, entry_text)}",
+        f"{file.path}: event {difference.event}{_event_name(difference, file)} is the first that differs"
+        f"{_time_text(difference, file, entry_text)}",
         "the journal has:",
         *_entry_lines(entry_text, difference.expected),
         "the replay has:",
         *_entry_lines(entry_text, difference.actual),
-        *_differing(difference),
+        *_differing_fields(difference),
     ]
 
 
-def _named(difference: Difference, file: JournalFile) -> str:
+def _event_name(difference: Difference, file: JournalFile) -> str:
     for line in file.lines:
         if line.get("out") == "event" and line["number"] == difference.event:
             return f" ({line['event'][0]})"
     return ""
 
 
-def _when(difference: Difference, file: JournalFile, entry_text: EntryText) -> str:
+def _time_text(difference: Difference, file: JournalFile, entry_text: EntryText) -> str:
     expected = difference.expected
     if expected is None or "n" not in expected:
         return ", at the end of the file"
@@ -50,7 +50,7 @@ def _entry_lines(entry_text: EntryText, line: EntryFields | None) -> list[str]:
     return [f"  {each.strip()}" for each in lines] or [f"  {json.dumps(line)[:200]}"]
 
 
-def _differing(difference: Difference) -> Iterator[str]:
+def _differing_fields(difference: Difference) -> Iterator[str]:
     if difference.expected is None or difference.actual is None:
         return
     expected, actual = list(_rows(difference.expected)), list(_rows(difference.actual))

@@ -184,8 +184,9 @@ class EntryText:
 def change(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str:
     """Describe the change of a partition's state."""
 
-    def part(name: str, before: object, after: object) -> str:
-        return f"{name} {after}" if before is None or before == after else f"{name} {before} -> {after}"
+    def part(name: str, old_value: object, new_value: object) -> str:
+        is_shown = old_value is not None and old_value != new_value
+        return f"{name} {old_value} -> {new_value}" if is_shown else f"{name} {new_value}"
 
     eligible = new.eligible_leader_replicas
     parts = [
@@ -207,8 +208,8 @@ def partition_of(path: str) -> TopicPartition | None:
 
 
 def _event(value: Sequence[Any]) -> str:
-    name, known = value
-    return " ".join([name, *(f"{key}={_short(str(each))}" for key, each in known.items())])
+    name, arguments = value
+    return " ".join([name, *(f"{key}={_short(str(each))}" for key, each in arguments.items())])
 
 
 def _error(value: Sequence[Any]) -> str:

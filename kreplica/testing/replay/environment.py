@@ -103,10 +103,10 @@ class ReplayEnvironment:
 
     # --- calls of the controller -------------------------------------------------------------------------------------
 
-    def cached_value(self, name: str, of: str | None, default: Any) -> Any:
+    def cached_value(self, name: str, key: str | None, default: Any) -> Any:
         """Return a value that the journal contains only when it changes."""
-        value = self.script.value(name, of, self._known.get((name, of), default))
-        self._known[name, of] = value
+        value = self.script.value(name, key, self._known.get((name, key), default))
+        self._known[name, key] = value
         return value
 
     def operation(self, watch: Watcher | None = None) -> Deferred[Any]:
@@ -138,11 +138,11 @@ class ReplayEnvironment:
 
     def perform(self, line: EntryFields) -> None:
         """Pass an input to the controller."""
-        before = self.script.position
+        position = self.script.position
         self.now_s = line.get("s", self.now_s)
         if line["in"] in INPUTS:
             getattr(self, f"_{line['in']}")(line)
-        if self.script.position == before:
+        if self.script.position == position:
             self.script.no_output()
 
     def _call(self, line: EntryFields) -> None:

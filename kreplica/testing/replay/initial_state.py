@@ -54,19 +54,19 @@ class InitialState:
         """Set the number that the journal assigns next to an object of this kind."""
         self._journal.numbers[kind] = number - 1
 
-    def _term(self, known: dict[str, Any]) -> ControllerTerm:
+    def _term(self, row: dict[str, Any]) -> ControllerTerm:
         controller = self._controller
-        context = decode_context(known["context"])
+        context = decode_context(row["context"])
         term = ControllerTerm(
             controller._dependencies, context, controller.queue, controller.counters, controller.history
         )
-        term.outdated_brokers.update(known["untold"])
-        term.stored_epochs = dict(known["noted_epochs"])
-        term._watched.update(known["watched"])
-        for number, event in known["timers"]:
+        term.outdated_brokers.update(row["untold"])
+        term.stored_epochs = dict(row["noted_epochs"])
+        term._watched.update(row["watched"])
+        for number, event in row["timers"]:
             self._numbered("timer", number)
             term.put_later(decode_event(event), 0)
-        for broker, channel in known["channels"]:
+        for broker, channel in row["channels"]:
             self._numbered("channel", channel["channel"])
             term.open_channel(context.brokers[broker])
             recorded = term._channels[broker]
@@ -75,27 +75,27 @@ class InitialState:
                 self._command(recorded, command)
         return term
 
-    def _command(self, channel: RecordedChannel, known: dict[str, Any]) -> None:
+    def _command(self, channel: RecordedChannel, row: dict[str, Any]) -> None:
         """Restore a command without a response; its body is unknown."""
-        number = known["command"]
-        partitions = tuple(decode_runs(known["partitions"]))
-        command = Command(COMMANDS[known["api"]], partitions, _unknown, known["epoch"], known["delete"])
+        number = row["command"]
+        partitions = tuple(decode_runs(row["partitions"]))
+        command = Command(COMMANDS[row["api"]], partitions, _unknown, row["epoch"], row["delete"])
         channel.commands[command] = number
-        if not known["is_sent"]:
+        if not row["is_sent"]:
             channel.unsent[command] = number
         self._environment.commands[number] = (self._environment.channels[channel.number], command)
         self._environment.script.unknown_bodies = [*self._environment.script.unknown_bodies, number]
 
-    def _watch(self, known: dict[str, Any]) -> None:
+    def _watch(self, row: dict[str, Any]) -> None:
         controller, client = self._controller, self._controller._client
         assert isinstance(client, RecordedClient)
         listener: Any = controller.election.changed
-        if "path" in known:
+        if "path" in row:
             term = controller._term
-            watched = term._watched if term is not None and known["is_present"] else set()
-            ignored = None if known["ignored"] is None else EventType[known["ignored"]]
-            listener = Watcher(known["path"], decode_event(known["event"]), ignored, watched, controller.queue.put)
-        self._environment.watches[known["op"]] = client.watcher(known["op"], listener)
+            watched = term._watched if term is not None and row["is_present"] else set()
+            ignored = None if row["ignored"] is None else EventType[row["ignored"]]
+            listener = Watcher(row["path"], decode_event(row["event"]), ignored, watched, controller.queue.put)
+        self._environment.watches[row["op"]] = client.watcher(row["op"], listener)
 
 
 async def _unknown(_: Reactor) -> dict[str, Any]:

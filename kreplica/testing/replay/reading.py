@@ -31,7 +31,10 @@ class JournalUnreadable(KreplicaError):
 
 @dataclass(frozen=True, slots=True)
 class JournalFile:
-    """:param note: description of an unreadable end that was skipped; empty if the file is complete."""
+    """One file of a journal.
+
+    :param note: description of an unreadable end that was skipped; empty if the file is complete.
+    """
 
     path: str
     head: EntryFields

@@ -17,7 +17,9 @@ CREATING_ENTRIES = ("op", "command", "timer", "channel")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """:param event: number of the current or last event; 0 before the first.
+    """First difference between a journal and its replay.
+
+    :param event: number of the current or last event; 0 before the first.
     :param expected: entry of the journal; None at its end.
     :param actual: entry of the replay; None if the controller did nothing.
     """
@@ -90,10 +92,10 @@ class Script:
         if self.next is not None:
             self.difference = Difference(self.event, self.next, None)
 
-    def value(self, name: str, of: str | None, default: Any) -> Any:
+    def value(self, name: str, key: str | None, default: Any) -> Any:
         """Return the recorded value if the next entry is the controller's read of it, otherwise ``default``."""
         line = self.next
-        if line is not None and line.get("read") == name and line.get("of") == of:
+        if line is not None and line.get("read") == name and line.get("of") == key:
             return line["value"]
         return default
 

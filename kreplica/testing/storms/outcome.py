@@ -58,29 +58,29 @@ class Outcome:
 def run_storm(
     seed: int,
     options: StormOptions,
-    only: Collection[int] | None = None,
+    fault_numbers: Collection[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run one storm and return its outcome, also if it fails.
 
-    :param only: numbers of the faults to execute; None for all.
+    :param fault_numbers: numbers of the faults to execute; None for all.
     :param trace: called with one line per event.
     """
     with deferred_collection():
-        return run_without_collection(seed, options, only, trace)
+        return run_without_collection(seed, options, fault_numbers, trace)
 
 
 def run_without_collection(
     seed: int,
     options: StormOptions,
-    only: Collection[int] | None = None,
+    fault_numbers: Collection[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run one storm in a process that exits afterwards, so that its garbage need not be collected."""
     began_s = perf_counter()
     plan = faults_of_seed(seed, options)
-    if only is not None:
-        plan = select_faults(plan, only)
+    if fault_numbers is not None:
+        plan = select_faults(plan, fault_numbers)
     storm: Storm | None = None
     failure: Exception | None = None
     with LogWatch() as watch:

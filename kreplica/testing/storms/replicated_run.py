@@ -214,8 +214,8 @@ class ReplicatedRun(ClusterRun):
 
     def run_until_acknowledged(self, count: int, timeout_s: float = 120.0) -> None:
         """Run until ``count`` more records are acknowledged."""
-        wanted = self.history.acked_count + count
-        self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s)
+        target_count = self.history.acked_count + count
+        self.cluster.run_until(lambda: self.history.acked_count >= target_count, timeout_s)
 
     def steps(self, count: int) -> None:
         for _ in range(count):

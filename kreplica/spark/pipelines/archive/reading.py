@@ -33,9 +33,9 @@ def read_rows(
     history = History()
     if archive.description.values == "json":
         history = read_history(archive.path, store_of(archive.path, spark))
-    since = history.readable_from
-    old = archive.files(topics, (each for each in chosen if each.number < since))
-    new = archive.files(topics, (each for each in chosen if each.number >= since))
+    first_batch = history.readable_from
+    old = archive.files(topics, (each for each in chosen if each.number < first_batch))
+    new = archive.files(topics, (each for each in chosen if each.number >= first_batch))
     rows = _read(spark, archive.path, new, history)
     if not old:
         return rows

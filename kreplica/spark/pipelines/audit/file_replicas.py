@@ -141,9 +141,10 @@ class _SegmentScan:
                 next_offset = header.next_offset
                 crc_is_valid = verify_crc(data, header)
                 if self._is_invalid_header(header, crc_is_valid, bound, file, end_position, size):
-                    where = f"{os.path.basename(file.path)} at {batch_position}"
+                    location = f"{os.path.basename(file.path)} at {batch_position}"
                     note = "" if crc_is_valid else ", and the checksum is wrong"
-                    self._damage = self._damage or f"{where}: offsets {header.base_offset} to {next_offset - 1}{note}"
+                    text = f"{location}: offsets {header.base_offset} to {next_offset - 1}{note}"
+                    self._damage = self._damage or text
                     continue
                 if next_offset <= self._start:
                     self._expected, self._damage = next_offset, ""

@@ -226,8 +226,8 @@ class _MismatchRules:
         base = min(bases)
         present = [each for each in self._cursors if each.header is not None and each.header.base_offset == base]
         signatures = Counter(each.signature() for each in present if each.crc_is_valid)
-        most = max(signatures.values(), default=0)
-        accepted = [signature for signature, count in signatures.items() if count == most]
+        count_max = max(signatures.values(), default=0)
+        accepted = [signature for signature, count in signatures.items() if count == count_max]
         is_compacted = base < self._span.compacted_end
         end = max((signature.last_offset + 1 for signature in accepted), default=base + 1)
         if is_compacted and len(present) < len(self._cursors):
@@ -284,8 +284,8 @@ class _MismatchRules:
         """
         compacted_signatures = Counter(_compacted_signature(each) for each in valid)
         if len(compacted_signatures) > 1:
-            most = max(compacted_signatures.values())
-            accepted = [signature for signature, count in compacted_signatures.items() if count == most]
+            count_max = max(compacted_signatures.values())
+            accepted = [signature for signature, count in compacted_signatures.items() if count == count_max]
             self._report_different(base, valid, accepted, _compacted_signature)
             return
         self._found.compacted_count += 1

@@ -123,16 +123,17 @@ class _Records:
             if start < end:
                 parts[partition] = Bounds(start, end)
         archive = self._archive
-        both = sides(archive, self._read_topic(parts)) if parts else archive.withColumn("is_archive", sql.lit(True))
+        without_topic = archive.withColumn("is_archive", sql.lit(True))
+        side_rows = sides(archive, self._read_topic(parts)) if parts else without_topic
         selected_buckets = archive.sparkSession.createDataFrame(differing, "partition int, bucket long")
-        both = both.withColumn("bucket", _bucket(self._width))
-        return both.join(sql.broadcast(selected_buckets), ["partition", "bucket"], "left_semi")
+        side_rows = side_rows.withColumn("bucket", _bucket(self._width))
+        return side_rows.join(sql.broadcast(selected_buckets), ["partition", "bucket"], "left_semi")
 
-    def _find_differences(self, both: DataFrame) -> DataFrame:
+    def _find_differences(self, side_rows: DataFrame) -> DataFrame:
         """Return a row per kind of difference and offset: ``partition``, ``offset``, ``kind``, ``count``."""
         archive_digest = sql.when(sql.col("is_archive"), sql.col("digest"))
         topic_digest = sql.when(~sql.col("is_archive"), sql.col("digest"))
-        offsets = both.groupBy("partition", "offset").agg(
+        offsets = side_rows.groupBy("partition", "offset").agg(
             side_count(True).alias("archive_count"),
             side_count(False).alias("topic_count"),
             sql.min(archive_digest).alias("low"),
@@ -170,5 +171,5 @@ def _bucket(width: int) -> Column:
 
 def _value_of_partition(values: Mapping[int, int]) -> Column:
     """Return a column with the value for the partition of each row; 0 for partitions without a value."""
-    every = [sql.lit(values.get(partition, 0)).cast("long") for partition in range(max(values) + 1)]
-    return sql.get(sql.array(*every), sql.col("partition"))
+    columns = [sql.lit(values.get(partition, 0)).cast("long") for partition in range(max(values) + 1)]
+    return sql.get(sql.array(*columns), sql.col("partition"))

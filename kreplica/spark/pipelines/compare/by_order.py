@@ -38,9 +38,9 @@ def compare_order(
     :param shown_max: maximum number of differences listed.
     """
     width = bucket_width(records)
-    both = sides(archive, topic).persist(StorageLevel.DISK_ONLY)
+    side_rows = sides(archive, topic).persist(StorageLevel.DISK_ONLY)
     try:
-        ranked = _add_ranks(both)
+        ranked = _add_ranks(side_rows)
         summed = (
             ranked.withColumn("bucket", sql.expr(f"rank div {width}"))
             .groupBy("partition", "bucket")
@@ -65,7 +65,7 @@ def compare_order(
             shortened_from_start = {partition for partition in shortened if first_ranks.get(partition) == 0}
             first = _count_and_list(names, ranked, first_ranks, shortened_from_start, counts, deleted, shown_max)
     finally:
-        both.unpersist()
+        side_rows.unpersist()
     results = []
     for partition in partitions:
         archived = sum(row.archive_count for row in summed if row.partition == partition)
@@ -74,19 +74,19 @@ def compare_order(
     return TopicResult(results, first)
 
 
-def _add_ranks(both: DataFrame) -> DataFrame:
+def _add_ranks(side_rows: DataFrame) -> DataFrame:
     """Add ``rank``, the number of earlier records of the same side and partition.
 
     Computed by offset ranges, so that no task sorts a whole partition.
     """
-    both = both.withColumn("part", sql.expr(f"offset div {_OFFSETS}"))
+    side_rows = side_rows.withColumn("part", sql.expr(f"offset div {_OFFSETS}"))
     side = ["is_archive", "partition"]
     previous_parts = Window.partitionBy(*side).orderBy("part").rowsBetween(Window.unboundedPreceding, -1)
-    parts = both.groupBy(*side, "part").agg(sql.count("*").alias("size"))
+    parts = side_rows.groupBy(*side, "part").agg(sql.count("*").alias("size"))
     parts = parts.withColumn("begin", sql.coalesce(sql.sum("size").over(previous_parts), sql.lit(0))).drop("size")
     position = sql.row_number().over(Window.partitionBy(*side, "part").orderBy("offset"))
     return (
-        both.withColumn("position", position)
+        side_rows.withColumn("position", position)
         .join(sql.broadcast(parts), [*side, "part"])
         .select(*side, "offset", "digest", (sql.col("begin") + sql.col("position") - 1).alias("rank"))
     )
@@ -105,8 +105,8 @@ def _count_and_list(
     spark = ranked.sparkSession
     rows = [(partition, rank, partition in shortened) for partition, rank in first_ranks.items()]
     chosen = spark.createDataFrame(rows, "partition int, first_rank long, is_shortened boolean")
-    rest = ranked.join(sql.broadcast(chosen), "partition").where("rank >= first_rank")
-    found = _differences(_match_records(rest)).persist(StorageLevel.MEMORY_AND_DISK)
+    remaining_rows = ranked.join(sql.broadcast(chosen), "partition").where("rank >= first_rank")
+    found = _differences(_match_records(remaining_rows)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         for row in found.groupBy("partition", "kind").count().collect():
             if row.kind is None:
@@ -119,15 +119,15 @@ def _count_and_list(
         found.unpersist()
 
 
-def _match_records(rest: DataFrame) -> DataFrame:
+def _match_records(remaining_rows: DataFrame) -> DataFrame:
     """Return a row per record of the archive with its copy, or per record without a counterpart.
 
     Of several records with equal content, the n-th in the archive is matched with the n-th in the topic.
     """
     content = ["partition", "digest"]
     occurrence = sql.row_number().over(Window.partitionBy("is_archive", *content).orderBy("rank"))
-    rest = rest.withColumn("occurrence", occurrence)
-    matched = rest.groupBy(*content, "occurrence", "is_shortened").agg(
+    remaining_rows = remaining_rows.withColumn("occurrence", occurrence)
+    matched = remaining_rows.groupBy(*content, "occurrence", "is_shortened").agg(
         *(
             sql.max(sql.when(sql.col("is_archive") == sql.lit(is_archive), sql.col(column))).alias(f"{side}_{column}")
             for side, is_archive in (("archive", True), ("topic", False))
@@ -148,8 +148,8 @@ def _out_of_order(matched: DataFrame) -> DataFrame:
     """Return the records whose copy precedes the copy of the previous record."""
     pairs = matched.where("archive_rank is not null and topic_rank is not null")
     previous_rank = sql.lag("topic_rank").over(Window.partitionBy("partition").orderBy("archive_rank"))
-    late = pairs.withColumn("previous_rank", previous_rank).where("topic_rank < previous_rank")
-    return _findings(late, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
+    misplaced = pairs.withColumn("previous_rank", previous_rank).where("topic_rank < previous_rank")
+    return _findings(misplaced, sql.lit(Kind.OUT_OF_ORDER.value), sql.col("archive_rank"))
 
 
 def _unmatched(matched: DataFrame) -> DataFrame:
@@ -168,8 +168,8 @@ def _unmatched(matched: DataFrame) -> DataFrame:
         .when(sql.col("archive_rank").isNull(), Kind.EXTRA.value)
         .otherwise(Kind.DIFFERENT.value)
     )
-    both = own.join(others, keys, "full_outer")
-    return duplicates.unionByName(_findings(both, kind, sql.coalesce("archive_rank", "topic_rank")))
+    side_rows = own.join(others, keys, "full_outer")
+    return duplicates.unionByName(_findings(side_rows, kind, sql.coalesce("archive_rank", "topic_rank")))
 
 
 def _one_side(matched: DataFrame, side: str) -> DataFrame:

@@ -94,8 +94,8 @@ def _lowest_of(bucket: int) -> int:
     return (bucket - (shift << _MANTISSA_BITS)) << shift
 
 
-def _sum(one: Numbers, other: Numbers) -> Numbers:
-    longer, shorter = (one, other) if one.size >= other.size else (other, one)
+def _sum(first: Numbers, second: Numbers) -> Numbers:
+    longer, shorter = (first, second) if first.size >= second.size else (second, first)
     total: Numbers = longer.astype(np.int64)
     total[: shorter.size] += shorter
     return total

@@ -168,11 +168,11 @@ class MemberHistory:
 
     def processed(self, partition: TopicPartition, offset: int) -> None:
         self.processed_count += 1
-        end, early = self.processed_ends.get(partition, 0), self._processed_early.setdefault(partition, set())
+        end, later_offsets = self.processed_ends.get(partition, 0), self._processed_early.setdefault(partition, set())
         if offset >= end:
-            early.add(offset)
-        while end in early:
-            early.discard(end)
+            later_offsets.add(offset)
+        while end in later_offsets:
+            later_offsets.discard(end)
             end += 1
         self.processed_ends[partition] = end
 

@@ -198,8 +198,8 @@ class SecuredClients:
     def _bootstrap(self) -> str:
         return ",".join(f"{host}:{port}" for host, port in self._brokers)
 
-    def _start(self, made: tuple[Application, User]) -> Application:
-        application, user = made
+    def _start(self, started: tuple[Application, User]) -> Application:
+        application, user = started
         application.endpoint = observed_endpoint(user.credentials(application.random), self.access.completed)
         Deferred.fromCoroutine(application.run()).addErrback(self._run.record_failure)
         return application

@@ -53,13 +53,13 @@ class User:
 
     def credentials(self, random: Random) -> Callable[[], PasswordCredentials]:
         """Return a function that returns the credentials that the user's clients have at that time."""
-        made: dict[str, PasswordCredentials] = {}
+        by_password: dict[str, PasswordCredentials] = {}
 
         def current() -> PasswordCredentials:
             password = self.known
-            if password not in made:
-                made[password] = PasswordCredentials(self.mechanism, self.name, password, random=random)
-            return made[password]
+            if password not in by_password:
+                by_password[password] = PasswordCredentials(self.mechanism, self.name, password, random=random)
+            return by_password[password]
 
         return current
 
