@@ -103,7 +103,7 @@ def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list
 
 
 def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Return the bytes on disk of each partition's leader replica; partitions of unreachable brokers are missing."""
+    """Return the bytes on disk of each partition's leader replica; empty if a broker does not respond."""
     try:
         sizes = {(size.broker_id, size.partition): size.size_bytes for size in replica_sizes(cluster, [topic])}
     except ClientError:

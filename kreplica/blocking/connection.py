@@ -103,7 +103,7 @@ class Connection:
         return connection
 
     def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        """Authenticate with SASL; again before the session ends.
+        """Authenticate with SASL; ``send`` authenticates again before the session ends.
 
         :raise ClientError: the broker rejects the client, or does not respond.
         """

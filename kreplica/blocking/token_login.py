@@ -18,7 +18,7 @@ from kreplica.security.sasl.credentials import CredentialsUnavailable
 class BlockingLoginIo:
     """The I/O of a login; nothing suspends.
 
-    :param context: TLS of connections to the token endpoint; None if it has none.
+    :param context: TLS of connections to the token endpoint; None if they are not encrypted.
     """
 
     def __init__(self, runtime: BlockingRuntime, options: LoginOptions, context: ssl.SSLContext | None) -> None:

@@ -52,7 +52,7 @@ class EndOffsets:
                 found[key] = end_offset
             elif (leader := self._view.leader_of(key)) is not None:
                 keys_by_leader.setdefault(leader, []).append(key)
-        for offsets in await gather(self._request_all(leader, led) for leader, led in keys_by_leader.items()):
+        for offsets in await gather(self._request_all(leader, led_keys) for leader, led_keys in keys_by_leader.items()):
             found.update(offsets)
         return found
 

@@ -54,7 +54,7 @@ class Loading:
             end_offset = self._log.log_end_offset
             chunk = self._log.read(self.offset, size_max=CHUNK_BYTES, offset_max=end_offset)
             if not chunk.ranges:
-                self.offset = end_offset  # compaction has removed all records there
+                self.offset = end_offset  # compaction has removed all records from here on
                 return
             data = await self._runtime.offload.run(_read, chunk.ranges)
             await self._replay_batches(memoryview(data))

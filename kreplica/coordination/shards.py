@@ -67,7 +67,7 @@ class _LedPartition(Generic[S]):
 
 
 class Shards(Generic[S]):
-    """All shards of one internal topic; owned by a coordinator. Created before any partition is opened.
+    """All shards of one internal topic; owned by a coordinator, which creates it before any partition is opened.
 
     :param topic: name of the internal topic.
     :param make: creates an empty shard for a partition.
@@ -116,7 +116,7 @@ class Shards(Generic[S]):
 
         During the lease, no newer coordinator can have committed anything.
 
-        :raise KafkaError: as ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
+        :raise KafkaError: the errors of ``shard_of``; NOT_COORDINATOR without a connection to ZooKeeper.
         """
         shard = self.shard_of(name)
         leader_state = self._led_partition_of(name).partition.leader_state

@@ -59,7 +59,7 @@ class Instead:
 
 
 class IProduceInterceptor(Interface):
-    """Inspects batches before they are appended (``kreplica.produce.interceptors``, called in this order)."""
+    """Inspects batches before they are appended (``kreplica.produce.interceptors``, in the order of the setting)."""
 
     def intercept(batch: ProducedBatch) -> Refuse | Instead | None:
         """Decide about one batch; None appends it unchanged.

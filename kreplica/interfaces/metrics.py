@@ -11,7 +11,7 @@ from zope.interface import Interface
 
 
 class MetricKind(Enum):
-    """A COUNTER never decreases during the lifetime of the process."""
+    """Kind of a metric; a COUNTER never decreases during the lifetime of the process."""
 
     COUNTER = "counter"
     GAUGE = "gauge"

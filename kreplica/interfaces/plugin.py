@@ -20,7 +20,7 @@ class IPluginMaker(IPlugin):
     name: str = Attribute("Name in the settings; the plugin's own settings begin with kreplica.plugin.NAME.")
     provides: InterfaceClass = Attribute("The interface that its objects provide.")
     description: str = Attribute("One sentence for lists of plugins.")
-    settings: Mapping[str, str] = Attribute("Its settings without that prefix, each with a description.")
+    settings: Mapping[str, str] = Attribute("Its settings, without kreplica.plugin.NAME., with descriptions.")
 
     def make(context: PluginContext) -> Any:
         """Create the object, once, before the broker starts; ``context.broker`` works when the broker runs.

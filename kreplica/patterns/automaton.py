@@ -38,12 +38,12 @@ class CharacterKind(Enum):
 
 @dataclass(slots=True)
 class _NfaState:
-    """NFA state: one of ``characters`` leads to ``then``.
+    """NFA state: one of ``characters`` leads to ``next_state``.
 
-    Without ``characters`` it has epsilon transitions to ``then`` and ``alternative``, if its assertion holds.
+    Without ``characters`` it has epsilon transitions to ``next_state`` and ``alternative``, if its assertion holds.
     """
 
-    then: int
+    next_state: int
     characters: Characters | None = None
     alternative: int | None = None
     assertion: Assertion | None = None
@@ -58,15 +58,15 @@ class _DfaState:
 
     :ivar nfa_states: numbers of the reachable NFA states, sorted; empty if no match is possible.
     :ivar before: kind of the previous character.
-    :ivar following: character -> next state, for the characters seen so far.
+    :ivar transitions: character -> next state, for the characters seen so far.
     """
 
-    __slots__ = ("before", "following", "nfa_states")
+    __slots__ = ("before", "nfa_states", "transitions")
 
     def __init__(self, nfa_states: tuple[int, ...], before: CharacterKind) -> None:
         self.nfa_states = nfa_states
         self.before = before
-        self.following: dict[str, _DfaState] = {}
+        self.transitions: dict[str, _DfaState] = {}
 
 
 class Automaton:
@@ -87,7 +87,7 @@ class Automaton:
         """Return True if the expression matches the whole text."""
         state = self._start
         for character in text:
-            following = state.following.get(character)
+            following = state.transitions.get(character)
             if following is None:
                 following = self._advance(state, character)
             state = following
@@ -101,21 +101,21 @@ class Automaton:
         for number in self._epsilon_closure(state, kind):
             characters = self._nfa_states[number].characters if number != _END else None
             if characters is not None and character in characters:
-                reached[self._nfa_states[number].then] = None
+                reached[self._nfa_states[number].next_state] = None
         if self._cached_count >= CACHED_TRANSITIONS_MAX:
             self._clear_cache()
         key = tuple(sorted(reached)), kind
         following = self._dfa_states.get(key)
         if following is None:
             following = self._dfa_states[key] = _DfaState(*key)
-        state.following[character] = following
+        state.transitions[character] = following
         self._cached_count += 1
         return following
 
     def _clear_cache(self) -> None:
         """Clear the cache; a match in progress, also in another thread, continues from its own state."""
         for state in (self._start, *self._dfa_states.values()):
-            state.following = {}
+            state.transitions = {}
         self._dfa_states = {}
         self._cached_count = 0
 
@@ -132,7 +132,7 @@ class Automaton:
             if nfa_state is None or nfa_state.characters is not None:
                 continue
             if nfa_state.assertion is None or _holds(nfa_state.assertion, state.before, following):
-                pending.append(nfa_state.then)
+                pending.append(nfa_state.next_state)
                 if nfa_state.alternative is not None:
                     pending.append(nfa_state.alternative)
         return found
@@ -146,50 +146,50 @@ class Automaton:
         return len(self._nfa_states) - 1
 
     @singledispatchmethod
-    def _build(self, node: Node, then: int) -> int:
-        """Add the NFA states that match a node and then lead to ``then``.
+    def _build(self, node: Node, next_state: int) -> int:
+        """Add the NFA states that match a node and lead to ``next_state``.
 
         :return: the number of the first NFA state.
         """
         raise TypeError(node)
 
     @_build.register
-    def _one_of(self, node: OneOf, then: int) -> int:
-        return self._add(_NfaState(then, characters=node.characters))
+    def _one_of(self, node: OneOf, next_state: int) -> int:
+        return self._add(_NfaState(next_state, characters=node.characters))
 
     @_build.register
-    def _assertion(self, node: Assertion, then: int) -> int:
-        return self._add(_NfaState(then, assertion=node))
+    def _assertion(self, node: Assertion, next_state: int) -> int:
+        return self._add(_NfaState(next_state, assertion=node))
 
     @_build.register
-    def _sequence(self, node: Sequence, then: int) -> int:
+    def _sequence(self, node: Sequence, next_state: int) -> int:
         for part in reversed(node.parts):
-            then = self._build(part, then)
-        return then
+            next_state = self._build(part, next_state)
+        return next_state
 
     @_build.register
-    def _choice(self, node: Choice, then: int) -> int:
-        start, *others = (self._build(branch, then) for branch in node.branches)
+    def _choice(self, node: Choice, next_state: int) -> int:
+        start, *others = (self._build(branch, next_state) for branch in node.branches)
         for other in others:
             start = self._add(_NfaState(start, alternative=other))
         return start
 
     @_build.register
-    def _repeat(self, node: Repeat, then: int) -> int:
+    def _repeat(self, node: Repeat, next_state: int) -> int:
         if node.most is None:
-            loop = self._add(_NfaState(then))
+            loop = self._add(_NfaState(next_state))
             self._nfa_states[loop].alternative = self._build(node.part, loop)
-            then = loop
+            next_state = loop
         else:
-            end = then
+            end = next_state
             for _ in range(node.most - node.least):
-                then = self._add(_NfaState(self._build(node.part, then), alternative=end))
+                next_state = self._add(_NfaState(self._build(node.part, next_state), alternative=end))
         for _ in range(node.least):
-            start = self._build(node.part, then)
-            if start == then:
+            start = self._build(node.part, next_state)
+            if start == next_state:
                 break  # a repetition of the empty expression is empty
-            then = start
-        return then
+            next_state = start
+        return next_state
 
 
 def _holds(assertion: Assertion, before: CharacterKind, following: CharacterKind) -> bool:

@@ -10,38 +10,38 @@ from dataclasses import dataclass
 class Characters:
     """A set of characters.
 
-    :param members: its characters, or if ``others`` is True, all characters that it does not contain.
+    :param members: its characters, or if ``is_complement`` is True, all characters that it does not contain.
     """
 
     members: frozenset[str]
-    others: bool = False
+    is_complement: bool = False
 
     def __contains__(self, character: str) -> bool:
-        return (character in self.members) is not self.others
+        return (character in self.members) is not self.is_complement
 
     def complement(self) -> Characters:
         """Return the complement."""
-        return Characters(self.members, not self.others)
+        return Characters(self.members, not self.is_complement)
 
     def union(self, other: Characters) -> Characters:
         """Return the union."""
-        if self.others and other.others:
-            return Characters(self.members & other.members, others=True)
-        if self.others:
-            return Characters(self.members - other.members, others=True)
-        if other.others:
+        if self.is_complement and other.is_complement:
+            return Characters(self.members & other.members, is_complement=True)
+        if self.is_complement:
+            return Characters(self.members - other.members, is_complement=True)
+        if other.is_complement:
             return other.union(self)
         return Characters(self.members | other.members)
 
     def any_case(self) -> Characters:
         """Return the set extended by the other case of each letter."""
-        if not self.others:
+        if not self.is_complement:
             return Characters(frozenset(case for each in self.members for case in _cases(each)))
         kept_out = (each for each in self.members if all(case in self.members for case in _cases(each)))
-        return Characters(frozenset(kept_out), others=True)
+        return Characters(frozenset(kept_out), is_complement=True)
 
 
-def these(characters: Iterable[str]) -> Characters:
+def character_set(characters: Iterable[str]) -> Characters:
     """Return the set of the given characters."""
     return Characters(frozenset(characters))
 

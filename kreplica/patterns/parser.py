@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from kreplica.errors import KreplicaError
-from kreplica.patterns.characters import Characters, these
+from kreplica.patterns.characters import Characters, character_set
 from kreplica.patterns.syntax import (
     ALL,
     ALL_OF_A_LINE,
@@ -35,7 +35,7 @@ NESTING_MAX = 100
 
 _COUNT = re.compile(r"\{(\d{1,9})(,(\d{0,9}))?\}")
 _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])")
-_NAMED = re.compile(r"\(\?P?<\w+>")
+_NAMED_GROUP = re.compile(r"\(\?P?<\w+>")
 _HEX = re.compile(r"x(?:([0-9A-Fa-f]{2})|\{([0-9A-Fa-f]{1,6})\})")
 _OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{2}")
 _CATEGORY = re.compile(r"[pP](?:([A-Za-z])|\{(\^?)(\w+)\})")
@@ -64,47 +64,47 @@ def parse(pattern: str) -> Node:
 class _Parser:
     def __init__(self, pattern: str) -> None:
         self._text = pattern
-        self._at = 0
+        self._position = 0
         self._any_case = False
         self._dot_is_all = False
         self._depth = 0
 
     def whole(self) -> Node:
         node = self._choice()
-        if self._at < len(self._text):
+        if self._position < len(self._text):
             raise self._error("unmatched )")
         return node
 
     def _choice(self) -> Node:
-        outside = self._any_case, self._dot_is_all
+        outer_flags = self._any_case, self._dot_is_all
         branches = [self._sequence()]
         while self._skip("|"):
             branches.append(self._sequence())
-        self._any_case, self._dot_is_all = outside
+        self._any_case, self._dot_is_all = outer_flags
         return branches[0] if len(branches) == 1 else Choice(tuple(branches))
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
-        while self._at < len(self._text) and self._text[self._at] not in "|)":
+        while self._position < len(self._text) and self._text[self._position] not in "|)":
             if self._skip("\\Q"):
                 parts += self._quoted()
                 continue
             part = self._atom()
             if part is not None:
-                parts.append(self._repeated(part))
+                parts.append(self._with_repetition(part))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _quoted(self) -> list[Node]:
         """Parse text between ``\\Q`` and ``\\E`` or the end; a following repetition applies to its last character."""
-        end = self._text.find("\\E", self._at)
-        quoted = self._text[self._at : end if end >= 0 else None]
-        self._at = end + 2 if end >= 0 else len(self._text)
+        end = self._text.find("\\E", self._position)
+        quoted = self._text[self._position : end if end >= 0 else None]
+        self._position = end + 2 if end >= 0 else len(self._text)
         parts: list[Node] = [self._literal(each) for each in quoted]
         if parts:
-            parts[-1] = self._repeated(parts[-1])
+            parts[-1] = self._with_repetition(parts[-1])
         return parts
 
-    def _repeated(self, part: Node) -> Node:
+    def _with_repetition(self, part: Node) -> Node:
         bounds = self._bounds()
         if bounds is None:
             return part
@@ -131,14 +131,14 @@ class _Parser:
 
     def _atom(self) -> Node | None:
         """Parse one repeatable element; None for flags."""
-        character = self._text[self._at]
+        character = self._text[self._position]
         if character == "(":
             return self._group()
         if character == "[":
             return self._case(self._class())
-        if character in "*+?" or _COUNT.match(self._text, self._at):
+        if character in "*+?" or _COUNT.match(self._text, self._position):
             raise self._error("nothing precedes the repetition operator")
-        self._at += 1
+        self._position += 1
         if character == ".":
             return OneOf(ALL if self._dot_is_all else ALL_OF_A_LINE)
         if character == "^":
@@ -151,55 +151,55 @@ class _Parser:
 
     def _group(self) -> Node | None:
         flags = self._match(_FLAGS)
-        outside = self._any_case, self._dot_is_all
+        outer_flags = self._any_case, self._dot_is_all
         if flags is not None:
             self._any_case = ("i" in flags[1] or self._any_case) and "i" not in (flags[2] or "")
             self._dot_is_all = ("s" in flags[1] or self._dot_is_all) and "s" not in (flags[2] or "")
             if flags[3] == ")":
                 return None
-        elif self._match(_NAMED) is None:
-            self._at += 1
-            if self._text.startswith("?", self._at):
+        elif self._match(_NAMED_GROUP) is None:
+            self._position += 1
+            if self._text.startswith("?", self._position):
                 raise self._error("unsupported kind of group")
         self._depth += 1
         if self._depth > NESTING_MAX:
             raise self._error(f"more than {NESTING_MAX} nested groups")
         node = self._choice()
         self._depth -= 1
-        self._any_case, self._dot_is_all = outside
+        self._any_case, self._dot_is_all = outer_flags
         if not self._skip(")"):
             raise self._error("a group without )")
         return node
 
     def _escape(self) -> Node:
         """Parse an escape outside of brackets, after its backslash."""
-        assertion = _ASSERTIONS.get(self._text[self._at : self._at + 1])
+        assertion = _ASSERTIONS.get(self._text[self._position : self._position + 1])
         if assertion is not None:
-            self._at += 1
+            self._position += 1
             return assertion
-        return self._case(self._escaped())
+        return self._case(self._escaped_characters())
 
-    def _escaped(self) -> Characters:
+    def _escaped_characters(self) -> Characters:
         """Parse an escape that denotes characters."""
         match = self._match(_CATEGORY)
         if match is not None:
             return self._category(match)
         match = self._match(_HEX)
         if match is not None:
-            return these(self._code_point(int(match[1] or match[2], 16)))
+            return character_set(self._code_point(int(match[1] or match[2], 16)))
         match = self._match(_OCTAL)
         if match is not None:
-            return these(chr(int(match[0], 8)))
-        character = self._text[self._at : self._at + 1]
-        self._at += 1
+            return character_set(chr(int(match[0], 8)))
+        character = self._text[self._position : self._position + 1]
+        self._position += 1
         if character.lower() in PERL:
             characters = PERL[character.lower()]
             return characters if character.islower() else characters.complement()
         if character in _CONTROL:
-            return these(_CONTROL[character])
+            return character_set(_CONTROL[character])
         if not character or character.isalnum():
             raise self._error(f"unsupported escape: \\{character}")
-        return these(character)
+        return character_set(character)
 
     def _code_point(self, number: int) -> str:
         if number > 0x10FFFF:
@@ -215,12 +215,12 @@ class _Parser:
 
     def _class(self) -> Characters:
         """Parse a class in brackets."""
-        self._at += 1
+        self._position += 1
         is_negated = self._skip("^")
-        found = these("")
+        found = character_set("")
         is_first = True
         while is_first or not self._skip("]"):
-            if self._at >= len(self._text):
+            if self._position >= len(self._text):
                 raise self._error("a character class without ]")
             found = found.union(self._class_item())
             is_first = False
@@ -235,46 +235,46 @@ class _Parser:
                 raise self._error(f"unsupported character class: {match[0]}")
             return POSIX[match[2]].complement() if match[1] else POSIX[match[2]]
         start = self._class_character()
-        if len(start.members) != 1 or start.others or not self._at_a_range():
+        if len(start.members) != 1 or start.is_complement or not self._at_a_range():
             return start
-        self._at += 1
+        self._position += 1
         end = self._class_character()
         (first,), last = start.members, max(end.members, default="")
-        if len(end.members) != 1 or end.others or last < first:
+        if len(end.members) != 1 or end.is_complement or last < first:
             raise self._error("invalid character range: its end is missing or before its start")
         if ord(last) - ord(first) >= RANGE_MAX:
             raise self._error(f"a range of more than {RANGE_MAX} characters")
-        return these(map(chr, range(ord(first), ord(last) + 1)))
+        return character_set(map(chr, range(ord(first), ord(last) + 1)))
 
     def _at_a_range(self) -> bool:
-        return self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at)
+        return self._text.startswith("-", self._position) and not self._text.startswith("-]", self._position)
 
     def _class_character(self) -> Characters:
-        character = self._text[self._at : self._at + 1]
-        self._at += 1
+        character = self._text[self._position : self._position + 1]
+        self._position += 1
         if not character:
             raise self._error("a character class without ]")
-        return self._escaped() if character == "\\" else these(character)
+        return self._escaped_characters() if character == "\\" else character_set(character)
 
     # --- small steps -------------------------------------------------------------------------------------------------
 
     def _literal(self, character: str) -> OneOf:
-        return self._case(these(character))
+        return self._case(character_set(character))
 
     def _case(self, characters: Characters) -> OneOf:
         return OneOf(characters.any_case() if self._any_case else characters)
 
     def _skip(self, text: str) -> bool:
-        if not self._text.startswith(text, self._at):
+        if not self._text.startswith(text, self._position):
             return False
-        self._at += len(text)
+        self._position += len(text)
         return True
 
     def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
-        match = expression.match(self._text, self._at)
+        match = expression.match(self._text, self._position)
         if match is not None:
-            self._at = match.end()
+            self._position = match.end()
         return match
 
     def _error(self, what: str) -> PatternError:
-        return PatternError(f"{what}, at character {self._at} of {self._text[:100]!r}")
+        return PatternError(f"{what}, at character {self._position} of {self._text[:100]!r}")

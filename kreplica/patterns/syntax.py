@@ -8,34 +8,34 @@ import unicodedata
 from dataclasses import dataclass
 from enum import Enum
 
-from kreplica.patterns.characters import Characters, these
+from kreplica.patterns.characters import Characters, character_set
 
 ASCII = [chr(number) for number in range(128)]
 
 WORD = frozenset(string.ascii_letters + string.digits + "_")
 
-ALL = these("").complement()
-ALL_OF_A_LINE = these("\n").complement()
+ALL = character_set("").complement()
+ALL_OF_A_LINE = character_set("\n").complement()
 
 POSIX = {
-    "alnum": these(string.ascii_letters + string.digits),
-    "alpha": these(string.ascii_letters),
-    "ascii": these(ASCII),
-    "blank": these("\t "),
-    "cntrl": these(each for each in ASCII if each < " " or each == "\x7f"),
-    "digit": these(string.digits),
-    "graph": these(each for each in ASCII if "!" <= each <= "~"),
-    "lower": these(string.ascii_lowercase),
-    "print": these(each for each in ASCII if " " <= each <= "~"),
-    "punct": these(string.punctuation),
-    "space": these("\t\n\v\f\r "),
-    "upper": these(string.ascii_uppercase),
-    "word": these(WORD),
-    "xdigit": these(string.hexdigits),
+    "alnum": character_set(string.ascii_letters + string.digits),
+    "alpha": character_set(string.ascii_letters),
+    "ascii": character_set(ASCII),
+    "blank": character_set("\t "),
+    "cntrl": character_set(each for each in ASCII if each < " " or each == "\x7f"),
+    "digit": character_set(string.digits),
+    "graph": character_set(each for each in ASCII if "!" <= each <= "~"),
+    "lower": character_set(string.ascii_lowercase),
+    "print": character_set(each for each in ASCII if " " <= each <= "~"),
+    "punct": character_set(string.punctuation),
+    "space": character_set("\t\n\v\f\r "),
+    "upper": character_set(string.ascii_uppercase),
+    "word": character_set(WORD),
+    "xdigit": character_set(string.hexdigits),
 }
 """Classes with the syntax ``[[:alpha:]]``."""
 
-PERL = {"d": these(string.digits), "s": these("\t\n\f\r "), "w": these(WORD)}
+PERL = {"d": character_set(string.digits), "s": character_set("\t\n\f\r "), "w": character_set(WORD)}
 """Classes with the syntax ``\\d``; the capital letter denotes the complement."""
 
 _CATEGORY = re.compile(r"C[cfos]?|L[lmotu]?|M[cen]?|N[dlo]?|P[cdefios]?|S[ckmo]?|Z[lps]?")
@@ -91,4 +91,4 @@ def unicode_category(name: str) -> Characters | None:
     """Return the ASCII characters of a general category, such as ``L`` or ``Nd``; None if it does not exist."""
     if not _CATEGORY.fullmatch(name):
         return None
-    return these(each for each in ASCII if unicodedata.category(each).startswith(name))
+    return character_set(each for each in ASCII if unicodedata.category(each).startswith(name))

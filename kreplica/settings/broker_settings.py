@@ -57,7 +57,8 @@ class BrokerSettings:
     :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
     :ivar advertised_listeners: addresses to publish; an empty host means this machine's name, port 0 the bound port.
     :ivar inter_broker_listener: the name of the listener for requests between brokers.
-    :ivar control_plane_listener: the name of the listener for requests of the controller; the same by default.
+    :ivar control_plane_listener: the name of the listener for requests of the controller; the inter-broker listener by
+        default.
     :ivar log_dirs: the log directories; at least one, without duplicates.
     """
 

@@ -29,7 +29,7 @@ def broker_setting(name: str) -> Setting | None:
     """Return the broker setting with a name; None if it does not exist.
 
     ``listener.name.L.S`` is Kafka's setting S for the listener L only (KIP-103); it is ignored unless S is one of
-    ``PER_LISTENER``; ``listener.name.L.M.S`` is one for a SASL mechanism, in ``PER_MECHANISM``.
+    ``PER_LISTENER``. ``listener.name.L.M.S`` is S for the SASL mechanism M of the listener, for S in ``PER_MECHANISM``.
     ``kreplica.plugin.P.S`` is a setting of the plugin P, which validates it at start.
     """
     known = BROKER_SETTINGS.get(name)

@@ -160,7 +160,7 @@ def test_invalid_line(
 
 def test_invalid_options(run: Callable[..., Result], topic: str) -> None:
     """Contradictory and missing options are reported before any record is written."""
-    assert "exclude each other" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
+    assert "cannot be combined" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
     assert "HOST:PORT is expected" in run("produce", topic, "--bootstrap", "nonsense", status=2).output
     assert "there is no topic 'nope'" in run("consume", "nope", status=1).output
     assert "it has 3 partitions, numbered from 0" in run("consume", topic, "--partitions", "3", status=2).output

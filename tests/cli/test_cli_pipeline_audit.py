@@ -120,7 +120,7 @@ def test_options(run: Run) -> None:
     [
         ([], "give --log-dirs, or --via-brokers"),
         (["--via-brokers"], "--via-brokers requires --bootstrap"),
-        (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "exclude each other"),
+        (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "cannot be combined"),
         (["--log-dirs", "1="], "BROKER=DIRECTORY"),
         (["--log-dirs", "/a,,/b"], "BROKER=DIRECTORY"),
         (["--log-dirs", "/"], "BROKER=DIRECTORY"),

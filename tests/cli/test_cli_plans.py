@@ -284,7 +284,7 @@ def test_plan_is_changed_cancelled_and_deleted(admin, kreplica):
         (["make", "drain"], "Missing argument 'BROKER...'"),
         (["make", "rebalance", "--throttle", "fast"], "'fast': expected a number of bytes"),
         (["set", "p"], "give --throttle, --no-throttle or --moves-at-once"),
-        (["set", "p", "--throttle", "1", "--no-throttle"], "--throttle and --no-throttle exclude each other"),
+        (["set", "p", "--throttle", "1", "--no-throttle"], "--throttle and --no-throttle cannot be combined"),
     ],
 )
 def test_invalid_arguments(admin, kreplica, words, message, tmp_path, monkeypatch):

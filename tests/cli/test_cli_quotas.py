@@ -54,12 +54,16 @@ def test_list_of_throttled_clients(admin, kreplica):
     ("words", "expected", "text"),
     [
         ("user:alice", {"user": "alice"}, "user alice"),
-        ("users", {"user": DEFAULT_ENTITY}, "all users without own quota"),
+        ("users", {"user": DEFAULT_ENTITY}, "all users without a quota of their own"),
         ("client-id:a,b", {"client_id": "a,b"}, "client ID a,b"),
         ("user:alice,client-id:app", {"user": "alice", "client_id": "app"}, "user alice and client ID app"),
-        ("users,client-ids", {"user": DEFAULT_ENTITY, "client_id": DEFAULT_ENTITY}, "all client IDs without own quota"),
+        (
+            "users,client-ids",
+            {"user": DEFAULT_ENTITY, "client_id": DEFAULT_ENTITY},
+            "all client IDs without a quota of their own",
+        ),
         ("ip:2001:db8::1", {"ip": "2001:db8::1"}, "IP address 2001:db8::1"),
-        ("ips", {"ip": DEFAULT_ENTITY}, "all IP addresses without own quota"),
+        ("ips", {"ip": DEFAULT_ENTITY}, "all IP addresses without a quota of their own"),
     ],
 )
 def test_new_quota(admin, kreplica, words, expected, text):

@@ -30,7 +30,7 @@ def command(session: Session, limit: int, before: str | None, kind: str | None, 
     With --follow --json, each entry is printed as one line.
     """
     if follow and before is not None:
-        raise click.UsageError("--follow and --before exclude each other")
+        raise click.UsageError("--follow and --before cannot be combined")
     query = {"limit": limit, "before": before, "kind": kind}
     if follow:
         session.run_with_client(lambda client: _TimelineFollower(session, kind).run(client, query))

@@ -47,7 +47,7 @@ def _parse_times(_: click.Context, __: click.Parameter, text: str) -> tuple[floa
 
 
 SUBCOMMANDS = {
-    "answer": Subcommand("diagnostics.designs_answer", "Measure the answer to an open question of the documents."),
+    "answer": Subcommand("diagnostics.designs_answer", "Measure the answer to an open question of the design."),
     "replay": Subcommand("diagnostics.designs_replay", "Print the steps in which a design violates a guarantee."),
 }
 

@@ -24,7 +24,7 @@ class ClientPolicy:
     """Verifies the server's certificate and host name, and presents the client's certificate.
 
     :param own: None to present no certificate.
-    :param chain: more certificates to present, which link the own one to an authority.
+    :param chain: intermediate certificates to present.
     """
 
     def __init__(self, trust_root: Any, own: PrivateCertificate | None, chain: list[Any]) -> None:

@@ -17,7 +17,7 @@ LANE = 7
 
 STRIPS_MAX = 40
 MARKS_MAX = 400
-"""Maximum number of marks per strip; more could not be distinguished."""
+"""Maximum number of marks per strip; additional marks would overlap."""
 
 SHAPES = {
     Kind.DAMAGED: "M-5-5L5 5M5-5L-5 5",

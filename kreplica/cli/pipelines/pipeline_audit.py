@@ -83,7 +83,7 @@ def command(
     """
     shared_dirs, dirs_by_broker = log_dirs
     if via_brokers and (shared_dirs or dirs_by_broker):
-        raise click.UsageError("--via-brokers and --log-dirs exclude each other")
+        raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
     if via_brokers and bootstrap is None:
         raise click.UsageError("--via-brokers requires --bootstrap")
     if not (via_brokers or shared_dirs or dirs_by_broker):

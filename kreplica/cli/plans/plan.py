@@ -75,7 +75,7 @@ def change_plan(
     """Change the throttle or concurrency of a running plan."""
     body: dict[str, Any] = {}
     if throttle is not None and no_throttle:
-        raise click.UsageError("--throttle and --no-throttle exclude each other")
+        raise click.UsageError("--throttle and --no-throttle cannot be combined")
     if throttle is not None or no_throttle:
         body["throttle_bytes_per_second"] = throttle
     if moves_at_once is not None:

@@ -72,7 +72,7 @@ def command(
     kreplica consume orders --json | kreplica produce orders-again --json
     """
     if as_json and key_separator is not None:
-        raise click.UsageError("--json and --key-separator exclude each other")
+        raise click.UsageError("--json and --key-separator cannot be combined")
     converter = _LineConverter(
         key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers)
     )

@@ -96,14 +96,14 @@ def create(
 @_OPERATION
 @_PERMISSION
 @_HOST
-@click.option("--prefixed", is_flag=True, help="Delete the ACLs of the prefix; otherwise those of the exact name.")
+@click.option("--prefixed", is_flag=True, help="Delete the prefixed ACLs of RESOURCE instead of the literal ones.")
 @yes_option
 @dry_run_option
 @with_session
 def delete(
     session: Session, resource: NamedResource | None, *, prefixed: bool, yes: bool, dry_run: bool, **filters: Any
 ) -> None:
-    """Delete the ACLs that match RESOURCE, --principal, or both together."""
+    """Delete the ACLs that match RESOURCE and all filters; at least one of them is required."""
     query: dict[str, Any] = {name: value for name, value in filters.items() if value is not None}
     if resource is not None:
         query |= {"resource_type": resource.type, "resource_name": resource.name}

@@ -28,7 +28,7 @@ else:
     ParameterType = click.ParamType  # not generic in older versions of click
 
 DEFAULT = "<default>"
-"""Name of the entity of all that have no quota of their own."""
+"""Name of the default entity: all users, client IDs or IP addresses that have no quota of their own."""
 
 NAMES = (
     "producer_byte_rate",
@@ -43,7 +43,7 @@ Entity = dict[str, str]
 class EntityName(ParameterType):
     """An entity with quotas: ``user:alice``, ``client-id:app``, ``user:alice,client-id:app``, ``ip:192.0.2.1``.
 
-    ``users``, ``client-ids`` and ``ips`` are all that have no quota of their own.
+    ``users``, ``client-ids`` and ``ips`` stand for all that have no quota of their own.
     """
 
     name = "entity"
@@ -82,8 +82,8 @@ class QuotaValue(ParameterType):
 def command() -> None:
     """Quotas of users, client IDs and IP addresses, for each broker.
 
-    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS; users, client-ids and ips are all that
-    have no quota of their own. Clients that exceed a quota are slowed down.
+    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS; users, client-ids and ips stand for all
+    that have no quota of their own. Clients that exceed a quota are slowed down.
     """
 
 
@@ -176,7 +176,7 @@ def entity_text(entity: Entity) -> str:
     """Return an entity in words: ``user alice and client ID app``."""
     words = {"user": ("user", "users"), "client_id": ("client ID", "client IDs"), "ip": ("IP address", "IP addresses")}
     return " and ".join(
-        f"all {words[part][1]} without own quota" if name == DEFAULT else f"{words[part][0]} {name}"
+        f"all {words[part][1]} without a quota of their own" if name == DEFAULT else f"{words[part][0]} {name}"
         for part, name in entity.items()
     )
 

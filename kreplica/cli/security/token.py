@@ -39,7 +39,7 @@ def command() -> None:
 @click.option("--owner", type=PrincipalName(), help="Only tokens that this principal owns, created, or may renew.")
 @with_session
 def list_tokens(session: Session, owner: str | None) -> None:
-    """List the tokens and the ends of their validity."""
+    """List the tokens, and when they expire."""
     query = PAGE if owner is None else {**PAGE, "owner": owner}
     session.show(session.get_all(path_of("tokens"), "tokens", query), _print_tokens)
 
@@ -61,9 +61,9 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.option("--owner", type=PrincipalName(), help="User as which clients act; by default the user of this command.")
-@click.option("--renewer", "renewers", type=PrincipalName(), multiple=True, help="User who may renew; repeatable.")
-@click.option("--max-lifetime", type=Duration(), help="Time until which it can be renewed: 12h, 7d.")
+@click.option("--owner", type=PrincipalName(), help="User whose rights it gives; by default the user of this command.")
+@click.option("--renewer", "renewers", type=PrincipalName(), multiple=True, help="User who may renew; may be repeated.")
+@click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")
 @click.option(
     "--client-config",
     type=click.Path(path_type=Path),
@@ -71,7 +71,7 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
     help="Write the settings of a client to this new file, readable only for you, instead of printing the secret.",
 )
 @click.option(
-    "--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True, help="In --client-config."
+    "--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True, help="SASL mechanism."
 )
 @dry_run_option
 @with_session
@@ -137,7 +137,7 @@ def _print_token(screen: Screen, document: dict[str, Any]) -> None:
 
 @command.command()
 @_TOKEN
-@click.option("--period", type=Duration(), help="Validity from now; by default that of the brokers' settings.")
+@click.option("--period", type=Duration(), help="Validity from now; by default, the brokers' setting.")
 @dry_run_option
 @with_session
 def renew(session: Session, token_id: str, *, period: int | None, dry_run: bool) -> None:

@@ -117,7 +117,8 @@ def _set_password(
 ) -> None:
     """Set a password.
 
-    :param fault: error if the user exists although it must not, or the other way round.
+    :param must_exist: True if the user must exist, False if it must not.
+    :param fault: error message if that is not the case.
     """
     body: dict[str, Any] = {"password": _new_password(name, new_password_file), "mechanism": mechanism}
     if iterations is not None:

@@ -81,7 +81,7 @@ def command(
     if source == target and to_bootstrap == from_bootstrap:
         raise click.UsageError("a topic cannot be copied to itself")
     if by_key and transactional is not None:
-        raise click.UsageError("--by-key and --transactional exclude each other: offsets are committed by partition")
+        raise click.UsageError("--by-key and --transactional cannot be combined: offsets are committed by partition")
     isolation = Isolation.READ_UNCOMMITTED if read_uncommitted else Isolation.READ_COMMITTED
     progress = CopyProgress(f"copy {source}", None)
     with (

@@ -13,7 +13,7 @@ class SaslConfig:
     """Configuration of a listener.
 
     :param mechanisms: creates exchanges, by the name of the mechanism.
-    :param now_ms: returns milliseconds since 1970, for the end of credentials.
+    :param now_ms: returns milliseconds since 1970, to determine when credentials expire.
     :param receive_bytes_max: ``sasl.server.max.receive.size``: the longest frame before authentication.
     :param failure_delay_s: ``connection.failed.authentication.delay.ms``: delay of a negative response.
     :param lifetime_s: ``connections.max.reauth.ms``: maximum lifetime of an authenticated session; 0 is unlimited.

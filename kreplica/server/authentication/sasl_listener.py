@@ -52,7 +52,7 @@ class SaslListener:
 
 
 def api_versions(handle: Handler, request: Request) -> None:
-    """ApiVersions of a connection whose listener uses SASL.
+    """Handle ApiVersions on a connection whose listener uses SASL.
 
     :param handle: handles an accepted request.
     """
@@ -62,14 +62,14 @@ def api_versions(handle: Handler, request: Request) -> None:
 
 
 def sasl_handshake(request: Request) -> None:
-    """SaslHandshake of a connection whose listener uses SASL."""
+    """Handle SaslHandshake on a connection whose listener uses SASL."""
     session = session_of(request.connection)
     assert session is not None
     session.begin(request)
 
 
 def sasl_authenticate(request: Request) -> None:
-    """SaslAuthenticate of a connection whose listener uses SASL."""
+    """Handle SaslAuthenticate on a connection whose listener uses SASL."""
     session = session_of(request.connection)
     assert session is not None
     session.authenticate(request)

@@ -121,7 +121,7 @@ class SaslSession:
             self._connection.frame_received = self._raw_token_received
 
     def versions(self, request: Request, handle: Handler) -> None:
-        """Handle ApiVersions: it is answered once, before SaslHandshake, as by Kafka."""
+        """Handle ApiVersions, which is allowed once, before SaslHandshake, as in Kafka."""
         if self._exchange is not None:
             self._refuse(request, {"api_keys": []}, "ApiVersions was received instead of a token")
             return

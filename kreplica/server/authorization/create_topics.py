@@ -1,4 +1,4 @@
-"""Checks which settings of new topics the response to CreateTopics contains (KIP-525)."""
+"""Hides the settings of new topics (KIP-525) from clients that may create them but not describe their settings."""
 
 from __future__ import annotations
 

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 Row = dict[str, Any]
-Refused = Callable[[Any, int], Row]
+ErrorRowBuilder = Callable[[Any, int], Row]
 """Function from a request row and an error code to a response row."""
 
 
-def named(request_field: str | None = "name", response_field: str = "name", **more: Any) -> Refused:
+def name_row(request_field: str | None = "name", response_field: str = "name", **more: Any) -> ErrorRowBuilder:
     """Build a row with a name and an error code.
 
     :param request_field: the request field with the name; None if the rows are the names.
     :param more: other required fields of the response.
     """
 
-    def refused(row: Any, code: int) -> Row:
+    def build(row: Any, code: int) -> Row:
         return {response_field: row if request_field is None else row[request_field], "error_code": code, **more}
 
-    return refused
+    return build
 
 
 def with_partitions(
@@ -30,18 +30,18 @@ def with_partitions(
     response_field: str = "partitions",
     response_index: str = "partition_index",
     **more: Any,
-) -> Refused:
+) -> ErrorRowBuilder:
     """Build a topic row with an error code for each partition.
 
     :param index: the request field with the partition number; None if the rows are the numbers.
     :param more: other required fields of the partition rows.
     """
 
-    def refused(row: Row, code: int) -> Row:
+    def build(row: Row, code: int) -> Row:
         numbers = [each if index is None else each[index] for each in row[partitions] or ()]
         return {name: row[name], response_field: [{response_index: n, "error_code": code, **more} for n in numbers]}
 
-    return refused
+    return build
 
 
 def config_resource(row: Row, code: int) -> Row:

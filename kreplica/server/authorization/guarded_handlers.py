@@ -23,7 +23,7 @@ from kreplica.wire import messages
 
 
 def guarded(table: HandlerTable, permissions: Permissions, metadata: MetadataCache) -> HandlerTable:
-    """Return the same table; each handler checks permissions first."""
+    """Return a copy of the table, in which each handler checks permissions first."""
     return {key: _entry(entry, permissions, metadata) for key, entry in table.items()}
 
 

@@ -1,4 +1,4 @@
-"""Checks Metadata requests: topics without permission are refused if named, otherwise left out."""
+"""Checks Metadata requests: a forbidden topic is refused if the request names it, otherwise left out."""
 
 from __future__ import annotations
 

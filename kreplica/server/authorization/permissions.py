@@ -39,7 +39,7 @@ def code_of(resource: Resource) -> int:
 class Permissions:
     """Authorizes requests to one broker.
 
-    :param failed: called inside the ``except`` block with the question if the authorizer raises.
+    :param failed: called inside the ``except`` block with a description of the check, if the authorizer raises.
     """
 
     def __init__(self, authorizer: IAuthorizer, failed: Callable[[str], object]) -> None:
@@ -71,7 +71,7 @@ class Permissions:
         return check is not None and bool(check(principal_of(request.connection, request.client_id), operation, kind))
 
     def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
-        """Return the topics that a fetch may read; a follower with ClusterAction may read all of them."""
+        """Return a predicate for the topics that a fetch may read; for a follower, ClusterAction allows all of them."""
         if is_follower:
             allowed = self.allows(request, Operation.CLUSTER_ACTION, CLUSTER)
             return lambda _: allowed

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.error_rows import Refused
+from kreplica.server.authorization.error_rows import ErrorRowBuilder
 from kreplica.server.authorization.permissions import Permissions, code_of
 from kreplica.server.protocol.request import Handler, Request
 
@@ -19,14 +19,15 @@ class RowRule(NamedTuple):
     :param request_field: the request field with the rows; if it is null or absent, all rows are requested.
     :param response_field: the response field with the rows.
     :param need: returns what a row needs; None if it needs nothing.
-    :param also: an operation on the cluster that authorizes all rows.
+    :param error_row: builds the response row of a refused row.
+    :param cluster_operation: an operation on the cluster that authorizes all rows.
     """
 
     request_field: str
     response_field: str
     need: Callable[[Any], tuple[Operation, Resource] | None]
-    refused: Refused
-    also: Operation | None = None
+    error_row: ErrorRowBuilder
+    cluster_operation: Operation | None = None
 
     def guard(self, permissions: Permissions, handle: Handler) -> Handler:
         """Return a handler that checks permissions first."""
@@ -43,7 +44,8 @@ class RowRule(NamedTuple):
     def remove_refused(self, permissions: Permissions, request: Request) -> list[Row]:
         """Remove refused rows from the request; return their error rows."""
         rows = request.body.get(self.request_field)
-        if not rows or (self.also is not None and permissions.would_allow(request, self.also, CLUSTER)):
+        operation = self.cluster_operation
+        if not rows or (operation is not None and permissions.would_allow(request, operation, CLUSTER)):
             return []
         allowed, refusals = [], []
         for row in rows:
@@ -51,6 +53,6 @@ class RowRule(NamedTuple):
             if need is None or permissions.allows(request, *need):
                 allowed.append(row)
             else:
-                refusals.append(self.refused(row, code_of(need[1])))
+                refusals.append(self.error_row(row, code_of(need[1])))
         request.body[self.request_field] = allowed
         return refusals

@@ -1,8 +1,9 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
 APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
-whose responses are filtered; SASL; delegation tokens, whose owners need no permission and whose handlers check others.
-Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator and AddPartitionsToTxn.
+whose responses are filtered; SASL; delegation tokens, whose owners need no permission and whose handlers check all
+other clients.  Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator, DeleteTopics and
+AddPartitionsToTxn.
 ``docs/how-to/plugins.md`` lists the consequences.
 """
 
@@ -13,7 +14,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, Resource
-from kreplica.server.authorization.error_rows import Refused, config_resource, named, with_partitions
+from kreplica.server.authorization.error_rows import ErrorRowBuilder, config_resource, name_row, with_partitions
 from kreplica.server.authorization.permissions import group, topic, transactional_id
 from kreplica.server.authorization.request_rules import Need, RequestRule, cluster, only_code
 from kreplica.server.authorization.row_rules import RowRule
@@ -65,26 +66,26 @@ def _no_producer(_: Row, code: int) -> Row:
 
 
 def _committed(response_field: str = "topics") -> Callable[[Row, int], Row]:
-    refused = with_partitions()
-    return lambda body, code: {"error_code": code, response_field: [refused(row, code) for row in body["topics"]]}
+    error_row = with_partitions()
+    return lambda body, code: {"error_code": code, response_field: [error_row(row, code) for row in body["topics"]]}
 
 
 def _rows_of_topics(
-    request_field: str, response_field: str, refused: Refused
+    request_field: str, response_field: str, error_row: ErrorRowBuilder
 ) -> Callable[[Row, int], Row]:
     """Return a function that builds a refusal with a row for each topic of the request."""
 
     def refusal(body: Row, code: int) -> Row:
-        return {"error_code": code, response_field: [refused(row, code) for row in body[request_field] or ()]}
+        return {"error_code": code, response_field: [error_row(row, code) for row in body[request_field] or ()]}
 
     return refusal
 
 
 def _markers(body: Row, code: int) -> Row:
-    refused = with_partitions(partitions="partition_indexes", index=None)
+    error_row = with_partitions(partitions="partition_indexes", index=None)
     return {
         "markers": [
-            {"producer_id": marker["producer_id"], "topics": [refused(row, code) for row in marker["topics"]]}
+            {"producer_id": marker["producer_id"], "topics": [error_row(row, code) for row in marker["topics"]]}
             for marker in body["markers"]
         ]
     }
@@ -104,8 +105,8 @@ def _each(request_field: str, response_field: str, kept: str | None = None) -> C
 
 
 def _log_dirs(body: Row, code: int) -> Row:
-    refused = with_partitions("name", partitions="partitions", index=None)
-    rows = [refused(topic, code) for directory in body["dirs"] for topic in directory["topics"]]
+    error_row = with_partitions("name", partitions="partitions", index=None)
+    rows = [error_row(topic, code) for directory in body["dirs"] for topic in directory["topics"]]
     return {"results": [{"topic_name": row["name"], "partitions": row["partitions"]} for row in rows]}
 
 
@@ -143,11 +144,11 @@ RULES: Mapping[int, Sequence[Rule]] = {
             "topics",
             "topics",
             _each_topic(Operation.CREATE),
-            named(error_message=None, topic_config_error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
+            name_row(error_message=None, topic_config_error_code=int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)),
             Operation.CREATE,
         )
     ],
-    messages.CREATE_PARTITIONS.key: [RowRule("topics", "results", _each_topic(Operation.ALTER), named())],
+    messages.CREATE_PARTITIONS.key: [RowRule("topics", "results", _each_topic(Operation.ALTER), name_row())],
     messages.DELETE_RECORDS.key: [
         RowRule("topics", "topics", _each_topic(Operation.DELETE), with_partitions(low_watermark=-1))
     ],
@@ -219,13 +220,13 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
     messages.DESCRIBE_GROUPS.key: [
-        RowRule("groups", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+        RowRule("groups", "groups", _each_group(Operation.DESCRIBE), name_row(None, "group_id"))
     ],
     messages.CONSUMER_GROUP_DESCRIBE.key: [
-        RowRule("group_ids", "groups", _each_group(Operation.DESCRIBE), named(None, "group_id"))
+        RowRule("group_ids", "groups", _each_group(Operation.DESCRIBE), name_row(None, "group_id"))
     ],
     messages.DELETE_GROUPS.key: [
-        RowRule("groups_names", "results", _each_group(Operation.DELETE), named(None, "group_id"))
+        RowRule("groups_names", "results", _each_group(Operation.DELETE), name_row(None, "group_id"))
     ],
     # Producers.
     messages.INIT_PRODUCER_ID.key: [RequestRule(_producer, _no_producer)],
@@ -234,7 +235,7 @@ RULES: Mapping[int, Sequence[Rule]] = {
             "transactional_ids",
             "transaction_states",
             lambda name: (Operation.DESCRIBE, transactional_id(name)),
-            named(None, "transactional_id"),
+            name_row(None, "transactional_id"),
         )
     ],
     messages.ADD_OFFSETS_TO_TXN.key: [RequestRule(_added_offsets, only_code)],

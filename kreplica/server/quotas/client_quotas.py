@@ -9,7 +9,7 @@ from kreplica.server.quotas.throttle_time import MeasuredRate, TokenBucket, make
 from kreplica.server.quotas.throttled_clients import ThrottledClients
 
 CLIENTS_MAX = 10_000
-"""Number of clients whose quota is cached, and of those whose rate is measured, per quota."""
+"""Maximum number of clients whose quota is cached, and of clients whose rate is measured per quota."""
 
 Usage = MeasuredRate | TokenBucket
 
@@ -91,7 +91,7 @@ class ClientQuotas:
         found = self._found[key] = self._find(name, user.partition(":")[2], client_id or "")
         return found
 
-    def applying(self, name: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
+    def find_limit(self, name: str, user: str, client_id: str) -> tuple[QuotaEntity, float] | None:
         """Return the entity whose quota applies to a client, and the quota; None if the client is not limited.
 
         :param user: principal, such as ``User:alice``.
@@ -103,18 +103,18 @@ class ClientQuotas:
         return None
 
     def _find(self, name: str, user: str, client_id: str) -> Usage | None:
-        for entity, together in candidates(user, client_id):
+        for entity, client_entity in candidates(user, client_id):
             limit = self.entries.get(entity, {}).get(name)
             if limit is None:
                 continue
             usages = self._usages[name]
-            usage = usages.get(together)
+            usage = usages.get(client_entity)
             if usage is None:
                 if make_room(usages, CLIENTS_MAX, self.seconds()):
                     self._found.clear()
                 kind = TokenBucket if name == CONTROLLER_MUTATION_RATE else MeasuredRate
                 windows = self._mutation_windows if name == CONTROLLER_MUTATION_RATE else self._windows
-                usage = usages[together] = kind(limit, *windows)
+                usage = usages[client_entity] = kind(limit, *windows)
             usage.limit = limit
             return usage
         return None

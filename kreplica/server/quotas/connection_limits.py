@@ -15,7 +15,7 @@ from kreplica.server.quotas.throttle_time import MeasuredRate, make_room
 log = Logger()
 
 ADDRESSES_MAX = 10_000
-"""Number of IP addresses whose connection rates are measured."""
+"""Maximum number of IP addresses whose connection rates are measured."""
 
 
 class ListenerLimit(NamedTuple):
@@ -37,7 +37,7 @@ class ConnectionSettings:
     :param rate: ``max.connection.creation.rate``.
     :param per_address: ``max.connections.per.ip``.
     :param listeners: limits by listener; a listener that is missing is not limited.
-    :param protected: the listener of other brokers, which the limits of the broker do not concern; None if it is the
+    :param protected: the listener for other brokers, exempt from the limits of the whole broker; None if it is the
         only listener.
     """
 
@@ -62,7 +62,7 @@ class Decision(Enum):
 class Admission(NamedTuple):
     """Decision about a new connection.
 
-    :ivar delay_s: accepted: time for which the listener accepts no other; held: time until the connection is closed.
+    :ivar delay_s: time until a held connection is closed; otherwise, time for which the listener accepts no other one.
     """
 
     decision: Decision
@@ -74,7 +74,8 @@ class ListenerCounters:
 
     :ivar open: connections that are open.
     :ivar accepted: connections accepted since the start.
-    :ivar delays: times that the listener stopped accepting because of a rate, and their sum in seconds.
+    :ivar delays: number of times that the listener stopped accepting because of a rate.
+    :ivar delayed_s: total duration of these times.
     :ivar held: connections that were not served because of the rate of their address.
     :ivar rate: connections per second.
     """

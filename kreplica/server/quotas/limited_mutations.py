@@ -20,16 +20,16 @@ REFUSED = "The throttling quota has been exceeded."
 
 
 class _Mutation(NamedTuple):
-    """How one API changes partitions.
+    """An API that creates or deletes partitions.
 
     :ivar strict_from: first version whose rows are refused if the quota is exceeded; older clients are only throttled.
     :ivar fields: the request fields with rows.
-    :ivar answered: the response field with rows.
+    :ivar response_field: the response field with rows.
     """
 
     strict_from: int
     fields: tuple[str, ...]
-    answered: str
+    response_field: str
 
 
 _MUTATIONS = {
@@ -42,7 +42,7 @@ _MUTATIONS = {
 def limited_mutations(
     throttling: Throttling, metadata: MetadataCache, default_partitions: int, table: HandlerTable
 ) -> HandlerTable:
-    """Return the same table; CreateTopics, CreatePartitions and DeleteTopics are limited.
+    """Return a copy of the table, in which CreateTopics, CreatePartitions and DeleteTopics are limited.
 
     :param default_partitions: ``num.partitions``.
     """
@@ -106,8 +106,8 @@ class _LimitedMutations:
             return  # the next request waits, if there is one before the quota has recovered
         if throttle_s <= 0.0:
             return
-        answered = mutation.answered
-        request.amend_response(lambda response: {**response, answered: [*response.get(answered, ()), *refusals]})
+        name = mutation.response_field
+        request.amend_response(lambda response: {**response, name: [*response.get(name, ()), *refusals]})
         self._throttling.throttle(request, CONTROLLER_MUTATION_RATE, throttle_s)
 
     def _partitions(self, key: int, row: Row | str) -> int:

@@ -1,4 +1,4 @@
-"""Connections of clients that exceeded a quota, which are not read for a while."""
+"""Connections that are not read for a while, because their clients exceeded a quota."""
 
 from __future__ import annotations
 

@@ -11,13 +11,13 @@ THROTTLE_MAX_S = 3600.0
 """Longest throttle time; also that of a quota of 0."""
 
 
-class Measured(Protocol):
+class UsageMeter(Protocol):
     """The measured use of a quota."""
 
     def is_idle(self, now_s: float) -> bool: ...
 
 
-Use = TypeVar("Use", bound=Measured)
+Use = TypeVar("Use", bound=UsageMeter)
 
 
 def make_room(usages: dict[Key, Use], count_max: int, now_s: float) -> bool:
@@ -120,7 +120,7 @@ class TokenBucket:
         self._filled_s = 0.0
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until the bucket is not overdrawn any more; 0.0 if it is not."""
+        """Return the seconds until the bucket is no longer overdrawn; 0.0 if it is not overdrawn."""
         self._fill(now_s)
         if self._tokens >= 0.0:
             return 0.0

@@ -34,11 +34,11 @@ EXEMPT_FROM_PERCENTAGE = frozenset(
         WRITE_TXN_MARKERS,
     )
 )
-"""APIs of brokers and of the begin of connections, whose time does not count."""
+"""APIs between brokers and at the start of a connection; their time does not count."""
 
 
 class ThrottledHandlers:
-    """Wraps handlers; only those that a quota can concern cost anything."""
+    """Wraps the handlers to which a quota applies; all other handlers stay as they are."""
 
     def __init__(self, throttling: Throttling) -> None:
         self._quotas = throttling.quotas
@@ -46,7 +46,7 @@ class ThrottledHandlers:
         self._throttle_run = throttling.throttle_run
 
     def table(self, table: HandlerTable) -> HandlerTable:
-        """Return the same table, with the quotas that are set now."""
+        """Return a copy of the table, which enforces the quotas that are currently set."""
         return {key: self._entry(entry) for key, entry in table.items()}
 
     def _entry(self, entry: HandlerEntry) -> HandlerEntry:

@@ -49,7 +49,7 @@ class LocalQuotaFacts:
     def quotas_of(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
         found = []
         for name in CLIENT_QUOTAS:
-            applying = self._quotas.applying(name, principal, client_id)
+            applying = self._quotas.find_limit(name, principal, client_id)
             if applying is not None:
                 found.append(QuotaUse(name, applying[1], *applying[0]))
         if address is not None:

@@ -138,7 +138,7 @@ GROUPS = (
         ),
     ),
     *not_implemented(
-        "the only group coordinator runs on the reactor and writes the records of one reactor iteration together",
+        "there is one group coordinator, on the reactor; it writes the records of one reactor iteration together",
         Row("group.coordinator.append.linger.ms", INT, 10, at_least(0), MEDIUM, READ_ONLY),
         Row("group.coordinator.new.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY, listed=False),
         Row("group.coordinator.threads", INT, 1, at_least(1), MEDIUM, READ_ONLY),

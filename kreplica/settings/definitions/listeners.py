@@ -29,8 +29,8 @@ LISTENERS = (
     ),
     Setting(
         "control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY,
-        "The listener for requests of the controller to brokers, another one than that between brokers, which is the "
-        "default. Requests of the controller are served first on any listener.",
+        "The listener for requests of the controller to brokers; it must differ from the inter-broker listener, which "
+        "is used by default. Requests of the controller are served first on any listener.",
     ),
     Setting(
         "inter.broker.listener.name", STRING, None, ANY, MEDIUM, READ_ONLY,
@@ -70,7 +70,7 @@ CONNECTIONS = (
         "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
         "The maximum number of connections of the broker, or with the prefix listener.name.L. of a listener; further "
         "ones are accepted when others have closed. Other brokers can always connect if they have a listener of their "
-        "own: then the connection of another listener that was idle for the longest time is closed.",
+        "own: the broker then closes the connection of another listener that has been idle for the longest time.",
     ),
     Setting(
         "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -100,8 +100,8 @@ CONNECTIONS = (
     ),
     Setting(
         "controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
-        "The number of windows whose quota of created and deleted partitions (controller_mutation_rate) a client may "
-        "use at once.",
+        "The number of windows over which a client can save its unused quota of created and deleted partitions "
+        "(controller_mutation_rate), to use it at once.",
     ),
     Setting(
         "controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,

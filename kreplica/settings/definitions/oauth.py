@@ -41,7 +41,7 @@ _VALIDATION = (
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
-        "How often the keys are read again. A token with an unknown key causes it too, at most every 10 seconds.",
+        "How often the keys are read again. They are also read for a token with an unknown key, at most every 10 s.",
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, at_least(0), LOW, READ_ONLY,

@@ -26,12 +26,12 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.admin.allow.anonymous", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
-        "Whether the admin API may listen on another address than loopback without authentication or TLS.",
+        "Whether the admin API may listen on an address other than loopback without authentication or TLS.",
     ),
     Setting(
         "kreplica.admin.hosts", LIST, (), ANY, LOW, READ_ONLY,
         "More host names that clients of the admin API may use, such as that of a proxy; other names are refused, "
-        "against DNS rebinding, unless the token is the only way to authenticate.",
+        "to prevent DNS rebinding, unless the token is the only way to authenticate.",
     ),
     Setting(
         "kreplica.admin.session.ms", LONG, 12 * 3_600_000, at_least(1000), LOW, READ_ONLY,

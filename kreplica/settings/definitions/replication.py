@@ -63,7 +63,7 @@ REPLICATION = (
     ),
     Setting(
         "replica.selector.class", STRING, None, OneOf(("", LEADER_SELECTOR, RACK_AWARE_SELECTOR)), MEDIUM, READ_ONLY,
-        "The replica for consumers that send their rack (client.rack). RackAwareReplicaSelector: the most advanced "
+        "The replica from which consumers with a rack (client.rack) fetch. RackAwareReplicaSelector: the most advanced "
         "in-sync replica in that rack, otherwise the leader; LeaderSelector, empty or not set: the leader. Other "
         "classes are not supported.",
     ),

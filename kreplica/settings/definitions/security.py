@@ -1,4 +1,4 @@
-"""Kafka's security settings.  TLS, SASL and ACLs are implemented; of the others, only the default is accepted."""
+"""Kafka's security settings.  Settings of features that are not implemented accept only their default."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ UNSUPPORTED = (
         Row("remote.log.storage.system.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY),
     ),
     *not_implemented(
-        "moves of replicas between log directories are not throttled",
+        "replicas do not move between directories of one broker",
         Row("alter.log.dirs.replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
