@@ -134,7 +134,7 @@ def test_automaton_cache_is_bounded() -> None:
     for _ in range(700):
         name = "".join(rng.choice("ab") for _ in range(60))
         assert automaton.matches(name) is (name[-15] == "a")
-        assert sum(len(state.following) for state in automaton._dfa_states.values()) <= CACHED_TRANSITIONS_MAX
+        assert sum(len(state.transitions) for state in automaton._dfa_states.values()) <= CACHED_TRANSITIONS_MAX
 
 
 class Topics:
