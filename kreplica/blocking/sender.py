@@ -33,7 +33,7 @@ class ProducerCallbacks:
     :param acks: -1, 0 or 1.
     :param get_identity: returns the producer id and epoch, requested if necessary; None if batches have no sequences.
     :param add_partitions: called before records are sent to partitions, to add these to the transaction.
-    :param settled: called with each batch that has an outcome.
+    :param on_settled: called with each batch that has an outcome.
     :param get_error: returns the error that prevents sending, for example of a failed transaction; otherwise None.
     """
 
@@ -42,7 +42,7 @@ class ProducerCallbacks:
     get_identity: Callable[[], ProducerIdentity] | None
     renew_producer_id: Callable[[], None]
     add_partitions: Callable[[Iterable[TopicPartition]], None]
-    settled: Callable[[OutgoingBatch], None]
+    on_settled: Callable[[OutgoingBatch], None]
     get_error: Callable[[], ClientError | None]
 
 
@@ -66,7 +66,7 @@ class Sender:
             cluster.options,
             has_sequences=callbacks.get_identity is not None,
             is_transactional=callbacks.transactional_id is not None,
-            settled=callbacks.settled,
+            on_settled=callbacks.on_settled,
         )
 
     @property

@@ -11,12 +11,12 @@ from twisted.internet.main import CONNECTION_DONE, CONNECTION_LOST
 
 
 def receive_in_place(
-    transport: Any, next_buffer: Callable[[], memoryview | None], filled: Callable[[int], None]
+    transport: Any, next_buffer: Callable[[], memoryview | None], on_filled: Callable[[int], None]
 ) -> None:
     """Make a plain TCP transport receive into the buffers of ``next_buffer``; other transports are unchanged.
 
     :param next_buffer: returns a buffer with free space; None: received data goes to the protocol.
-    :param filled: called with the number of bytes received into the buffer.
+    :param on_filled: called with the number of bytes received into the buffer.
     """
     if not isinstance(transport, tcp.Connection) or transport.TLS:
         return
@@ -34,7 +34,7 @@ def receive_in_place(
             return CONNECTION_LOST
         if not size:
             return CONNECTION_DONE
-        filled(size)
+        on_filled(size)
         return None
 
     transport.doRead = receive  # type: ignore[method-assign]

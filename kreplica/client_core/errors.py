@@ -137,8 +137,8 @@ class LogTruncated(ClientError):
     retriable = False
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
-        where = "" if diverging_offset < 0 else f"; its log differs from offset {diverging_offset} on"
-        super().__init__(f"{partition} has lost records that were read before offset {offset}{where}")
+        difference = "" if diverging_offset < 0 else f"; its log differs from offset {diverging_offset} on"
+        super().__init__(f"{partition} has lost records that were read before offset {offset}{difference}")
         self.partition = partition
         self.offset = offset
         self.diverging_offset = diverging_offset

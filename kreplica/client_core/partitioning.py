@@ -33,7 +33,7 @@ class StickyPartitions:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._chosen: dict[str, int] = {}
-        self._before: dict[str, int] = {}
+        self._previous: dict[str, int] = {}
 
     def partition(self, topic: TopicView) -> int:
         """Return the current partition, or choose one at random, preferably one with a leader."""
@@ -42,14 +42,14 @@ class StickyPartitions:
         if chosen is None:
             with_leader = [each.partition for each in topic.partitions if each.leader != NO_LEADER]
             possible = with_leader or [each.partition for each in topic.partitions]
-            others = [each for each in possible if each != self._before.get(name)]
+            others = [each for each in possible if each != self._previous.get(name)]
             chosen = self._chosen[name] = self._random.choice(others or possible)
         return chosen
 
     def full(self, topic: str, partition: int) -> None:
         """Choose another partition for the next record, if this one is current."""
         if self._chosen.get(topic) == partition:
-            self._before[topic] = self._chosen.pop(topic)
+            self._previous[topic] = self._chosen.pop(topic)
 
 
 class DefaultPartitioner:

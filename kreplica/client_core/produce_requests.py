@@ -73,7 +73,7 @@ class BatchOutcomes(Generic[BatchT]):
 
     :param random: for the jitter of delays.
     :param has_sequences: batches have sequence numbers.
-    :param settled: called with each batch whose outcome is set.
+    :param on_settled: called with each batch whose outcome is set.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class BatchOutcomes(Generic[BatchT]):
         *,
         has_sequences: bool,
         is_transactional: bool,
-        settled: Callable[[BatchT], None],
+        on_settled: Callable[[BatchT], None],
     ) -> None:
         self._random = random
         self._options = options
         self._has_sequences = has_sequences
         self._is_transactional = is_transactional
-        self._settled = settled
+        self._on_settled = on_settled
 
     # --- responses ---
 
@@ -249,7 +249,7 @@ class BatchOutcomes(Generic[BatchT]):
     def _settle(self, batch: BatchT, error: ClientError | None) -> None:
         batch.outcome.error = error
         batch.outcome.is_settled = True
-        self._settled(batch)
+        self._on_settled(batch)
 
 
 def fit_request(batches: Sequence[QueuedBatch[BatchT]], size_max: int = REQUEST_SIZE_MAX) -> list[QueuedBatch[BatchT]]:

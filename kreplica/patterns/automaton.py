@@ -57,15 +57,15 @@ class _DfaState:
     """DFA state.
 
     :ivar nfa_states: numbers of the reachable NFA states, sorted; empty if no match is possible.
-    :ivar before: kind of the previous character.
+    :ivar previous_kind: kind of the previous character.
     :ivar transitions: character -> next state, for the characters seen so far.
     """
 
-    __slots__ = ("before", "nfa_states", "transitions")
+    __slots__ = ("nfa_states", "previous_kind", "transitions")
 
-    def __init__(self, nfa_states: tuple[int, ...], before: CharacterKind) -> None:
+    def __init__(self, nfa_states: tuple[int, ...], previous_kind: CharacterKind) -> None:
         self.nfa_states = nfa_states
-        self.before = before
+        self.previous_kind = previous_kind
         self.transitions: dict[str, _DfaState] = {}
 
 
@@ -119,7 +119,7 @@ class Automaton:
         self._dfa_states = {}
         self._cached_count = 0
 
-    def _epsilon_closure(self, state: _DfaState, following: CharacterKind) -> dict[int, None]:
+    def _epsilon_closure(self, state: _DfaState, next_kind: CharacterKind) -> dict[int, None]:
         """Return the NFA states reachable without consuming a character, given the kind of the next one."""
         found: dict[int, None] = {}
         pending = list(state.nfa_states)
@@ -131,7 +131,7 @@ class Automaton:
             nfa_state = self._nfa_states[number] if number != _END else None
             if nfa_state is None or nfa_state.characters is not None:
                 continue
-            if nfa_state.assertion is None or _holds(nfa_state.assertion, state.before, following):
+            if nfa_state.assertion is None or _holds(nfa_state.assertion, state.previous_kind, next_kind):
                 pending.append(nfa_state.next_state)
                 if nfa_state.alternative is not None:
                     pending.append(nfa_state.alternative)
@@ -192,10 +192,10 @@ class Automaton:
         return next_state
 
 
-def _holds(assertion: Assertion, before: CharacterKind, following: CharacterKind) -> bool:
+def _holds(assertion: Assertion, previous_kind: CharacterKind, next_kind: CharacterKind) -> bool:
     if assertion is Assertion.START:
-        return before is CharacterKind.NONE
+        return previous_kind is CharacterKind.NONE
     if assertion is Assertion.END:
-        return following is CharacterKind.NONE
-    is_boundary = (before is CharacterKind.WORD) != (following is CharacterKind.WORD)
+        return next_kind is CharacterKind.NONE
+    is_boundary = (previous_kind is CharacterKind.WORD) != (next_kind is CharacterKind.WORD)
     return is_boundary is (assertion is Assertion.WORD_BOUNDARY)

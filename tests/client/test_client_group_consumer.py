@@ -240,12 +240,12 @@ def test_recreated_topic() -> None:
     state = MemberState(OPTIONS, "m", ["t"])
     zero = TopicPartition("t", 0)
     state.process_response(state.request_body(), answer(1, (T, 0)))
-    assert state.wanted({}) == ({}, False)
+    assert state.target_by_name({}) == ({}, False)
     views = {"t": TopicView("t", (), T)}
-    assert state.wanted(views) == ({zero: T}, True)
+    assert state.target_by_name(views) == ({zero: T}, True)
     state.add_owned({zero: T})
     state.process_response(state.request_body(), answer(2, (U, 0)))
-    wanted, is_complete = state.wanted({"t": TopicView("t", (), U)})
+    wanted, is_complete = state.target_by_name({"t": TopicView("t", (), U)})
     assert (wanted, is_complete) == ({zero: U}, True)
     assert state.to_release(wanted) == {zero}
     state.remove_owned([zero])

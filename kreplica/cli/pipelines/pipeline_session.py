@@ -109,8 +109,8 @@ def open_spark(name: str, spark_settings: SparkOptions) -> Iterator[SparkSession
     except (PySparkException, KreplicaError) as error:
         raise CommandFailed(str(error)) from error
     except Py4JError as error:
-        where = f" at {spark_settings.master}" if spark_settings.master else ""
-        raise CommandFailed(f"Spark{where} could not start (details in its log above): {java_cause(error)}") from error
+        spark = f"Spark at {spark_settings.master}" if spark_settings.master else "Spark"
+        raise CommandFailed(f"{spark} could not start (details in its log above): {java_cause(error)}") from error
     try:
         yield session
     except (KreplicaError, ValueError, OSError) as error:

@@ -87,7 +87,7 @@ class ConsumerMember(GroupMember):
         state, target = self._state, self._state.target
         if target is None:
             return True
-        wanted, is_complete = state.wanted(self._cluster.view.topics)
+        wanted, is_complete = state.target_by_name(self._cluster.view.topics)
         if not is_complete:
             wanted, is_complete = await self._refresh_names()
         to_release = state.to_release(wanted)
@@ -110,7 +110,7 @@ class ConsumerMember(GroupMember):
             await self._cluster.refresh(self._topics)
         except ClientError:
             pass  # retried later
-        return self._state.wanted(self._cluster.view.topics)
+        return self._state.target_by_name(self._cluster.view.topics)
 
     async def _leave(self) -> None:
         self._is_leaving = True

@@ -21,16 +21,16 @@ class GroupLeader:
     """Leader tasks of one member, idle while it is not the leader.
 
     :param interval_s: interval between checks of the topics.
-    :param changed: called with the reason when a rebalance is needed.
+    :param on_changed: called with the reason when a rebalance is needed.
     """
 
     def __init__(
-        self, cluster: Cluster, assignors: Sequence[Assignor], interval_s: float, changed: Callable[[str], None]
+        self, cluster: Cluster, assignors: Sequence[Assignor], interval_s: float, on_changed: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._assignors = {each.name: each for each in assignors}
         self._interval_s = interval_s
-        self._changed = changed
+        self._on_changed = on_changed
         self._topics: tuple[str, ...] = ()
         self._assigned: Numbers | None = None
 
@@ -71,7 +71,7 @@ class GroupLeader:
                     continue
             if assigned is self._assigned and partitions_changed(self._cluster.view, assigned, self._topics):
                 self._assigned = None
-                self._changed("the partitions of subscribed topics changed")
+                self._on_changed("the partitions of subscribed topics changed")
 
 
 def topics_of(view: ClusterView, topics: Iterable[str]) -> Topics:

@@ -31,7 +31,7 @@ class ListenerCalls:
         self._timer: IDelayedCall | None = None
         self._is_over = False
 
-    async def revoked(self, partitions: Partitions, until_s: float) -> bool:
+    async def call_on_revoked(self, partitions: Partitions, until_s: float) -> bool:
         """Call ``on_revoked``.
 
         :param until_s: reactor time at which the group stops waiting.
@@ -39,14 +39,14 @@ class ListenerCalls:
         """
         return await self._run(self._listener.on_revoked(partitions), until_s)
 
-    async def assigned(self, partitions: Partitions) -> bool:
+    async def call_on_assigned(self, partitions: Partitions) -> bool:
         """Call ``on_assigned``.
 
         :return: True if the listener returned in time; False after the limit or a loss of the partitions.
         """
         return await self._run(self._listener.on_assigned(partitions))
 
-    def lost(self, partitions: Partitions) -> None:
+    def call_on_lost(self, partitions: Partitions) -> None:
         """Cancel the call in progress, and call ``on_lost``."""
         call, self._call = self._call, None
         if call is not None:
@@ -61,7 +61,7 @@ class ListenerCalls:
         """Propagate cancellations from now on, because the membership is about to be cancelled."""
         self._is_over = True
 
-    def ended(self, error: Exception) -> None:
+    def call_on_ended(self, error: Exception) -> None:
         """Call ``on_ended``."""
         try:
             self._listener.on_ended(error)

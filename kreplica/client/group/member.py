@@ -163,7 +163,7 @@ class GroupMember(ABC):
         """Let the listener release partitions; if it exceeds the limit, all partitions are lost."""
         if not partitions:
             return
-        if await self._listener_calls.revoked(partitions, until_s):
+        if await self._listener_calls.call_on_revoked(partitions, until_s):
             self._assignment -= partitions
         elif self._assignment:
             self._lose(NOT_IN_TIME)
@@ -172,7 +172,7 @@ class GroupMember(ABC):
         """Assign more partitions, and call the listener with them."""
         added = partitions - self._assignment
         self._assignment |= added
-        if added and not await self._listener_calls.assigned(added) and self._assignment:
+        if added and not await self._listener_calls.call_on_assigned(added) and self._assignment:
             self._lose(NOT_IN_TIME)
 
     async def _send_leave(self, api: Api, body: dict[str, Any]) -> None:
@@ -199,7 +199,7 @@ class GroupMember(ABC):
         if lost:
             count = len(lost)
             log.warn("group {group}: lost {count} partitions: {why}", group=self._group, count=count, why=reason)
-        self._listener_calls.lost(lost)
+        self._listener_calls.call_on_lost(lost)
 
     def _fail(self, error: Exception) -> None:
         """End the membership with a final error."""
@@ -212,7 +212,7 @@ class GroupMember(ABC):
 
     def _end(self, error: Exception) -> None:
         if self._has_begun and not self._is_over:
-            self._listener_calls.ended(error)
+            self._listener_calls.call_on_ended(error)
         self._halt()
 
     def _check_patience(self, error: ClientError, sent_s: float) -> None:

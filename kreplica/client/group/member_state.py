@@ -108,7 +108,7 @@ class MemberState:
 
     # --- reconciliation ---
 
-    def wanted(self, topics: Mapping[str, TopicView]) -> tuple[Owned, bool]:
+    def target_by_name(self, topics: Mapping[str, TopicView]) -> tuple[Owned, bool]:
         """Return the target assignment by topic name.
 
         :param topics: known topics.

@@ -214,7 +214,7 @@ class Accumulator:
         queue.waiting.append(batch)
         self._wake(queue)
 
-    def settled(self, batches: list[GatheredBatch]) -> None:
+    def release(self, batches: list[GatheredBatch]) -> None:
         """Free the memory of batches with an outcome, and notify their waiters."""
         self._used_size -= sum(batch.size - HEADER_SIZE for batch in batches)
         for batch in batches:
@@ -247,7 +247,7 @@ class Accumulator:
             if batch is not None:
                 batch.outcome.error, batch.outcome.is_settled = error, True
                 dropped.append(batch)
-        self.settled(dropped)
+        self.release(dropped)
 
     def close(self, error: ClientError) -> None:
         """Cancel timers, and fail waiting senders."""

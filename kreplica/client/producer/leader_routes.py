@@ -23,17 +23,17 @@ THROTTLE_S_MAX = 60.0
 class LeaderRoute:
     """Route to one leader, owned by a sender.
 
-    :param free: called when another request may be sent.
+    :param on_free: called when another request may be sent.
     :ivar in_flight: number of requests without a response.
     :ivar parked: queues that wait to send.
     """
 
-    def __init__(self, leader: int, reactor: Reactor, free: Callable[[LeaderRoute], None]) -> None:
+    def __init__(self, leader: int, reactor: Reactor, on_free: Callable[[LeaderRoute], None]) -> None:
         self.leader = leader
         self.in_flight = 0
         self.parked: dict[OutgoingQueue, None] = {}
         self._reactor = reactor
-        self._free = free
+        self._on_free = on_free
         self._connecting: Deferred[Connection] | None = None
         self._throttled: IDelayedCall | None = None
         self._is_closed = False
@@ -48,17 +48,17 @@ class LeaderRoute:
         if seconds > 0 and self._throttled is None:
             self._throttled = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._end_throttle)
 
-    def connect(self, connecting: Deferred[Connection], failed: Callable[[LeaderRoute, Failure], None]) -> None:
-        """Wait for a connection; then continue with the parked queues, or call ``failed``."""
+    def connect(self, connecting: Deferred[Connection], on_failed: Callable[[LeaderRoute, Failure], None]) -> None:
+        """Wait for a connection; then continue with the parked queues, or call ``on_failed``."""
         if self._connecting is not None:
             return
         self._connecting = connecting
-        connecting.addBoth(self._connected, failed)
+        connecting.addBoth(self._connected, on_failed)
 
     def close(self) -> None:
         """Cancel timers and the connection attempt."""
         self._is_closed = True
-        self._free = lambda _: None
+        self._on_free = lambda _: None
         self.parked.clear()
         if self._throttled is not None:
             self._throttled.cancel()
@@ -66,15 +66,15 @@ class LeaderRoute:
         if self._connecting is not None:
             self._connecting.cancel()
 
-    def _connected(self, outcome: Connection | Failure, failed: Callable[[LeaderRoute, Failure], None]) -> None:
+    def _connected(self, outcome: Connection | Failure, on_failed: Callable[[LeaderRoute, Failure], None]) -> None:
         self._connecting = None
         if self._is_closed:
             return
         if isinstance(outcome, Failure):
-            failed(self, outcome)
+            on_failed(self, outcome)
         else:
-            self._free(self)
+            self._on_free(self)
 
     def _end_throttle(self) -> None:
         self._throttled = None
-        self._free(self)
+        self._on_free(self)

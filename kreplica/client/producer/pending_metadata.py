@@ -51,21 +51,21 @@ class _Queue:
 class PendingRecords:
     """Records that wait for metadata, owned by an ``Accumulator``.
 
-    :param known: called with the records of a topic or partition when its metadata is known.
-    :param missing: called with the records of a topic or partition that was not found, and the error.
+    :param on_known: called with the records of a topic or partition when its metadata is known.
+    :param on_missing: called with the records of a topic or partition that was not found, and the error.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         timeout_s: float,
-        known: Callable[[list[PendingRecord]], None],
-        missing: Callable[[list[PendingRecord], ClientError], None],
+        on_known: Callable[[list[PendingRecord]], None],
+        on_missing: Callable[[list[PendingRecord], ClientError], None],
     ) -> None:
         self._cluster = cluster
         self._timeout_s = timeout_s
-        self._known = known
-        self._missing = missing
+        self._on_known = on_known
+        self._on_missing = on_missing
         self._queues: dict[Place, _Queue] = {}
 
     def __contains__(self, place: Place) -> bool:
@@ -121,9 +121,9 @@ class PendingRecords:
     def _remove(self, place: Place, error: ClientError | None) -> None:
         queue = self._queues.pop(place)
         if error is None:
-            self._known(queue.records)
+            self._on_known(queue.records)
         else:
-            self._missing(queue.records, error)
+            self._on_missing(queue.records, error)
         for arrival in queue.waiting:
             if not arrival.called:
                 arrival.callback(None)

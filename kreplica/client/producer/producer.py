@@ -301,7 +301,7 @@ class Producer:
             for batch in batches:
                 if batch.outcome.error is not None:
                     self._transactions.fail(batch.outcome.error)
-        self._accumulator.settled(batches)
+        self._accumulator.release(batches)
 
 
 class TransactionContext:

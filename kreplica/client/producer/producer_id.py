@@ -22,12 +22,12 @@ class IdempotentIdentity:
 
     A request that fails with a retriable error is repeated; any other error fails the records sent next.
 
-    :param changed: called when the identity is known or refused.
+    :param on_changed: called when the identity is known or refused.
     """
 
-    def __init__(self, cluster: Cluster, changed: Callable[[], None]) -> None:
+    def __init__(self, cluster: Cluster, on_changed: Callable[[], None]) -> None:
         self._cluster = cluster
-        self._changed = changed
+        self._on_changed = on_changed
         self._identity: ProducerIdentity | None = None
         self._requesting: Deferred[None] | None = None
         self.error: ClientError | None = None
@@ -67,4 +67,4 @@ class IdempotentIdentity:
                 error = ClientError(f"no producer id: {error}")
             if not error.retriable:
                 self.error = error
-        self._changed()
+        self._on_changed()

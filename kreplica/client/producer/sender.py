@@ -76,7 +76,7 @@ class Sender:
 
     :param identity_source: None if batches have no sequence numbers.
     :param close_due: closes a queue's open batch if it is due.
-    :param settled: called with batches that have an outcome, when the state is consistent: it may call the sender.
+    :param on_settled: called with batches that have an outcome, when the state is consistent: it may call the sender.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class Sender:
         options: ProducerOptions,
         identity_source: IdentitySource | None,
         close_due: Callable[[OutgoingQueue, float], None],
-        settled: Callable[[list[GatheredBatch]], None],
+        on_settled: Callable[[list[GatheredBatch]], None],
     ) -> None:
         self._cluster = cluster
         self._options = options
         self._identity_source = identity_source
         self._close_due = close_due
-        self._on_settled = settled
+        self._on_settled = on_settled
         self._reactor = cluster.runtime.reactor
         self._connections = cluster.new_connections()
         self._settled: list[GatheredBatch] = []
@@ -100,7 +100,7 @@ class Sender:
             cluster.options,
             has_sequences=options.is_idempotent,
             is_transactional=options.transactional_id is not None,
-            settled=self._settled.append,
+            on_settled=self._settled.append,
         )
         self._routes: dict[int, LeaderRoute] = {}
         self._marked: dict[OutgoingQueue, None] = {}

@@ -23,13 +23,15 @@ class Transactions(TransactionCore):
 
     The producer closes it.
 
-    :param changed: called when another partition was added, or after an error that prevents sending.
+    :param on_changed: called when another partition was added, or after an error that prevents sending.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str, timeout_s: float, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, cluster: Cluster, transactional_id: str, timeout_s: float, on_changed: Callable[[], None]
+    ) -> None:
         super().__init__(cluster, transactional_id, timeout_s)
         self._reactor = cluster.runtime.reactor
-        self._changed = changed
+        self._on_changed = on_changed
         self._to_add: dict[TopicPartition, None] = {}
         self._adding: Deferred[None] | None = None
 
@@ -53,11 +55,11 @@ class Transactions(TransactionCore):
     def fail(self, error: ClientError) -> None:
         """Record that a part of the transaction was not written, so that it can only be aborted."""
         super().fail(error)
-        self._changed()
+        self._on_changed()
 
     def _fenced(self, error: ClientError) -> None:
         super()._fenced(error)
-        self._changed()
+        self._on_changed()
 
     def forget(self) -> None:
         """Reset the state of the current transaction."""
@@ -77,7 +79,7 @@ class Transactions(TransactionCore):
             partitions = list(self._to_add)
             self._to_add.clear()
             await self.add_partitions(partitions)
-            self._changed()
+            self._on_changed()
 
     def _added(self, outcome: Failure | None) -> None:
         self._adding = None

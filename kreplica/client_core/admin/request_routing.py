@@ -146,8 +146,8 @@ class RequestRouter:
         cluster = self._cluster
 
         async def attempt(left: list[K]) -> Results[K, V]:
-            where = await cluster.coordinator(kind, key)
-            results = await self._ask_each(dict.fromkeys(left, where), cluster.connection_to, ask)
+            address = await cluster.coordinator(kind, key)
+            results = await self._ask_each(dict.fromkeys(left, address), cluster.connection_to, ask)
             if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in results.values()):
                 cluster.forget_coordinator(kind, key)
             return results
@@ -239,19 +239,19 @@ class RequestRouter:
         """Send one request per broker, concurrently; the error of a request is the error of all its items."""
         results: dict[K, V | ClientError] = {}
         shares: dict[int | Address, list[K]] = {}
-        for item, where in targets.items():
-            if isinstance(where, ClientError):
-                results[item] = where
+        for item, target in targets.items():
+            if isinstance(target, ClientError):
+                results[item] = target
             else:
-                shares.setdefault(where, []).append(item)
+                shares.setdefault(target, []).append(item)
 
-        async def one(where: int | Address, share: list[K]) -> Results[K, V]:
+        async def one(target: int | Address, share: list[K]) -> Results[K, V]:
             try:
-                return await ask(await connect(where), share)
+                return await ask(await connect(target), share)
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
-        for found in await self._cluster.gather([one(where, share) for where, share in shares.items()]):
+        for found in await self._cluster.gather([one(target, share) for target, share in shares.items()]):
             results |= found
         return results
 

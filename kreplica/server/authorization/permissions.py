@@ -39,12 +39,12 @@ def code_of(resource: Resource) -> int:
 class Permissions:
     """Authorizes requests to one broker.
 
-    :param failed: called inside the ``except`` block with a description of the check, if the authorizer raises.
+    :param on_failed: called inside the ``except`` block with a description of the check, if the authorizer raises.
     """
 
-    def __init__(self, authorizer: IAuthorizer, failed: Callable[[str], object]) -> None:
+    def __init__(self, authorizer: IAuthorizer, on_failed: Callable[[str], object]) -> None:
         self._authorizer = authorizer
-        self._failed = failed
+        self._on_failed = on_failed
         self.refusals = 0
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
@@ -62,7 +62,7 @@ class Permissions:
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:
-            self._failed(f"checking if {principal.host} may {operation.value} {resource.type.value} {resource.name}")
+            self._on_failed(f"checking if {principal.host} may {operation.value} {resource.type.value} {resource.name}")
             return False
 
     def allows_on_any(self, request: Request, operation: Operation, kind: ResourceType) -> bool:
