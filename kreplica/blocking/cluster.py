@@ -137,7 +137,7 @@ class Cluster:
         return run(self.core.connection(broker_id))
 
     def ask(self, api: Api, body: dict[str, Any], *, at_most: int | None = None) -> dict[str, Any]:
-        """Send a request to one broker after the other, until one responds."""
+        """Send a request to the brokers in turn, until one responds."""
         return run(self.core.ask(api, body, at_most=at_most))
 
     def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:

@@ -183,7 +183,7 @@ class Connection:
             while sent.response is None:
                 self.receive(timeout_s)
         except BaseException:
-            self.close()  # also after an interrupt: the next response would belong to this request
+            self.close()  # even after an interrupt: the next response would belong to this request
             raise
         return sent.response
 
@@ -255,7 +255,7 @@ class Connection:
     def check_deadline(self) -> None:
         """Close the connection if the first pending request has timed out.
 
-        :raise RequestTimedOut: it has timed out.
+        :raise RequestTimedOut: the request has timed out.
         """
         if self._pending and self._runtime.clock() >= self._pending[0].deadline_s:
             name = self._pending[0].api.name

@@ -9,7 +9,7 @@ from kreplica.client_core.producer_options import CommonProducerOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions(CommonProducerOptions):
-    """Options of a blocking producer; ``CommonProducerOptions`` documents the others.
+    """Options of a blocking producer; ``CommonProducerOptions`` documents the remaining ones.
 
     :param two_phase: transactions have no timeout: after ``prepare``, a transaction stays open until it is ended
         explicitly (KIP-939).

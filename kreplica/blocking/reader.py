@@ -140,7 +140,7 @@ class Reader:
     def positions(self) -> dict[TopicPartition, int]:
         """Offset of the next record of each partition.
 
-        It advances when ``read`` or ``batches`` returns a batch; with ``records``, also by whole batches.
+        It advances when ``read`` or ``batches`` returns a batch; ``records`` also advances it by whole batches.
         """
         return {partition: progress.position for partition, progress in self._progress.items()}
 

@@ -24,7 +24,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 def secured_runtime(config: Mapping[str, str]) -> BlockingRuntime:
     """Return a runtime whose connections are secured.
 
-    :param config: as for ``kreplica.client.secured_endpoints``; ``ssl.cipher.suites`` is not supported.
+    :param config: the settings of ``kreplica.client.secured_endpoints``, except ``ssl.cipher.suites``.
     :raise SettingsError: a setting is unknown or invalid, or a file cannot be read.
     """
     security = parse_client_config(config)

@@ -13,7 +13,7 @@ from kreplica.client_core.transaction_coordinator import TransactionCoordinatorC
 def end_transaction(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
 ) -> None:
-    """Commit or abort a transaction, also one of another producer; a call may be repeated.
+    """Commit or abort a transaction of this or another producer; a call may be repeated.
 
     :param identity: id and epoch of the producer that began the transaction.
     :raise BrokerRefused: the transaction has already ended with the other outcome, or the producer was fenced.

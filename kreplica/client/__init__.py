@@ -2,7 +2,7 @@
 
 * ``cluster``: ``Cluster``, the entry point; runs the client core on a reactor
 * ``consumer``: consumes records; ``group``: membership in a consumer group
-* ``producer``: writes records, also in transactions
+* ``producer``: writes records, optionally in transactions
 * ``admin``: administration
 * ``connections``: one connection per broker; ``connection``: a pipelined connection
 * ``client_runtime``: reactor, clock, randomness and endpoints

@@ -360,7 +360,7 @@ class Connection(Protocol):
         self._break(RequestTimedOut(text), request)
 
     def _break(self, error: ClientError, request: OutstandingRequest | None = None) -> None:
-        """Close the connection; fail one request, by default the oldest, with the error, others with ConnectionLost."""
+        """Close the connection; fail one request (default: the oldest) with the error, the rest with ConnectionLost."""
         if request is None and self._outstanding:
             request = self._outstanding[0]
         failed_request = None if request is None else request.detach()

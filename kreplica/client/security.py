@@ -83,8 +83,8 @@ def _credentials(sasl: SaslCredentials | LoginOptions | None) -> Callable[[React
 def secured_endpoints(config: Mapping[str, str]) -> EndpointMaker:
     """Return a maker of endpoints with the security of a Java client's configuration.
 
-    :param config: as for ``kreplica.security.client_config.parse_client_config``, such as ``security.protocol``,
-        ``ssl.truststore.location`` and ``sasl.jaas.config``.
+    :param config: settings that ``kreplica.security.client_config.parse_client_config`` accepts, such as
+        ``security.protocol``, ``ssl.truststore.location`` and ``sasl.jaas.config``.
     :raise SettingsError: a setting is unknown or invalid, or a file cannot be read.
     """
     security = parse_client_config(config)

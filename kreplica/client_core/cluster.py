@@ -186,14 +186,14 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def ask(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Send a request to one broker after the other, until one responds.
+        """Send a request to the brokers in turn, until one responds.
 
         :raise ClientError: no broker responded; the error of the last one.
         """
         return await self.at_any(lambda one: self.request(one, api, body, at_most=at_most, timeout_s=timeout_s))
 
     async def at_any(self, attempt: Callable[[ConnectionT], Awaitable[T]]) -> T:
-        """Attempt a request at one broker after the other, until one succeeds; return its result.
+        """Attempt a request at the brokers in turn, until an attempt succeeds; return its result.
 
         :raise ClientError: all failed; the error of the last one.
         """

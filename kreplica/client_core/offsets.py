@@ -49,7 +49,7 @@ class CommittedOffset:
 
 
 class GroupIdentity(NamedTuple):
-    """Identity of a consumer that commits offsets for its group, also within a transaction (KIP-447).
+    """Identity of a consumer that commits offsets for its group, by itself or within a transaction (KIP-447).
 
     :param generation: generation of a classic group, or member epoch; ``NO_GENERATION`` without a membership.
     """

@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class BrokerConnections:
-    """One pipelined connection to each broker, also to this one; opened on demand and reopened after a loss.
+    """One pipelined connection to each broker, including this one; opened on demand and reopened after a loss.
 
     Owned by a broker and shared by its group and transaction coordinators. There is no reconnect backoff: callers pace
     their retries.

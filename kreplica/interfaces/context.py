@@ -37,7 +37,7 @@ class LedPartitions(Protocol):
     """Partitions that this broker leads; appended records are replicated like those of any producer."""
 
     def follow(self, topic: str, leads: Callable[[TopicPartition, bool], None]) -> None:
-        """Call ``leads`` when this broker becomes leader of a partition (also in a new epoch) and when it resigns.
+        """Call ``leads`` when this broker becomes leader of a partition or its epoch changes, and when it resigns.
 
         The plugin's factory must call this; a later call may miss changes.
         """
@@ -61,7 +61,7 @@ class LedPartitions(Protocol):
         """
 
     def append(self, partition: TopicPartition, records: Sequence[LogRecord]) -> int:
-        """Append one batch to the local log under the rules of ``acks=all``; it is committed later.
+        """Append one batch to the local log under the rules of ``acks=all``; the batch is committed later.
 
         :return: the offset of the first record; the ``offset`` fields of the records are ignored.
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or any other error of a produce request.

@@ -113,7 +113,7 @@ class Automaton:
         return following
 
     def _clear_cache(self) -> None:
-        """Clear the cache; a match in progress, also in another thread, continues from its own state."""
+        """Clear the cache; a match in progress, even in another thread, continues from its own state."""
         for state in (self._start, *self._dfa_states.values()):
             state.transitions = {}
         self._dfa_states = {}

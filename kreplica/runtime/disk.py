@@ -122,7 +122,7 @@ class Disk(Protocol):
         """Remove one file; it stays readable while it is open."""
 
     def remove_tree(self, path: str) -> None:
-        """Remove a directory with its contents; it may be missing."""
+        """Remove a directory with its contents; a missing one is accepted."""
 
     def rename(self, old: str, new: str) -> None:
         """Atomically rename a file or directory, replacing an existing file."""

@@ -216,7 +216,7 @@ class BrokerSettings:
 def load(path: str | Path, overrides: Sequence[str] = ()) -> BrokerSettings:
     """Read the settings from a file.
 
-    :raise SettingsError: the file cannot be read; also the errors of ``BrokerSettings.from_text``.
+    :raise SettingsError: the file cannot be read, or ``BrokerSettings.from_text`` raises the error.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

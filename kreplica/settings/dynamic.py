@@ -29,7 +29,7 @@ _ALTERNATIVES = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Broker settings that replace each other, in different units; the first one that is set applies."""
+"""Alternative broker settings for the same value, in different units; the first one that is set applies."""
 
 _DEFAULT_TEXTS = {name: format_value(setting.default) for name, setting in BROKER_SETTINGS.items()}
 

@@ -161,6 +161,6 @@ def parse_connection_overrides(text: str) -> dict[str, int]:
         if not colon or re.fullmatch(r"[0-9A-Za-z._:%-]+", name, re.ASCII) is None:
             raise ValueError(f"{item!r} is not ADDRESS:NUMBER")
         if re.fullmatch(r"\d{1,10}", number.strip(), re.ASCII) is None or int(number) >= 2**31:
-            raise ValueError(f"{item!r} has no number of connections")
+            raise ValueError(f"{item!r} does not end with a number of connections below 2147483648")
         overrides[name] = int(number)
     return overrides

@@ -26,7 +26,7 @@ class FrameReader:
     :ivar size_max: maximum size of a body in bytes; may change between calls.
     """
 
-    __slots__ = ("_buffered", "_filled", "_needed", "_whole", "size_max")
+    __slots__ = ("_buffered", "_filled", "_long_frame", "_needed", "size_max")
 
     def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
         self.size_max = size_max
@@ -34,13 +34,13 @@ class FrameReader:
         # Number of buffered bytes at which they are parsed again, so that a long frame in many chunks is copied
         # only once.
         self._needed = _LENGTH.size
-        self._whole: memoryview | None = None
+        self._long_frame: memoryview | None = None
         self._filled = 0
 
     @property
     def buffered_size(self) -> int:
         """Number of buffered bytes of an incomplete frame."""
-        return len(self._buffered) if self._whole is None else self._filled
+        return len(self._buffered) if self._long_frame is None else self._filled
 
     @property
     def frame_size(self) -> int:
@@ -54,26 +54,26 @@ class FrameReader:
         For callers that trust the length prefix: a caller receives into the buffer and calls ``received``; if the
         buffer is None, the caller passes received bytes to ``feed``.
         """
-        if self._whole is None:
+        if self._long_frame is None:
             if self._needed - len(self._buffered) < RECEIVE_IN_PLACE_MIN:
                 return None
-            self._whole, self._filled = memoryview(bytearray(self._needed)), len(self._buffered)
-            self._whole[: self._filled] = self._buffered
+            self._long_frame, self._filled = memoryview(bytearray(self._needed)), len(self._buffered)
+            self._long_frame[: self._filled] = self._buffered
             self._buffered = bytearray()
-        return self._whole[self._filled :]
+        return self._long_frame[self._filled :]
 
     def received(self, size: int) -> memoryview | None:
         """Account for bytes received into ``receive_buffer``; return the frame's body if it is complete.
 
         :param size: number of bytes received.
         """
-        assert self._whole is not None
+        assert self._long_frame is not None
         self._filled += size
         if self._filled < self._needed:
             return None
-        whole, self._whole = self._whole, None
+        long_frame, self._long_frame = self._long_frame, None
         self._needed = _LENGTH.size
-        return whole[_LENGTH.size :]
+        return long_frame[_LENGTH.size :]
 
     def feed(self, data: Buffer) -> Iterable[memoryview]:
         """Add received bytes and return the bodies of the frames that they complete.

@@ -97,7 +97,7 @@ def test_the_oldest_brokers(scene: AdminScene) -> None:
         assert (described["ancients"].type, described["ancients"].members[0].instance_id) == (GroupType.CLASSIC, None)
         assert codes(described.failed) == {"nobody": ErrorCode.GROUP_ID_NOT_FOUND}
         assert [each.state for each in await admin.list_groups()] == [GroupState.UNKNOWN]
-        with pytest.raises(UnsupportedVersion, match="states"):
+        with pytest.raises(UnsupportedVersion, match="by state"):
             await admin.list_groups(states=[GroupState.EMPTY])
         (refused,) = (await admin.remove_members("ancients", [MemberToRemove("i")])).failed.values()
         assert isinstance(refused, UnsupportedVersion)

@@ -191,5 +191,5 @@ def test_malformed_data() -> None:
         parse_members([{"member_id": "m", "metadata": b"\0"}])
     with pytest.raises(MalformedResponse):
         parse_assignment(b"\0")
-    with pytest.raises(ValueError, match="expected are range"):
+    with pytest.raises(ValueError, match="the assignors are range"):
         by_names(["rnage"])

@@ -56,7 +56,7 @@ def broker(session: Session, broker: int) -> None:
 @command.command()
 @click.argument("principal", type=PrincipalName(), default="User:ANONYMOUS")
 @click.option("--client-id", metavar="ID", help="The client ID; by default all that were throttled.")
-@click.option("--address", metavar="ADDRESS", help="IP address of the client, also to explain refused connections.")
+@click.option("--address", metavar="ADDRESS", help="IP address of the client; needed to explain refused connections.")
 @with_session
 def client(session: Session, principal: str, client_id: str | None, address: str | None) -> None:
     """Explain whether quotas slow down a client: kreplica why client User:alice --client-id app."""

@@ -1,1 +1,1 @@
-"""Reassignment plans: ``kreplica plan``, also for ``broker drain`` and ``topic shrink``."""
+"""Reassignment plans: ``kreplica plan``, which ``broker drain`` and ``topic shrink`` use too."""

@@ -151,7 +151,7 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
 def client_config(prefix: str = "") -> dict[str, str]:
     """Return the settings in the file of ``--client-config``; empty without the option.
 
-    :param prefix: as for ``open_cluster``.
+    :param prefix: see ``open_cluster``.
     :raise CommandFailed: the file cannot be read.
     """
     path = _config_path(prefix)

@@ -132,7 +132,7 @@ class ConsumeFlow:
     def find(self, key: TopicPartition) -> PartitionState:
         """Return an assigned partition.
 
-        :raise ValueError: it is not assigned.
+        :raise ValueError: the partition is not assigned.
         """
         return self._find([key])[0]
 

@@ -102,7 +102,7 @@ class Consumer:
     # --- assignment ---
 
     async def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Assign partitions; others are removed, and those already assigned keep their position if no offset is given.
+        """Replace the assigned partitions; an assigned partition keeps its position if no offset is given for it.
 
         :param partitions: the partitions, optionally mapped to start offsets (or ``EARLIEST``, ``LATEST``). Without
             one, a new partition starts at its committed offset; if it has none, ``offset_reset`` applies.

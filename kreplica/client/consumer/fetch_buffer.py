@@ -55,7 +55,7 @@ class FetchBuffer:
         self.size += len(fetched.data)
 
     def put_back(self, batch: ConsumedBatch) -> None:
-        """Insert decoded records that were not delivered, before all others."""
+        """Insert decoded records that were not delivered, at the front of the buffer."""
         assert self._opened is None
         self._opened = batch
 

@@ -189,8 +189,8 @@ class Fetcher:
 
     def _room(self) -> int:
         """Return the bytes that may be requested; buffers of paused partitions are cleared if necessary."""
-        whole = self._options.buffer_size_max - sum(broker_fetch.size for broker_fetch in self._broker_fetches.values())
-        room = whole - sum(state.buffer.size for state in self._states.values())
+        unreserved = self._options.buffer_size_max - sum(each.size for each in self._broker_fetches.values())
+        room = unreserved - sum(state.buffer.size for state in self._states.values())
         if room <= 0:
             for state in self._states.values():
                 if state.is_paused and state.buffer.size:

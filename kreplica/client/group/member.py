@@ -98,7 +98,7 @@ class GroupMember(ABC):
             raise self._error
 
     async def stop(self) -> None:
-        """See ``Membership``; also allowed before ``start`` and after the end."""
+        """See ``Membership``; may be called before ``start``, and again after the end."""
         if self._tasks and not self._is_over:
             self._is_stopping = True
             self._changed.notify()

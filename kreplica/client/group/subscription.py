@@ -89,7 +89,7 @@ def build_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 def parse_assignment(data: bytes) -> frozenset[TopicPartition]:
     """Parse a member's assignment.
 
-    :raise MalformedResponse: it is malformed.
+    :raise MalformedResponse: the data is malformed.
     """
     if not data:
         return frozenset()

@@ -284,7 +284,7 @@ class Accumulator:
             self._close_batches_if_idle()
 
     def _close_batches_if_idle(self) -> None:
-        """Close open batches if no other batch is pending whose outcome would free memory."""
+        """Close open batches if no closed batch is pending; only the outcome of a batch frees memory."""
         if not any(queue.waiting or queue.in_flight for queue in self.queues()):
             for queue in self.queues():
                 self.close_batch(queue)

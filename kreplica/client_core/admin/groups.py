@@ -116,7 +116,7 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove: a static one by instance id, others by member id."""
+    """A member to remove: a static member by instance id, a dynamic one by member id."""
 
     instance_id: str | None = None
     member_id: str = ""
@@ -142,9 +142,9 @@ class Groups(RequestRouter):
 
         async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if body["states_filter"]:
-                require_version(connection, LIST_GROUPS, STATES_FROM, "states")
+                require_version(connection, LIST_GROUPS, STATES_FROM, "filters by state")
             if body["types_filter"]:
-                require_version(connection, LIST_GROUPS, TYPES_FROM, "types")
+                require_version(connection, LIST_GROUPS, TYPES_FROM, "filters by type")
             response = await self._cluster.request(connection, LIST_GROUPS, body)
             check(response, f"groups of {connection.peer}")
             return list(response["groups"])

@@ -33,7 +33,7 @@ class Outcomes(Generic[K, V]):
     def __getitem__(self, item: K) -> V:
         """Return an item's result.
 
-        :raise KeyError: it was not requested.
+        :raise KeyError: the item was not requested.
         :raise ClientError: the item's error.
         """
         found = self._all[item]

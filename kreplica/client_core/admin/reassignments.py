@@ -73,8 +73,8 @@ class Reassignments(RequestRouter):
         """
         if partitions is None:
             # One request, whose response names the partitions.
-            whole = await self.at_controller([None], self._ask_to_elect_all(type), timeout_s, final=NOT_ELECTED)
-            return Outcomes(whole[None])
+            outcomes = await self.at_controller([None], self._ask_to_elect_all(type), timeout_s, final=NOT_ELECTED)
+            return Outcomes(outcomes[None])
 
         async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, bool]:
             return await self._elect(connection, type, share)

@@ -287,7 +287,7 @@ def require_version(connection: BrokerConnection, api: Api, version: int, what: 
     :raise UnsupportedVersion: the broker's version is lower.
     """
     if connection.version(api) < version:
-        raise UnsupportedVersion(f"{connection.peer} supports {api.name} without {what}")
+        raise UnsupportedVersion(f"{connection.peer} does not support {what} in {api.name}")
 
 
 def supports(connection: BrokerConnection, api: Api) -> bool:

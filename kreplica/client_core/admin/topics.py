@@ -172,7 +172,7 @@ class Topics(RequestRouter):
         async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
-                require_version(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "ids of topics")
+                require_version(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "topic ids")
             names = [item for item in items if item not in ids]
             rows = [_topic_reference(item) for item in items]
             body = {"topics": rows, "topic_names": names, "timeout_ms": SERVER_TIMEOUT_MS}
@@ -271,7 +271,7 @@ class Topics(RequestRouter):
         if not ids and supports(connection, DESCRIBE_TOPIC_PARTITIONS):
             return {row["name"]: _described(row) for row in await self._pages(connection, names)}
         if ids:
-            require_version(connection, METADATA, DESCRIBED_BY_ID_FROM, "ids of topics")
+            require_version(connection, METADATA, DESCRIBED_BY_ID_FROM, "topic ids")
         body = {
             "topics": [_topic_reference(item) for item in items],
             "allow_auto_topic_creation": False,

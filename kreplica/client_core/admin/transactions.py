@@ -131,9 +131,9 @@ class Transactions(RequestRouter):
 
         async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
             if longer_than_ms is not None:
-                require_version(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "durations")
+                require_version(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "filters by duration")
             if pattern is not None:
-                require_version(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "patterns")
+                require_version(connection, LIST_TRANSACTIONS, PATTERNS_FROM, "filters by pattern")
             response = await self._cluster.request(connection, LIST_TRANSACTIONS, body)
             check(response, f"transactions of {connection.peer}")
             return list(response["transaction_states"])

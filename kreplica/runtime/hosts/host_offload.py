@@ -40,7 +40,7 @@ class HostOffload:
         return self._threads.run(self._work, partial(function, *args, **kwargs))
 
     def stop(self) -> None:
-        """Do nothing: the threads end with the host, also after a clean stop of the program."""
+        """Do nothing: the threads end with the host, even after a clean stop of the program."""
 
     def kill(self) -> Deferred[None]:
         """Reject all later calls.

@@ -225,7 +225,7 @@ class HostReactor:
         return not self._loopback.is_cut(self.name, self._loopback.host_at(address[1]))
 
     def connect_when_healed(self, client: HostClient) -> None:
-        """Delay a connection attempt until the partition is healed; it may time out first."""
+        """Delay a connection attempt until the partition is healed; the attempt may time out first."""
         self._delayed_clients[client] = None
 
     def register_local_port(self, client: HostClient) -> None:

@@ -84,7 +84,7 @@ class Machine(Generic[ProgramT]):
 
     @property
     def running(self) -> bool:
-        """True from the start of the program until it is stopped or killed, also while it is paused."""
+        """True from the start of the program until it is stopped or killed, even while it is paused."""
         return self._program is not None
 
     @property
@@ -141,7 +141,7 @@ class Machine(Generic[ProgramT]):
         await program.start()
 
     async def stop(self) -> None:
-        """Stop the program cleanly, also during its start; returns when its resources are released."""
+        """Stop the program cleanly, even during its start; returns when its resources are released."""
         if self._starting is not None:
             self._starting.cancel()
         program = self._program

@@ -48,7 +48,7 @@ class Permissions:
         self.refusals = 0
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
-        """Return True if the client of a request is authorized; False also if the authorizer raises."""
+        """Return True if the client of a request is authorized; False if it is not, or if the authorizer raises."""
         allowed = self.permits(principal_of(request.connection, request.client_id), operation, resource)
         self.refusals += not allowed
         return allowed
@@ -58,7 +58,7 @@ class Permissions:
         return self.permits(principal_of(request.connection, request.client_id), operation, resource)
 
     def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Return True if a principal is authorized; False also if the authorizer raises."""
+        """Return True if a principal is authorized; False if it is not, or if the authorizer raises."""
         try:
             return bool(self._authorizer.is_allowed(principal, operation, resource))
         except Exception:

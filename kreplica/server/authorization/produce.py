@@ -1,4 +1,4 @@
-"""Checks Produce requests: topics without permission are refused, the others are appended."""
+"""Checks Produce requests: batches for forbidden topics are refused, all others are appended."""
 
 from __future__ import annotations
 

@@ -37,10 +37,10 @@ class ClientQuotas:
 
     :param seconds: clock of the reactor.
     :param windows: number and length in seconds of the windows of rates.
-    :param mutation_windows: the same, for ``controller_mutation_rate``.
+    :param mutation_windows: number and length of the windows for ``controller_mutation_rate``.
     :ivar changed: called after a quota was set for the first time or the last one was removed.
     :ivar metrics: counters by quota name.
-    :ivar throttled: clients that were throttled recently, also by quotas of IP addresses.
+    :ivar throttled: clients that were throttled recently, including those throttled by quotas of IP addresses.
     :ivar entries: all quotas, including those of IP addresses, which ``ConnectionLimits`` enforces.
     """
 

@@ -51,7 +51,7 @@ class ConnectionSettings:
 class Decision(Enum):
     """Treatment of a new connection.
 
-    ``REFUSED``: it is closed at once.  ``HELD``: it is not served, and closed after ``Admission.delay_s``.
+    ``REFUSED``: the connection is closed at once.  ``HELD``: it is not served, and closed after ``Admission.delay_s``.
     """
 
     ACCEPTED = "accepted"

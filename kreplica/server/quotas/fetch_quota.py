@@ -14,7 +14,7 @@ class FetchQuota:
     A client that has exceeded its quota gets responses without records until its rate has recovered, as in Kafka. The
     response that exceeds the quota has records, and the client pauses; Kafka withholds it, so that clients with large
     fetches get half of their quota, and batches that are larger than the burst can never be fetched. The bytes of a
-    response are limited to those that are left of the burst, or to those of one window.
+    response are limited to the rest of the burst, or to the quota of one window if that is more.
 
     :ivar is_set: True if at least one client has this quota.
     """

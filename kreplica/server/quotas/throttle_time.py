@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 THROTTLE_MAX_S = 3600.0
-"""Longest throttle time; also that of a quota of 0."""
+"""Maximum throttle time, which applies to a quota of 0."""
 
 
 class UsageMeter(Protocol):

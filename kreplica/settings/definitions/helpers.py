@@ -57,7 +57,7 @@ def not_implemented_protection(actual_behavior: str, *rows: Row) -> tuple[Settin
 
     Only values that do not require the feature are accepted: Kafka's default and an empty value.
 
-    :param actual_behavior: as for ``not_implemented``.
+    :param actual_behavior: see ``not_implemented``.
     """
     return tuple(
         replace(setting, unprotected_values=(setting.default, None, "", ()))

@@ -30,5 +30,5 @@ def by_names(names: Iterable[str]) -> tuple[Assignor, ...]:
     found = tuple(names)
     unknown = [name for name in found if name not in ASSIGNORS]
     if unknown or not found:
-        raise ValueError(f"assignors {unknown or '(none)'}: expected are {', '.join(ASSIGNORS)}")
+        raise ValueError(f"unknown assignors {unknown or '(none)'}; the assignors are {', '.join(ASSIGNORS)}")
     return tuple(ASSIGNORS[name] for name in found)

@@ -57,7 +57,7 @@ class Assignor(Protocol):
 
 
 def sorted_members(members: Sequence[Member]) -> list[Member]:
-    """Sort static members by instance id, then the others by member id.
+    """Sort static members by instance id, then dynamic members by member id.
 
     A restarted static member has the same position, so that it gets the same partitions.
     """
