@@ -141,8 +141,12 @@ class AclStore:
         return list(current.select(acl_filter))
 
     async def _read_current(self) -> dict[ResourcePattern, frozenset[Acl]]:
-        await self._client.sync(ROOTS[PatternType.LITERAL])
+        await self._sync()
         return await self._read_acls(await self._patterns())
+
+    async def _sync(self) -> None:
+        """Wait until this broker's ZooKeeper server has all changes that were confirmed to clients."""
+        await self._client.sync(ROOTS[PatternType.LITERAL])
 
     async def remove(
         self, resource: ResourcePattern, acls: Iterable[Acl], *, dry_run: bool = False

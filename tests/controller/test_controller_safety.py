@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from kreplica.cluster.eligible_leaders import eligible_after, required
+from kreplica.cluster.eligible_leaders import eligible_after, required_isr_size
 from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions.decisions import StateChange, TopicRules
 from kreplica.controller.state.context import ControllerContext
@@ -84,7 +84,7 @@ class Cluster(RuleBasedStateMachine):
         self.commit()
 
     def commit(self) -> None:
-        enough = len(self.state.isr) >= required(MIN_INSYNC, len(REPLICAS))
+        enough = len(self.state.isr) >= required_isr_size(MIN_INSYNC, len(REPLICAS))
         if enough and not self.state.eligible_leader_replicas:
             self.committed = max(self.committed, min(self.logs[broker] for broker in self.state.isr))
 
@@ -104,7 +104,7 @@ class Cluster(RuleBasedStateMachine):
             old.isr,
             old.eligible_leader_replicas,
             isr,
-            in_sync_required=required(MIN_INSYNC, len(REPLICAS)),
+            in_sync_required=required_isr_size(MIN_INSYNC, len(REPLICAS)),
             replicas=REPLICAS,
         )
         self.context.leadership[P] = replace(

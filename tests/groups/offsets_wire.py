@@ -93,6 +93,8 @@ class WireScene:
             "group_id": group,
             "generation_id": member[1],
             "member_id": member[0],
+            "protocol_type": protocol_type,
+            "protocol_name": "range",
             "assignments": [{"member_id": member[0], "assignment": b""}],
         }
         assert self.request(client, messages.SYNC_GROUP, sync)["error_code"] == 0

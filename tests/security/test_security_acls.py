@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 from sasl_scene import PASSWORDS, Brokers, with_brokers
-from twisted.internet.defer import Deferred
 from twisted.internet.threads import deferToThread
 
 from kreplica.client import Admin, Producer, errors
 from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, Principal, Resource
 from kreplica.interfaces import ResourceType as PluginResourceType
-from kreplica.membership.acl_store import AclStore
 from kreplica.runtime.pause import pause
 from kreplica.security.acls.acl import (
     DENY_ALL,
@@ -372,24 +370,3 @@ def read_with_librdkafka(port: int) -> str:
         return "nothing"
     error = message.error()
     return error.name() if error is not None else (message.value() or b"").decode()
-
-
-def test_change_during_a_read(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """A read that began before a change of this broker does not revert the change."""
-
-    async def story(scene: Brokers) -> None:
-        broker = scene.brokers[0]
-        made = AclRules()
-        authorizer = AclAuthorizer(made, (), broker.runtime.reactor.seconds, allow_without_acls=False)
-        store = AclStore(broker.runtime, broker.client, authorizer)
-        await store._read(lambda _: None)
-        reading = Deferred.fromCoroutine(store._read(lambda _: None))
-        for _ in range(4):  # round trips in which the read lists the topics
-            await broker.client.sync()
-        resource = ResourcePattern(TOPIC, "orders")
-        await store.add(resource, [acl(READ)])
-        assert not reading.called, "the read is too short for this test"
-        await reading
-        assert made.of(resource) == {acl(READ)}
-
-    with_brokers(1, tmp_path, certificates, coordinator.address, story)

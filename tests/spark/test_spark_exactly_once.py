@@ -195,9 +195,9 @@ def test_a_topic_with_too_few_partitions_for_decisions(bootstrap: str) -> None:
 def test_a_new_checkpoint_with_the_name_of_an_old_sink(bootstrap: str) -> None:
     """No batch is skipped: the task fails, and nothing is written."""
     chosen = options(bootstrap, "begun-anew")
-    commit_prepared(prepare(chosen, 0, 2, query="old", of_stream=True), chosen)
+    commit_prepared(prepare(chosen, 0, 2, query="old", is_stream=True), chosen)
     with pytest.raises(SinkOfOtherQuery, match="is used by query old"):
-        prepare(chosen, 0, 2, "b", query="new", of_stream=True)
+        prepare(chosen, 0, 2, "b", query="new", is_stream=True)
     assert visible(bootstrap, "begun-anew") == whole(0)
 
 

@@ -39,7 +39,7 @@ from kreplica.spark.pipelines.replay.plan import ReplayOptions
 from kreplica.spark.pipelines.replay.replay import arrange_rows, plan_replay, replay
 from kreplica.spark.pipelines.replay.sources import NotReplayable
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.batch_sequence import SinkOfOtherBatches
+from kreplica.spark.sink.batch_sequence import SinkIdInUse
 from kreplica.spark.sink.exactly_once import Task, commit_prepared, prepare_rows
 from kreplica.spark.sink.options import sink_options
 from kreplica.transfer.record_columns import HEADERS_TYPE, TIMESTAMP
@@ -302,7 +302,7 @@ def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path:
         keyed = [[row for row in found[each] if row.key == b"key-1"] for each in found]
         assert [each for each in keyed if each] == [[row for _, _, row in rows if row.key == b"key-1"]]
     parquet.write_table(table(rows[:5]), tmp_path / "0" / "more.parquet")
-    with pytest.raises(SinkOfOtherBatches, match="use another name"):
+    with pytest.raises(SinkIdInUse, match="use another name"):
         replay(spark, str(tmp_path / "0"), wanted(brokers, "plain-0", renamed={"": "plain-0"}, name="n0"))
 
 

@@ -50,6 +50,12 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         "does not know",
     ),
     Guard(
+        "sync before the ACLs to delete are read",
+        (Place("kreplica.membership.acl_store:AclStore._sync", _not_synced),),
+        ensemble.acl_created_on_other_servers,
+        "does not find",
+    ),
+    Guard(
         "write before the outcome of a lost write is read",
         (Place("kreplica.controller.effects.resumption:ResumingClient._catch_up", _not_synced),),
         ensemble.lost_response_to_election,

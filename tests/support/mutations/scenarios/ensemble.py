@@ -11,6 +11,15 @@ from zope.interface import provider
 
 from kreplica.membership.stray_logs import find_strays
 from kreplica.model import TopicPartition
+from kreplica.security.acls.acl import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    ResourceType,
+)
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.storms.cluster_run import TOPIC
@@ -36,6 +45,7 @@ from tests.support.mutations.scenarios.scene import (
 )
 
 NEW_TOPIC = "fresh"
+EVERY_ACL = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclOperation.ANY, Permission.ANY)
 
 
 @contextmanager
@@ -129,6 +139,25 @@ def token_created_on_other_servers(seed: int) -> None:
         thaw(run, lagging)
         run.cluster.run_until(caught_up)
         assert used_at.cache.find(token.token_id) is not None
+        run.converge()
+
+
+def acl_created_on_other_servers(seed: int) -> None:
+    """An ACL is selected for deletion at a broker whose ZooKeeper server lacks it."""
+    settings = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")
+    with lagging_scene(seed, LEADER, *settings) as (run, lagging):
+        created_by, deleted_at = (run.machine(broker).program.watches.acls for broker in (CONTROLLER, LEADER))
+        assert created_by is not None
+        assert deleted_at is not None
+        freeze(run, lagging)
+        denial = Acl("User:alice", "*", AclOperation.READ, Permission.DENY)
+        resource = ResourcePattern(ResourceType.TOPIC, "orders")
+        run.cluster.run_until(Deferred.fromCoroutine(created_by.add(resource, [denial])))
+        selected = Deferred.fromCoroutine(deleted_at.select(EVERY_ACL))
+        run.cluster.run(1.0)
+        assert not selected.called, f"broker {LEADER} does not find an ACL that broker {CONTROLLER} created"
+        thaw(run, lagging)
+        assert (resource, denial) in run.cluster.run_until(selected)
         run.converge()
 
 
