@@ -199,7 +199,7 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
     def fail_unrecognizable(self, queue: PartitionQueue[BatchT]) -> None:
-        """Fail batches that may have been written and whose retries the leader could not recognize."""
+        """Fail batches that may have been written and whose retries the leader could not detect as duplicates."""
         for batch in queue.unrecognizable():
             queue.waiting.remove(batch)
             self._fail_batch(queue, batch, ClientError(f"{queue.partition}: an earlier batch failed"))

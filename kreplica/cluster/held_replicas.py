@@ -13,9 +13,11 @@ from kreplica.cluster.count_balancing import Move
 
 
 class HeldReplicas:
-    """Replicas of each broker. A move costs the data to be copied and refunds data that no longer has to be copied.
+    """Replicas of each broker.
 
-    Moves never worsen a partition's spread over racks: they go to a rack with fewer of its replicas.
+    The cost of a move is the data that it adds to the data to copy; it is negative if less data has to be copied.
+
+    Moves never worsen a partition's spread over racks: they stay in a rack or go to one with fewer of its replicas.
 
     :param racks: racks of the brokers that may hold replicas; replicas on other brokers are dropped.
     :param assigned: current replicas by partition.
@@ -138,7 +140,7 @@ class HeldReplicas:
         return sum(more_than >> item & 1 for more_than in self._in_rack[self.racks[broker]])
 
     def _movable(self, source: int, target: int) -> int:
-        """Return the partitions with a movable replica: within a rack, or to a rack with fewer of their replicas."""
+        """Return the partitions whose replica may move: in its rack, or to a rack with fewer of their replicas."""
         free = self._held[source] & ~self._held[target] & ~self._pinned[source]
         if self.racks[source] == self.racks[target]:
             return free

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kreplica.errors import ErrorCode, KafkaError
 
 NAME_LENGTH_MAX = 249
-"""Limit so that ``topic-partition.uuid-delete`` fits into a file name of 255 bytes."""
+"""Kafka's limit: ``topic-partition`` with up to five digits fits into a file name of 255 bytes."""
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+\Z")
 

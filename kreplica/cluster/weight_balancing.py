@@ -77,7 +77,10 @@ def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, in
 
 
 def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
-    """Return the best exchange of two brokers; a single move is preferred to a swap if it is at least half as good."""
+    """Return the best exchange of two brokers.
+
+    A swap is considered only if no single move achieves half of the largest possible gain.
+    """
     outgoing = _movable(holdings, weights, source, target)
     single = max(outgoing, key=lambda item: _gain(weights[item], gap), default=None)
     gain = 0 if single is None else max(0, _gain(weights[single], gap))

@@ -1,4 +1,4 @@
-"""Purgatory: delayed fetches and produces wait here for partitions to change, up to a timeout.
+"""Purgatory: delayed operations wait here for partitions to change, up to a timeout.
 
 Changed partitions are marked. Once per reactor iteration the operations that watch marked partitions are checked, no
 matter how many batches were appended in that iteration.

@@ -39,7 +39,7 @@ class BrokerCounts:
 class TopicCounts:
     """Counts of one topic.
 
-    :param replication_factor: maximum number of replicas of a partition.
+    :param replication_factor: number of replicas of the partition that has the most.
     """
 
     partitions: int

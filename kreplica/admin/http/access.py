@@ -33,8 +33,8 @@ CONTENT_SECURITY_POLICY = (
 class Access:
     """Access rules of one listener.
 
-    :param hosts: accepted host names in lower case, without ports; None to accept any, if callers need a token, which
-        pages that use DNS rebinding do not know.
+    :param hosts: accepted host names in lower case, without ports; None accepts any host, if callers need a token,
+        which pages that use DNS rebinding do not have.
     :param accepts_addresses: True to accept all IP addresses as well: DNS rebinding needs a name.
     """
 

@@ -17,7 +17,10 @@ from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
 
 IGNORED_BYTES_MAX = 16 * BODY_BYTES_MAX
-"""Bytes of a too long body that are read and dropped, so that the client receives the error before the close."""
+"""Maximum number of bytes of an oversized body that are read and dropped.
+
+The client receives the error before the connection closes.
+"""
 
 
 LENGTH_DIGITS_MAX = 19
@@ -25,7 +28,7 @@ LENGTH_DIGITS_MAX = 19
 
 
 class BoundedRequest(Request):
-    """Keeps one byte more than the maximum body size, so that the handler detects a too long body.
+    """Keeps one byte more than the maximum body size, so that the handler detects an oversized body.
 
     :ivar caller: the authenticated sender; set before the request is handled.
     """
@@ -64,8 +67,7 @@ def _target_fault(command: bytes, target: bytes) -> str | None:
 
 
 def _framing_fault(headers: Headers) -> str | None:
-    """Return a fault of the headers, such as an ambiguity that servers could interpret differently (RFC 9112); None
-    if valid."""
+    """Return a description of the first invalid or ambiguous header (RFC 9112); None if all are valid."""
     if len(headers.getRawHeaders(b"host", [])) > 1:
         return "the request has more than one Host header"
     encodings = headers.getRawHeaders(b"transfer-encoding", [])

@@ -25,7 +25,7 @@ class Span:
     """The unread range of a partition.
 
     :param next_offset: the next offset to read.
-    :param end_offset: exclusive end: the end of the log at the first page.
+    :param end_offset: exclusive end: the log end offset when the first page was read.
     """
 
     next_offset: int

@@ -27,7 +27,7 @@ class _CombinedTrust:
 def trust_policy(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
     """Return a policy that trusts the system's authorities and these certificates.
 
-    A cluster has its own authority, or one certificate for all brokers; both are in each broker's certificate file.
+    A cluster may have its own authority, or one certificate for all brokers: it is in each broker's certificate file.
     """
     own = trustRootFromCertificates(certificates)
     policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS(_CombinedTrust(platformTrust(), own))

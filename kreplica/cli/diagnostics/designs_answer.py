@@ -12,8 +12,8 @@ from kreplica.testing.designs.questions.answers import ANSWERS
 def command(question: str) -> None:
     """Measure the answer to a question that the design documents leave open, and print a Markdown table.
 
-    placement: do dead brokers lose a partition, and which brokers take over their load?  routing: for how long do
-    clients ask the wrong broker?  slow-zookeeper: what if ZooKeeper is slow at its 99th percentile?  stalled-replica:
-    how long do in-sync replicas and a quorum wait for a replica that stalls?
+    placement: can dead brokers hold all replicas of a partition, and which brokers take over their load?  routing: for
+    how long do clients ask the wrong broker?  slow-zookeeper: what if ZooKeeper is slow at its 99th percentile?
+    stalled-replica: how long do in-sync replicas and a quorum wait for a replica that stalls?
     """
     click.echo(ANSWERS[question]())

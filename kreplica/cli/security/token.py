@@ -61,14 +61,14 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.option("--owner", type=PrincipalName(), help="User whose rights it gives; by default the user of this command.")
+@click.option("--owner", type=PrincipalName(), help="User whose rights it has; by default the user of this command.")
 @click.option("--renewer", "renewers", type=PrincipalName(), multiple=True, help="User who may renew; may be repeated.")
 @click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")
 @click.option(
     "--client-config",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the settings of a client to this new file, readable only for you, instead of printing the secret.",
+    help="Write the settings of a client to this new file, readable only by you, instead of printing the secret.",
 )
 @click.option(
     "--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True, help="SASL mechanism."

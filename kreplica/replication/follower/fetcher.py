@@ -377,7 +377,7 @@ class Fetcher:
         self._session.reset(is_unknown_to_leader=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     async def _find_ranges(self, connection: Connection, states: list[FollowerState]) -> None:
-        """Restart partitions whose position is outside the leader's log."""
+        """Reset the fetch offset of partitions whose position is outside the leader's log."""
         request = find_ranges(
             connection, states, broker_id=self._dependencies.broker_id, timeout_s=self._config.timeout_s
         )

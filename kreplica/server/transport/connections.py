@@ -54,7 +54,7 @@ class ConnectionResources(Protocol):
 class Connections:
     """Set of open connections; one timer checks all of them, and runs while at least one is open.
 
-    :ivar held: connections that are not served.
+    :ivar held: accepted connections that are not served, because their addresses connect too often.
     """
 
     def __init__(self, resources: ConnectionResources, limits: ConnectionLimits) -> None:
@@ -142,7 +142,7 @@ class Connections:
         if excess <= 0:
             return
         others = (each for each in self._open if each.listener != protected and not each.closed)
-        # Without a listener of their own, connections of other brokers are the last.
+        # If brokers share a listener with clients, connections of other brokers are closed last.
         order = nsmallest(min(excess, CLOSED_AT_ONCE), others, key=lambda each: (each.is_control, each.last_active_s))
         for connection in order:
             self._limits.excess_closed += 1

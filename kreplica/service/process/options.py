@@ -112,7 +112,7 @@ class BrokerOptions(_Options):
     """One broker of a cluster with an external ZooKeeper."""
 
     optParameters: ClassVar[list[list[Any]]] = [
-        ["config", "c", None, "the broker's settings, as Kafka's server.properties"],
+        ["config", "c", None, "file with the broker's settings, in the format of Kafka's server.properties"],
         ["child-of", None, None, "ID of the parent process; the broker stops when it ends", _process],
     ]
 
@@ -141,7 +141,7 @@ class Options(usage.Options):
 
     synopsis = "twistd [twistd options] kreplica standalone|broker|coordinator [options]"
     subCommands: ClassVar[list[list[Any]]] = [
-        ["standalone", None, StandaloneOptions, "coordinator and brokers in one process; needs nothing else"],
+        ["standalone", None, StandaloneOptions, "brokers and an embedded ZooKeeper server in one process"],
         ["broker", None, BrokerOptions, "one broker of a cluster"],
         ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server without brokers"],
     ]

@@ -16,6 +16,7 @@ from kreplica.runtime.disk import Buffer
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers import transaction_verification
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.producers.duplicates import find_duplicate, is_forgotten_duplicate, precedes_known_batches
 from kreplica.storage.producers.producer_entry import (
     NO_OFFSET,
     NO_PRODUCER_EPOCH,
@@ -24,9 +25,6 @@ from kreplica.storage.producers.producer_entry import (
     SEQUENCE_MASK,
     ProducerEntry,
     RecentBatch,
-    find_duplicate,
-    is_forgotten_duplicate,
-    precedes_known_batches,
 )
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.refused_batches import Refusals

@@ -64,7 +64,7 @@ class Layout:
             left -= count
 
     def add_topic(self, topic: str, count: int) -> list[Partition]:
-        """Add a topic; leaders go round robin, and the second replicas shift with every round of them."""
+        """Add a topic: preferred leaders go round robin, and the followers shift by one broker after each round."""
         first = self._count
         self._count += count
         partitions = [Partition(topic, number, self._replicas(first + number)) for number in range(count)]
@@ -89,7 +89,7 @@ class Layout:
         return partitions[number] if partitions else None
 
     def assignment(self, topic: str) -> TopicAssignment:
-        """Return the topic's assignment as the product writes it."""
+        """Return the topic's assignment as kreplica writes it."""
         number = int.from_bytes(topic.encode()[-8:]) + 1
         replicas = {each.number: each.replicas for each in self.topics[topic]}
         return TopicAssignment(topic, UUID(int=number), replicas)

@@ -1,4 +1,4 @@
-"""The answers as Markdown tables."""
+"""Formats the results of the design questions as Markdown tables."""
 
 from __future__ import annotations
 
