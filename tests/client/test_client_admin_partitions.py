@@ -148,7 +148,7 @@ def test_transactions(scene: AdminScene) -> None:
         assert (ongoing.transactional_id, ongoing.producer_id) == ("t", producer_id)
         assert [each.transactional_id for each in await admin.list_transactions()] == ["other", "t"]
         assert await admin.list_transactions(longer_than_ms=900_000) == []
-        with pytest.raises(UnsupportedVersion, match="patterns"):
+        with pytest.raises(UnsupportedVersion, match="filters by pattern"):
             await admin.list_transactions(pattern="t.*")
         described = await admin.describe_transactions(["t", "nope"])
         assert described["t"].partitions == {partition}

@@ -234,12 +234,12 @@ def test_commit_of_an_earlier_generation_is_retried(brokers: SimulatedCluster, k
     before = now._replace(generation=now.generation - 1)
     code = ErrorCode.STALE_MEMBER_EPOCH if kind["protocol"] == "consumer" else ErrorCode.ILLEGAL_GENERATION
     error = BrokerRefused(code, "commit")
-    assert isinstance(brokers.run_until(member.refused(error, before)), RebalanceUnderWay)
-    brokers.run_until(member.refused(error, now))
+    assert isinstance(brokers.run_until(member.application_error(error, before)), RebalanceUnderWay)
+    brokers.run_until(member.application_error(error, now))
     brokers.run(5.0)
-    assert isinstance(brokers.run_until(member.refused(error, now)), CommitFailed)
+    assert isinstance(brokers.run_until(member.application_error(error, now)), CommitFailed)
     other = BrokerRefused(ErrorCode.OFFSET_METADATA_TOO_LARGE, "commit")
-    assert brokers.run_until(member.refused(other, now)) is other
+    assert brokers.run_until(member.application_error(other, now)) is other
     one.stop()
 
 

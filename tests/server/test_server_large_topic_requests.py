@@ -217,13 +217,13 @@ def test_an_update_of_the_metadata_checks_one_elected_partition(monkeypatch: pyt
     names = NAMES[:1000]
     broker, client, cache = electing({TopicPartition(name, 0): ErrorCode.NONE for name in names})
     checked: list[TopicPartition] = []
-    is_led = ElectLeaders._is_led
+    has_new_leader = ElectLeaders._has_new_leader
 
     def counted(self: ElectLeaders, partition: TopicPartition, election_type: int) -> bool:
         checked.append(partition)
-        return is_led(self, partition, election_type)
+        return has_new_leader(self, partition, election_type)
 
-    monkeypatch.setattr(ElectLeaders, "_is_led", counted)
+    monkeypatch.setattr(ElectLeaders, "_has_new_leader", counted)
     client.send(elections_frame(names))
     while len(checked) <= len(names):
         broker.clock.iterate()

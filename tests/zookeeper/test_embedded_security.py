@@ -236,12 +236,12 @@ def test_response_with_an_authorization_id() -> None:
     [
         (lambda text: text.replace("alice", "bob"), "wrong user or password of 'bob'"),
         (lambda text: re.sub("response=.*", "response=", text), "wrong user or password of 'alice'"),
-        (lambda text: text.replace("nc=00000001", "nc=00000002"), "another nc"),
-        (lambda text: text.replace("qop=auth", "qop=auth-int"), "another qop"),
-        (lambda text: text.replace(REALM, "other"), "another realm"),
+        (lambda text: text.replace("nc=00000001", "nc=00000002"), "a different nc"),
+        (lambda text: text.replace("qop=auth", "qop=auth-int"), "a different qop"),
+        (lambda text: text.replace(REALM, "other"), "a different realm"),
         (lambda text: text.replace("zookeeper/", "kafka/"), "not for the service"),
-        (lambda text: "", "another realm"),
-        (lambda text: '"' * 100, "another realm"),
+        (lambda text: "", "a different realm"),
+        (lambda text: '"' * 100, "a different realm"),
     ],
 )
 def test_malformed_response(change: Callable[[str], str], message: str) -> None:
@@ -251,7 +251,7 @@ def test_malformed_response(change: Callable[[str], str], message: str) -> None:
 
 def test_response_to_another_challenge() -> None:
     """A recorded response is useless."""
-    with pytest.raises(AuthFailed, match="another nonce"):
+    with pytest.raises(AuthFailed, match="a different nonce"):
         respond(nonce="m")
     with pytest.raises(AuthFailed, match="the first token is not empty"):
         DigestServer(USERS, "n").step(b"x")
