@@ -252,6 +252,17 @@ def _acl_handlers(store: AclStore | None) -> list[tuple[Api, Handler]]:
     ]
 
 
+def _user_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
+    """Return the handlers of users' credentials and of clients' quotas."""
+    dynamic, quotas = broker.dynamic_settings, broker.watches.quotas
+    return [
+        (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
+        (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
+        (messages.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotas(broker.quotas, quotas)),
+        (messages.ALTER_CLIENT_QUOTAS, AlterClientQuotas(quotas, HostAddresses(broker.runtime.reactor))),
+    ]
+
+
 def _delegation_token_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
     store, permissions = broker.watches.tokens, broker.plugins.permissions
     return [
@@ -282,10 +293,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: Fetc
         (messages.PRODUCE, produce),
         (messages.FETCH, _fetch_handler(broker, fetch_quota)),
         (messages.LIST_OFFSETS, ListOffsets(partitions)),
-        (
-            messages.METADATA,
-            wait_for_brokers(metadata, _metadata_handler(broker, topics, operations)),
-        ),
+        (messages.METADATA, wait_for_brokers(metadata, _metadata_handler(broker, topics, operations))),
         (messages.LEADER_AND_ISR, LeaderAndIsr(reactor, admission, broker.fence, partitions, dynamic, metadata)),
         (messages.STOP_REPLICA, StopReplica(reactor, admission, broker.fence, partitions, metadata)),
         (messages.UPDATE_METADATA, UpdateMetadata(admission, broker.fence, metadata, dynamic)),
@@ -310,10 +318,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: Fetc
         *SASL,
         *_delegation_token_handlers(broker),
         *_acl_handlers(broker.watches.acls),
-        (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),
-        (messages.DESCRIBE_CLIENT_QUOTAS, DescribeClientQuotas(broker.quotas, broker.watches.quotas)),
-        (messages.ALTER_CLIENT_QUOTAS, AlterClientQuotas(broker.watches.quotas, HostAddresses(reactor))),
-        (messages.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentials(ScramWriter(dynamic, broker.client))),
+        *_user_handlers(broker),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),
     ]

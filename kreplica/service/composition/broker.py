@@ -110,11 +110,7 @@ class Broker:
         self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, replace_quotas, tokens)
         self._stop_token_sweep: Callable[[], None] = lambda: None
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
-        self.fetch_sessions = FetchSessions(
-            runtime.random,
-            settings["max.incremental.fetch.session.cache.slots"],
-            settings["kreplica.fetch.session.partitions.max"],
-        )
+        self.fetch_sessions = self._make_fetch_sessions()
         self.incarnations = Incarnations(runtime, self.directories)
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
@@ -145,6 +141,10 @@ class Broker:
         self._settings_session = 0
         """ID of the ZooKeeper session in which the settings and watches were read."""
         self._removing_strays: Deferred[None] = succeed(None)
+
+    def _make_fetch_sessions(self) -> FetchSessions:
+        slots = self.settings["max.incremental.fetch.session.cache.slots"]
+        return FetchSessions(self.runtime.random, slots, self.settings["kreplica.fetch.session.partitions.max"])
 
     def _make_membership(self) -> Membership:
         reactor, random = self.runtime.reactor, self.runtime.random
