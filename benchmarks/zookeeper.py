@@ -15,7 +15,7 @@ import argparse
 import json
 import random
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +31,8 @@ from tests.support.coordinator import CoordinatorProcess
 from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
-ZOOKEEPER_FLAGS = ("-Xmx1g", "-XX:TieredStopAtLevel=4")
+ZOOKEEPER_FLAGS = ("-Xmx6g", "-XX:TieredStopAtLevel=4")
+"""The server keeps the last 500 transactions in memory; with multis of 50,000 writes a heap of 1 GB is too small."""
 DATA_SIZE = 50
 BAR = 0.8
 TARGETS_AT_ONCE = ("kreplica", "java")
@@ -86,7 +87,7 @@ def run(
     size = SCALES[scale] if isinstance(scale, str) else scale
     data = random.Random(7).randbytes(DATA_SIZE)
     paths = [f"{ROOT}/{number}" for number in range(size.znodes_count)]
-    with _server(embedded, servers) as (port, directory):
+    with _server(embedded, servers) as (port, directory, check_server):
         prepare(port, ROOT, CHECKED, paths, data)
         rows = []
         for experiment in experiments(size.znodes_count, at_once=size.at_once):
@@ -97,6 +98,7 @@ def run(
                     if not any(sample.error for sample in samples[target]):
                         used = paths[: size.used(target, experiment)]
                         samples[target].append(_sample(target, port, experiment, used, data))
+                        check_server()
                 _delete_old_files(directory)
             rows.append(row(experiment, size.used("kreplica", experiment), samples, targets, size.znodes_count))
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)  # the whole run may take hours
@@ -156,22 +158,28 @@ def row(
 
 
 @contextmanager
-def _server(embedded: bool, servers: int) -> Iterator[tuple[int, Path]]:
-    """Yield the port of a new server, and its directory."""
+def _server(embedded: bool, servers: int) -> Iterator[tuple[int, Path, Callable[[], None]]]:
+    """Yield the port of a new server, its directory, and a function that raises an error if a server has ended."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     try:
         with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
             if embedded:
                 with CoordinatorProcess(directory) as coordinator:
-                    yield coordinator.port, Path(directory)
+                    yield coordinator.port, Path(directory), lambda: None
             else:
                 zookeeper = RealZooKeeper(
                     directory, places=[LOOPBACK] * servers, tick_time_ms=2_000, jvm_flags=ZOOKEEPER_FLAGS
                 )
                 with zookeeper:
-                    yield zookeeper.servers[0].port, Path(directory)
+                    yield zookeeper.servers[0].port, Path(directory), lambda: _check_running(zookeeper)
     finally:
         JAVA.stop()
+
+
+def _check_running(zookeeper: RealZooKeeper) -> None:
+    for server in zookeeper.servers:
+        if not server.running:
+            raise RuntimeError(f"a ZooKeeper server ended during an experiment: {server.last_output()}")
 
 
 def _delete_old_files(directory: Path) -> None:
