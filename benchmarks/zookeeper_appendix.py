@@ -1,6 +1,6 @@
 """The ZooKeeper benchmark with the numbers of znodes of the controller redesign document: 500,000 and 1,000,000.
 
-The rows are those of the document's appendix, five rounds each.  `all at once` sends every request without waiting for
+The rows are those of the document's appendix.  `all at once` sends every request without waiting for
 responses, as the document's client did until it ran out of memory; kreplica's client refuses requests above its limits
 (`PipelineFull`, `RequestTooLarge`) and keeps its connection.  Experiments that wait for each response use a
 twenty-fifth of the znodes, and kazoo uses a tenth of the others' znodes.
