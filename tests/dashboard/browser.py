@@ -18,7 +18,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 
 MISSING = "needs Debian's chromium and chromium-driver in the PATH (apt install chromium chromium-driver)"
 
@@ -81,14 +81,14 @@ class Browser:
     def until(self, condition: Callable[[], Any], what: str = "") -> Any:
         """Wait until the condition is true, and return its value."""
 
-        def tried(_: object) -> Any:
+        def condition_value(_: object) -> Any:
             try:
                 return condition()
             except (StaleElementReferenceException, NoSuchElementException):
                 return None
 
         try:
-            return WebDriverWait(self.driver, PATIENCE_S, poll_frequency=0.05).until(tried)
+            return WebDriverWait(self.driver, TIMEOUT_S, poll_frequency=0.05).until(condition_value)
         except TimeoutException:
             shown = self.driver.execute_script("return document.body.innerText.replaceAll('\\n', ' | ')")
             raise AssertionError(f"no {what} at {self.address}: {shown}; {self.complaints()}") from None
@@ -121,7 +121,7 @@ class Browser:
         self.until(
             lambda: next((b for b in self.all("dialog button") if b.text == name and b.is_enabled()), None), name
         ).click()
-        self.until(lambda: not self.all("dialog"), f"the dialog goes: {name}")
+        self.until(lambda: not self.all("dialog"), f"the dialog closed after {name}")
 
     def keys(self, *keys: str) -> None:
         """Press keys in the focused element."""

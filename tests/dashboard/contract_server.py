@@ -22,12 +22,12 @@ STREAM_EVENTS = 3
 
 
 class ContractServer:
-    """Serves a world from ``start`` to ``stop``; ``asked`` contains the write requests."""
+    """Serves a world from ``start`` to ``stop``; ``writes`` contains the write requests that it received."""
 
     def __init__(self, world: contract_world.World, token: str | None = None) -> None:
         self.world = world
         self.token = token
-        self.asked: list[tuple[str, str, object]] = []
+        self.writes: list[tuple[str, str, object]] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
         self._server.daemon_threads = True
         self._server.owner = self  # type: ignore[attr-defined]
@@ -78,8 +78,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             path = [unquote(part) for part in url.path.split("/")[2:]]
             if self.command != "GET" and query.get("dry_run") != "true":
-                self.owner.asked.append((self.command, url.path, body))
-            status, document = self.owner.world.answer(self.command, path, query, body)
+                self.owner.writes.append((self.command, url.path, body))
+            status, document = self.owner.world.respond(self.command, path, query, body)
             self._json(status, document)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any

@@ -223,10 +223,10 @@ class World:
 
     # --- responses ---------------------------------------------------------------------------------------------------
 
-    def answer(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
+    def respond(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
         """Return the document of a read, or the znodes of a write."""
         if method != "GET":
-            return self._written(path, query, body)
+            return self._write_response(path, query, body)
         match path:
             case ["cluster"]:
                 return 200, self.cluster()
@@ -315,7 +315,7 @@ class World:
         later = [row for row in rows if row[key] > query.get("after", "")]
         return {name: later[:limit], "next": later[limit - 1][key] if len(later) > limit else None}
 
-    def _written(self, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
+    def _write_response(self, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
         dry_run = query.get("dry_run") == "true"
         if path[0] == "topics" and body and body.get("name") == "refused":
             return 409, {

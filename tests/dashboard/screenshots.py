@@ -26,7 +26,7 @@ from .browser import Browser, browser
 DOCUMENTS = Path(__file__).parents[2] / "docs" / "images"
 OVERRIDES = ("min.insync.replicas=2", "zookeeper.session.timeout.ms=3000", "offsets.topic.num.partitions=4")
 TOPICS = {"orders": (6, 3), "payments": (12, 3), "clicks": (18, 2), "audit": (3, 3)}
-WARMING_S = 75
+WARM_UP_S = 75
 WIDTH, HEIGHT = 1280, 860
 TALL = 1245
 """Height at which the cards and the map of the overview are visible."""
@@ -53,8 +53,8 @@ def main() -> None:
         }
         for view in views.values():
             view.open("topics")
-        time.sleep(WARMING_S)
-        plan = ask(cluster, "/v1/plans", {
+        time.sleep(WARM_UP_S)
+        plan = post(cluster, "/v1/plans", {
             "kind": "replication_factor", "topics": ["clicks"], "replication_factor": 3,
             "throttle_bytes_per_second": 3_000, "comment": "a third replica before the sale",
         })["plan"]["id"]  # fmt: skip
@@ -63,7 +63,7 @@ def main() -> None:
             write_all(views, everything, plan)
         take(views["light"], "messages/orders?search=coffee&from=earliest", DOCUMENTS / "messages.png")
         take(views["dark"], f"plan/{plan}", DOCUMENTS / "plan.png")
-        ask(cluster, "/v1/standalone/brokers/3/kill", None)
+        post(cluster, "/v1/standalone/brokers/3/kill", None)
         views["light"].open("")
         views["light"].until_text("in-sync replicas")
         views["light"].open("topics")
@@ -78,63 +78,63 @@ def prepare(cluster: StandaloneProcess) -> None:
         # Topics with two replicas keep accepting records with one.
         configs = {"min.insync.replicas": str(copies - 1)}
         body = {"name": name, "partitions": partitions, "replication_factor": copies, "configs": configs}
-        ask(cluster, "/v1/topics", body)
+        post(cluster, "/v1/topics", body)
 
 
-def ask(cluster: StandaloneProcess, path: str, body: object) -> dict:
+def post(cluster: StandaloneProcess, path: str, body: object) -> dict:
     """Send a write request to the API and return its response."""
     data = b"" if body is None else json.dumps(body).encode()
     headers = {} if body is None else {"content-type": "application/json"}
-    with urlopen(Request(cluster.admin_url + path, data, headers, method="POST"), timeout=30) as answer:
-        return json.load(answer)
+    with urlopen(Request(cluster.admin_url + path, data, headers, method="POST"), timeout=30) as response:
+        return json.load(response)
 
 
 @contextmanager
 def load(cluster: StandaloneProcess) -> Iterator[None]:
     """Produce orders, payments and clicks, with two groups: one keeps up, one does not."""
-    over = threading.Event()
+    stopped = threading.Event()
     threads = [
-        threading.Thread(target=produce, args=(cluster, over)),
-        threading.Thread(target=consume, args=(cluster, over, "kitchen", "orders", 0.05)),
-        threading.Thread(target=consume, args=(cluster, over, "accounting", "payments", 0.0)),
+        threading.Thread(target=produce, args=(cluster, stopped)),
+        threading.Thread(target=consume, args=(cluster, stopped, "kitchen", "orders", 0.05)),
+        threading.Thread(target=consume, args=(cluster, stopped, "accounting", "payments", 0.0)),
     ]
     for thread in threads:
         thread.start()
     try:
         yield
     finally:
-        over.set()
+        stopped.set()
         for thread in threads:
             thread.join()
 
 
-def produce(cluster: StandaloneProcess, over: threading.Event) -> None:
+def produce(cluster: StandaloneProcess, stopped: threading.Event) -> None:
     """Produce a few hundred messages per second, at a varying rate."""
-    chance = random.Random(1)
+    rng = random.Random(1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 20, "log_level": 0})
     number = 0
-    while not over.wait(0.1):
-        for _ in range(int(30 + 20 * chance.random() + 25 * (number // 4000 % 2))):
+    while not stopped.wait(0.1):
+        for _ in range(int(30 + 20 * rng.random() + 25 * (number // 4000 % 2))):
             number += 1
-            items = chance.sample(["coffee", "tea", "cake", "bread", "soup"], 2)
-            order = {"order": number, "items": items, "table": chance.randrange(1, 30), "paid": chance.random() < 0.6}
-            topic = chance.choice(["orders", "payments", "clicks", "clicks"])
+            items = rng.sample(["coffee", "tea", "cake", "bread", "soup"], 2)
+            order = {"order": number, "items": items, "table": rng.randrange(1, 30), "paid": rng.random() < 0.6}
+            topic = rng.choice(["orders", "payments", "clicks", "clicks"])
             producer.produce(
-                topic, key=f"guest-{chance.randrange(500)}", value=json.dumps(order), headers={"shop": b"7"}
+                topic, key=f"guest-{rng.randrange(500)}", value=json.dumps(order), headers={"shop": b"7"}
             )
         producer.poll(0)
     producer.flush(5)
 
 
-def consume(cluster: StandaloneProcess, over: threading.Event, group: str, topic: str, rest_s: float) -> None:
-    """Read as a member of a group, with a pause of ``rest_s`` after each message."""
+def consume(cluster: StandaloneProcess, stopped: threading.Event, group: str, topic: str, pause_s: float) -> None:
+    """Read as a member of a group, with a pause of ``pause_s`` after each message."""
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "client.id": f"{group}-1", "log_level": 0,
         "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1000,
     }  # fmt: skip
     consumer = Consumer(settings)
     consumer.subscribe([topic])
-    while not over.wait(rest_s):
+    while not stopped.wait(pause_s):
         consumer.poll(0.2)
     consumer.close()
 

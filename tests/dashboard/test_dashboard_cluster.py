@@ -29,35 +29,35 @@ def at(page, cluster):
     assert page.complaints() == []
 
 
-def asked(cluster, path, method="GET", body=None):
-    """Return the API's own response."""
+def call_api(cluster, path, method="GET", body=None):
+    """Send a request to the API without the dashboard, and return the response."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
     )
-    with urllib.request.urlopen(request, timeout=30) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=30) as response:
+        return json.load(response)
 
 
 def topic(cluster, name, *, partitions=1, copies=3, messages=0, size=10):
-    """Create a topic with messages without the dashboard."""
-    asked(cluster, "/v1/topics", "POST", {"name": name, "partitions": partitions, "replication_factor": copies})
+    """Create a topic with messages through the API and a producer."""
+    call_api(cluster, "/v1/topics", "POST", {"name": name, "partitions": partitions, "replication_factor": copies})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     for number in range(messages):
         producer.produce(name, key=str(number), value=json.dumps({"number": number, "filling": "x" * size}))
     assert producer.flush(20) == 0
 
 
-def test_a_topic_is_made_changed_and_deleted(at, cluster):
+def test_a_topic_is_created_changed_and_deleted(at, cluster):
     """The preview shows the znode; configuration, partitions and deletion work the same way."""
     at.open("topics/new")
-    at.fill("Name", "made-here")
+    at.fill("Name", "new-topic")
     at.fill("Partitions", "2")
     at.fill("Settings", "retention.ms=86400000")
     at.press("Preview")
-    at.until_text("create /brokers/topics/made-here", "dialog")
+    at.until_text("create /brokers/topics/new-topic", "dialog")
     at.confirm("Create")
-    at.until(lambda: at.address == "topic/made-here")
+    at.until(lambda: at.address == "topic/new-topic")
     at.until(lambda: len(at.all("tbody tr")) == 2)
 
     at.press("Settings")
@@ -75,21 +75,21 @@ def test_a_topic_is_made_changed_and_deleted(at, cluster):
     at.press("Add partitions")
     at.until_text("It has 2.", "dialog")
     at.press("Preview")
-    at.confirm("Add them")
+    at.confirm("Add partitions")
     at.press("Partitions")
     at.until(lambda: len(at.all("tbody tr")) == 3)
-    assert asked(cluster, "/v1/topics/made-here")["partitions"] == 3
+    assert call_api(cluster, "/v1/topics/new-topic")["partitions"] == 3
 
     at.press("Elect preferred leaders")
-    at.until_text("Let the preferred replicas of made-here lead?", "dialog")
+    at.until_text("Elect the preferred leaders of new-topic?", "dialog")
     at.press("Cancel")
 
     at.press("Delete")
     at.until_text("to ZooKeeper", "dialog")
-    at.fill("Type “made-here” to continue", "made-here")
+    at.fill("Type “new-topic” to continue", "new-topic")
     at.confirm("Delete")
     at.until(lambda: at.address == "topics")
-    at.until_text("made-here is being deleted.", "#news")
+    at.until_text("new-topic is being deleted.", "#notification")
 
 
 def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
@@ -131,7 +131,7 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
 
 
 def test_a_group_is_shown_reset_and_deleted(at, cluster):
-    """Lag, offsets before and after a reset, and deletion after its name was typed."""
+    """Lag, offsets before and after a reset, and deletion after typing its name."""
     topic(cluster, "read", messages=50)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "a/reader", "log_level": 0}
     consumer = Consumer(settings)
@@ -165,7 +165,7 @@ RESETS = (
 
 
 def test_every_target_of_a_reset(at, cluster):
-    """Each target shows only its own field, uses no value that was not entered, and previews its offset."""
+    """Each target shows only its own field, requires a value if it has no default, and previews its offset."""
     topic(cluster, "resettable")
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     now = time.time()
@@ -209,7 +209,7 @@ def put_time(at, label, seconds):
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):
-    """Replicas are added to a topic: moves, bytes and brokers before, progress during, replicas after the plan."""
+    """Replicas are added to a topic: the preview shows moves, bytes and brokers, then progress is shown."""
     topic(cluster, "grows", partitions=2, copies=2, messages=100)
     at.open("plans/new?kind=replication_factor&topic=grows")
     at.until(lambda: at.field("Topics").get_attribute("value") == "grows")
@@ -218,11 +218,11 @@ def test_a_plan_is_previewed_run_and_watched(at, cluster):
     at.press("5 writes to ZooKeeper")
     at.until_text("create /kreplica/plans/")
     assert len(at.all("table")) == 2
-    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 2, "the plan must not have started"
+    assert call_api(cluster, "/v1/topics/grows")["replication_factor"] == 2, "the plan must not have started"
     at.press("Start the plan")
     at.until(lambda: re.match(r"plan/plan-\d+", at.address))
     at.until_text("Completed")
-    assert asked(cluster, "/v1/topics/grows")["replication_factor"] == 3
+    assert call_api(cluster, "/v1/topics/grows")["replication_factor"] == 3
     plan = at.heading
     at.press("Forget")
     at.press("5 writes to ZooKeeper")
@@ -241,7 +241,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.press("Start the plan")
     at.until_text("Running")
     at.press("Change throttle")
-    at.fill("MB/s that each broker moves at most", "0.002")
+    at.fill("Maximum MB/s per broker", "0.002")
     at.press("Preview")
     at.confirm("Change")
     at.until_text("2 kB/s")
@@ -253,7 +253,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.press("Preview")
     at.confirm("Cancel the plan")
     at.until_text("Cancelled")
-    assert asked(cluster, "/v1/topics/heavy")["replication_factor"] == 2
+    assert call_api(cluster, "/v1/topics/heavy")["replication_factor"] == 2
 
 
 def test_a_broker_is_cordoned(at):
@@ -270,7 +270,7 @@ def test_a_broker_is_cordoned(at):
 
 
 def test_a_broker_is_killed_and_another_leads(at, cluster):
-    """Card, summary, map and timeline of the overview show it automatically, and then the recovery."""
+    """The overview shows the failure and the recovery without a reload: card, summary, map and timeline."""
     topic(cluster, "watched", partitions=6)
     at.open("")
     at.until_text("All is well")
@@ -297,7 +297,7 @@ def test_the_timeline_is_live(at, cluster):
     """A new topic appears without a reload; a filter shows only one kind of entries."""
     at.open("timeline")
     at.until_text("new entries appear automatically")
-    topic(cluster, "told-of")
-    at.until_text("told-of", ".entries")
+    topic(cluster, "shown-live")
+    at.until_text("shown-live", ".entries")
     at.choose("Kind", "topics created")
     at.until(lambda: {chip.text for chip in at.all(".entries .chip")} == {"topics created"})

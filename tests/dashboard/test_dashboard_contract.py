@@ -35,9 +35,9 @@ PAGES = {
 }
 
 
-WIDE = """const wide = node => node.getBoundingClientRect().right > innerWidth + 1;
+WIDE = """const isWide = node => node.getBoundingClientRect().right > innerWidth + 1;
     return document.documentElement.scrollWidth <= innerWidth ? []
-        : [...document.querySelectorAll('main *')].filter(wide).slice(0, 5)
+        : [...document.querySelectorAll('main *')].filter(isWide).slice(0, 5)
             .map(node => node.outerHTML.slice(0, 100));"""
 
 
@@ -56,7 +56,7 @@ def at(page, small):
 def settle(page):
     """Wait until the initial requests of a page are complete."""
     page.until(lambda: page.driver.execute_script("return document.querySelectorAll('[aria-busy=true]').length === 0"))
-    page.until_text("cluster", "#where")
+    page.until_text("cluster", "#cluster-info")
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", CONTRAST)])
@@ -136,21 +136,21 @@ def test_keyboard_navigation(at):
 
 def test_the_default_theme_is_the_systems(at):
     """Dark if the system is dark; the button selects the other theme, which is kept."""
-    ground = "return getComputedStyle(document.documentElement).backgroundColor"
+    background = "return getComputedStyle(document.documentElement).backgroundColor"
     at.open("plans")
-    light = at.driver.execute_script(ground)
+    light = at.driver.execute_script(background)
     at.scheme("dark")
-    dark = at.driver.execute_script(ground)
+    dark = at.driver.execute_script(background)
     assert light != dark
     at.press("Light theme")
-    assert at.driver.execute_script(ground) == light
+    assert at.driver.execute_script(background) == light
     at.open("groups")
-    assert at.driver.execute_script(ground) == light
+    assert at.driver.execute_script(background) == light
 
 
 def test_an_error_shows_what_to_do(at, small):
     """The dialog shows the API's error message and stays open; nothing is written."""
-    small.asked.clear()
+    small.writes.clear()
     at.open("topics/new")
     at.fill("Name", "refused")
     at.press("Preview")
@@ -158,13 +158,13 @@ def test_an_error_shows_what_to_do(at, small):
     assert "Choose another name." in at.text("dialog [role=alert]")
     assert not at.named("Create").is_enabled()
     at.keys(Keys.ESCAPE)
-    assert small.asked == []
+    assert small.writes == []
     assert at.complaints(["409"]) == []
 
 
 def test_writes_are_previewed(at, small):
     """A plan's moves, warnings and znodes are shown first; then the same plan is sent."""
-    small.asked.clear()
+    small.writes.clear()
     at.open("plans/new")
     at.until_text("Rebalance")
     at.one("input[value=drain]").click()
@@ -175,17 +175,17 @@ def test_writes_are_previewed(at, small):
     at.press("Preview")
     at.until_text("Preview")
     at.until_text("create /plans")
-    assert small.asked == []
+    assert small.writes == []
     at.press("Start the plan")
     at.until(lambda: at.address == "plan/plan-0000000001")
     body = {"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 20_000_000, "comment": "for the new disks"}
-    assert small.asked == [("POST", "/v1/plans", body)]
-    at.until_text("plan-0000000001 is created.", "#news")
+    assert small.writes == [("POST", "/v1/plans", body)]
+    at.until_text("plan-0000000001 is created.", "#notification")
 
 
 def test_a_deletion_must_be_confirmed_by_typing(at, small):
     """The button is disabled until the topic's name is in the field."""
-    small.asked.clear()
+    small.writes.clear()
     at.open("topic/orders-0000")
     at.press("Delete")
     at.until_text("to ZooKeeper", "dialog")
@@ -193,7 +193,7 @@ def test_a_deletion_must_be_confirmed_by_typing(at, small):
     assert not button.is_enabled()
     at.fill("Type “orders-0000” to continue", "orders-0000")
     at.confirm("Delete")
-    assert small.asked == [("DELETE", "/v1/topics/orders-0000", None)]
+    assert small.writes == [("DELETE", "/v1/topics/orders-0000", None)]
 
 
 def test_a_refresh_keeps_focus_selection_and_scrolling(at):
@@ -204,14 +204,14 @@ def test_a_refresh_keeps_focus_selection_and_scrolling(at):
         """window.rows = [...document.querySelectorAll('tbody tr')];
         rows[2].querySelector('a').focus();
         getSelection().selectAllChildren(rows[3]);
-        window.asked = 0;
-        const ask = window.fetch;
+        window.fetches = 0;
+        const original = window.fetch;
         window.fetch = (path, ...rest) => {
-            window.asked += path.startsWith('/v1/topics');
-            return ask(path, ...rest);
+            window.fetches += path.startsWith('/v1/topics');
+            return original(path, ...rest);
         };"""
     )
-    at.until(lambda: at.driver.execute_script("return window.asked >= 2"))
+    at.until(lambda: at.driver.execute_script("return window.fetches >= 2"))
     kept = "return rows.every((row, i) => row === document.querySelectorAll('tbody tr')[i])"
     assert at.driver.execute_script(kept)
     assert at.driver.execute_script("return document.activeElement === rows[2].querySelector('a')")
@@ -279,7 +279,7 @@ def test_ten_thousand_partitions_do_not_block_the_page(page):
         page.fill("Find a topic", "0999")
         page.until(lambda: len(page.all("tbody tr")) == 1)
         page.driver.execute_script("location.hash = '#/brokers'")
-        page.until_text("too many partitions for one picture")
+        page.until_text("too many partitions for one map")
         page.fill("Topic", "orders-0000")
         page.until(lambda: len(page.all(".map .cell")) == 30)
         page.driver.execute_script("location.hash = '#/'")
@@ -307,7 +307,7 @@ def test_an_unreachable_broker_is_reported(page):
         page.base = server.url
         page.open("topics")
         page.until(lambda: len(page.all("tbody tr")) == 2)
-    page.until_text("does not answer", "#lost")
+    page.until_text("does not respond", "#connection-banner")
     assert len(page.all("tbody tr")) == 2
     page.complaints()
 

@@ -18,8 +18,8 @@ def test_the_contract_server_serves_the_pages():
     process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
         address = process.stdout.readline().strip()
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            assert b"<title>kreplica</title>" in answer.read()
+        with urllib.request.urlopen(address, timeout=10) as response:
+            assert b"<title>kreplica</title>" in response.read()
     finally:
         process.kill()
         process.communicate()

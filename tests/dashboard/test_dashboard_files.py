@@ -31,11 +31,11 @@ class Files(SynchronousTestCase):
         self.offload = AtOnce()
         self.dashboard = Dashboard(self.offload)
 
-    def asked(self, name):
+    def request(self, name):
         return Deferred.fromCoroutine(self.dashboard.file(Call(path={"file": name})))
 
     def get(self, name):
-        return self.successResultOf(self.asked(name))
+        return self.successResultOf(self.request(name))
 
     def test_the_page_and_its_parts_have_types_and_tags(self):
         """Browsers require the type of modules, and cache them by their ETag."""
@@ -49,7 +49,7 @@ class Files(SynchronousTestCase):
     def test_only_files_of_the_dashboard(self):
         """No path leads out of the directory, or to Python files."""
         for name in ("../api.py", "__init__.py", "pages", "parts/../index.html", "nothing.js", "/etc/passwd"):
-            assert self.failureResultOf(self.asked(name), Problem).value.status == 404
+            assert self.failureResultOf(self.request(name), Problem).value.status == 404
 
 
 def test_nothing_is_loaded_from_other_hosts():

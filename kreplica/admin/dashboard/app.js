@@ -1,15 +1,15 @@
-/** Starts the dashboard: maps addresses to pages, and builds the frame of all pages. */
+/** Starts the dashboard: maps addresses to pages, and builds the header and the navigation bar. */
 
 import { element, set, setText } from "./parts/elements.js";
-import { listen } from "./shell/api.js";
-import { cluster, onFigures, startFigures } from "./shell/figures.js";
-import { askToLogIn, showAccount } from "./shell/login.js";
-import { reached } from "./shell/lost.js";
+import { setListeners } from "./shell/api.js";
+import { cluster, onMetrics, startMetrics } from "./shell/cluster_metrics.js";
+import { requestLogin, showAccount } from "./shell/login.js";
+import { updateBanner } from "./shell/connection_banner.js";
 import { drawNavigation, markCurrent } from "./shell/navigation.js";
 import { Page } from "./shell/page.js";
-import { parsed } from "./shell/routes.js";
+import { parseHash } from "./shell/routes.js";
 import { startShortcuts, showShortcuts } from "./shell/shortcuts.js";
-import { onTheme, shownTheme, toggleTheme } from "./shell/theme.js";
+import { onTheme, currentTheme, toggleTheme } from "./shell/theme.js";
 import * as acls from "./pages/acls.js";
 import * as broker from "./pages/broker.js";
 import * as brokers from "./pages/brokers.js";
@@ -28,7 +28,7 @@ import * as topics from "./pages/topics.js";
 import * as users from "./pages/users.js";
 import * as why from "./pages/why.js";
 
-/** Pages by the first part of the address, such as `topics`, or `topic` in `topic/NAME`. */
+/** Pages by the first part of the address: `topic` for `topic/NAME`. */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
   acls, users, quotas,
@@ -37,18 +37,18 @@ const PAGES = {
 
 const forever = new AbortController().signal;
 const main = document.getElementById("main");
-let open = new AbortController();
-let shown = null;
+let pageLifetime = new AbortController();
+let shownHash = null;
 
 function route() {
-  const address = parsed(location.hash);
+  const address = parseHash(location.hash);
   if (address === null) {
     return;
   }
   const { path, query } = address;
-  open.abort();
-  open = new AbortController();
-  const page = new Page(main, path, query, open.signal);
+  pageLifetime.abort();
+  pageLifetime = new AbortController();
+  const page = new Page(main, path, query, pageLifetime.signal);
   const module = PAGES[path.slice(0, 2).join("/")] ?? PAGES[path[0] ?? ""];
   markCurrent(path[0] ?? "");
   if (module) {
@@ -57,39 +57,39 @@ function route() {
     page.title("No such page");
     page.add(element("p", null, "This page does not exist. ", element("a", { href: "#/" }, "Overview")));
   }
-  if (shown !== null) {
+  if (shownHash !== null) {
     scrollTo(0, 0);
     page.heading.focus({ preventScroll: true });
   }
-  shown = location.hash;
+  shownHash = location.hash;
 }
 
 function drawTools() {
   const theme = element("button", { class: "quiet tight", type: "button", onclick: () => switchTheme() });
   const help = element("button", { class: "quiet tight", type: "button", onclick: showShortcuts }, "Keys", element("kbd", { class: "unseen" }, " ?"));
-  const say = () => {
-    setText(theme, shownTheme() === "dark" ? "Light" : "Dark");
-    set(theme, "aria-label", shownTheme() === "dark" ? "Light theme" : "Dark theme");
+  const updateLabel = () => {
+    setText(theme, currentTheme() === "dark" ? "Light" : "Dark");
+    set(theme, "aria-label", currentTheme() === "dark" ? "Light theme" : "Dark theme");
   };
   const switchTheme = () => {
     toggleTheme();
-    say();
+    updateLabel();
   };
-  onTheme(say);
-  say();
+  onTheme(updateLabel);
+  updateLabel();
   document.getElementById("tools").append(theme, help);
   return switchTheme;
 }
 
-function showWhere() {
-  const where = document.getElementById("where");
+function showClusterInfo() {
+  const info = document.getElementById("cluster-info");
   const text = `cluster ${cluster.cluster_id}, seen by broker ${cluster.broker_id}`;
-  if (where.textContent !== text) {
-    where.replaceChildren("cluster ", element("code", null, cluster.cluster_id), `, seen by broker ${cluster.broker_id}`);
+  if (info.textContent !== text) {
+    info.replaceChildren("cluster ", element("code", null, cluster.cluster_id), `, seen by broker ${cluster.broker_id}`);
   }
 }
 
-listen({ reached, askToLogIn });
+setListeners({ onReachability: updateBanner, requestLogin });
 drawNavigation();
 startShortcuts(drawTools());
 document.getElementById("skip").addEventListener("click", (event) => {
@@ -99,5 +99,5 @@ document.getElementById("skip").addEventListener("click", (event) => {
 addEventListener("hashchange", route);
 route();
 showAccount();
-startFigures(forever);
-onFigures(forever, showWhere);
+startMetrics(forever);
+onMetrics(forever, showClusterInfo);

@@ -2,7 +2,7 @@
 
 import { configEditor } from "../parts/config_editor.js";
 import { chip, element, termList } from "../parts/elements.js";
-import { bytes, count, instant } from "../parts/format.js";
+import { bytes, count, dateTime } from "../parts/format.js";
 import { table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
@@ -20,7 +20,7 @@ export function open(page) {
     Endpoints: ({ endpoints }) => element("span", { class: "mono" }, endpoints.join(" ")),
     Rack: ({ rack }) => rack ?? "none",
     "Broker epoch": ({ broker_epoch: epoch }) => String(epoch ?? "–"),
-    Registered: ({ registered_at_ms: at }) => instant(at),
+    Registered: ({ registered_at_ms: at }) => dateTime(at),
     Leads: ({ leaders }) => count(leaders),
     Replicas: ({ replicas }) => count(replicas),
     "Admin address": ({ admin_url: url }) => (url ? element("a", { href: url }, url) : "none"),
@@ -28,7 +28,7 @@ export function open(page) {
   const directories = table({
     caption: `Log directories of broker ${id}`,
     keyOf: ({ path }) => path,
-    empty: "Its log directories cannot be read now.",
+    empty: "The broker does not report its log directories.",
     columns: [
       { header: "Directory", names: true, className: "mono", text: ({ path }) => path },
       { header: "Problem", text: ({ error }) => error },
@@ -41,16 +41,16 @@ export function open(page) {
   page.add(element("div", { class: "card" }, facts.node));
   page.section("Log directories", directories.node);
   page.section("Settings", configEditor(page, ["configs", "brokers", id], `broker ${id}`, true));
-  const buttons = { cordoned: null };
-  const again = page.poll(PERIOD_MS, async () => {
+  const shown = { cordoned: null };
+  const refresh = page.poll(PERIOD_MS, async () => {
     const broker = await get(pathOf("brokers", id), {}, page.signal);
     facts.update(broker);
     directories.update(broker.log_dirs ?? []);
-    if (buttons.cordoned !== broker.cordoned) {
-      buttons.cordoned = broker.cordoned;
-      const change = broker.cordoned ? uncordon : cordon;
+    if (shown.cordoned !== broker.cordoned) {
+      shown.cordoned = broker.cordoned;
+      const toggle = broker.cordoned ? uncordon : cordon;
       page.actions.replaceChildren(
-        element("button", { type: "button", onclick: async () => (await change(Number(id))) && again() }, broker.cordoned ? "Uncordon" : "Cordon"),
+        element("button", { type: "button", onclick: async () => (await toggle(Number(id))) && refresh() }, broker.cordoned ? "Uncordon" : "Cordon"),
         element("a", { class: "button", href: href(["plans", "new"], { kind: "drain", brokers: id }) }, "Drain…"));
     }
   });

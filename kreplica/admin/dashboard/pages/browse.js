@@ -1,8 +1,8 @@
 /** Browses messages by partition, offset and time, and searches them. */
 
 import { element, setText, show } from "../parts/elements.js";
-import { count, counted } from "../parts/format.js";
-import { choice, field } from "../parts/forms.js";
+import { count, pluralize } from "../parts/format.js";
+import { selectField, field } from "../parts/forms.js";
 import { messageTable } from "../parts/message_rows.js";
 import { partitionChoices } from "../parts/partition_choices.js";
 import { get, pathOf } from "../shell/api.js";
@@ -16,72 +16,72 @@ const ROWS_MAX = 1000;
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export function browse(page, topic, partitions) {
   const [kind, value = ""] = (page.query.from ?? "latest").split(/:(.*)/s);
-  const partition = choice({ label: "Partition", name: "partition" }, partitionChoices(partitions), page.query.partition ?? "");
-  const from = choice({ label: "From", name: "from" },
+  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions), page.query.partition ?? "");
+  const from = selectField({ label: "From", name: "from" },
     [["latest", "The latest"], ["earliest", "The beginning"], ["offset", "An offset"], ["timestamp", "A time"]], kind);
   const offset = field({ label: "Offset", name: "offset", type: "number", min: 0, value: kind === "offset" ? value : "0" });
   const time = field({ label: "Time", name: "time", type: "datetime-local", step: 1, value: localTime(kind === "timestamp" ? Number(value) : Date.now() - 3_600_000) });
   const search = field({ label: "Contains", name: "search", type: "search", value: page.query.search ?? "", autocomplete: "off", placeholder: "text or /expression/" });
-  const isolation = choice({ label: "Isolation", name: "isolation" },
+  const isolation = selectField({ label: "Isolation", name: "isolation" },
     [["read_uncommitted", "All"], ["read_committed", "Committed only"]], page.query.isolation ?? "read_uncommitted");
-  const adapt = () => {
+  const updateVisibility = () => {
     show(offset.node, from.input.value === "offset");
     show(time.node, from.input.value === "timestamp");
   };
-  const starts = { offset: () => `offset:${offset.input.value}`, timestamp: () => `timestamp:${new Date(time.input.value).getTime()}` };
-  const results = resultsOf(page, topic);
-  from.input.addEventListener("change", adapt);
-  adapt();
+  const startPositions = { offset: () => `offset:${offset.input.value}`, timestamp: () => `timestamp:${new Date(time.input.value).getTime()}` };
+  const results = resultList(page, topic);
+  from.input.addEventListener("change", updateVisibility);
+  updateVisibility();
   page.add(
     element("form", {
       class: "fields card", role: "search",
       onsubmit: (event) => {
         event.preventDefault();
-        page.remember({ partition: partition.input.value, from: starts[from.input.value]?.() ?? from.input.value, search: search.input.value,
+        page.setQuery({ partition: partition.input.value, from: startPositions[from.input.value]?.() ?? from.input.value, search: search.input.value,
           isolation: isolation.input.value === "read_committed" ? "read_committed" : "" });
-        results.begin();
+        results.reload();
       },
     }, partition.node, from.node, offset.node, time.node, search.node, isolation.node, element("button", { class: "primary" }, "Show")),
     results.node);
-  results.begin();
+  results.reload();
 }
 
-function resultsOf(page, topic) {
-  const list = messageTable(`Messages of ${topic}`, "No message was found there.");
+function resultList(page, topic) {
+  const list = messageTable(`Messages of ${topic}`, "No message matches.");
   const state = element("p", { class: "muted small", role: "status" });
   const more = element("button", { type: "button", onclick: () => page.once(() => load(next)) }, "More");
   let rows = [];
   let next = null;
   let scanned = 0;
-  const load = async (on) => {
+  const load = async (after) => {
     setText(state, "Reading…");
     more.disabled = true;
     const { partition, from = "latest", search, isolation } = page.query;
-    const query = { partition, from, search, isolation, limit: LIMIT, scan_limit: search ? SCAN_LIMIT : null, after: on };
-    const answer = await get(pathOf("topics", topic, "messages"), query, page.signal).catch((error) => {
+    const query = { partition, from, search, isolation, limit: LIMIT, scan_limit: search ? SCAN_LIMIT : null, after };
+    const response = await get(pathOf("topics", topic, "messages"), query, page.signal).catch((error) => {
       setText(state, "");
       throw error;
     });
-    rows = [...rows, ...answer.messages].slice(-ROWS_MAX);
-    next = answer.next;
-    scanned += answer.scanned ?? answer.messages.length;
+    rows = [...rows, ...response.messages].slice(-ROWS_MAX);
+    next = response.next;
+    scanned += response.scanned ?? response.messages.length;
     list.update(rows);
-    const problems = (answer.problems ?? []).map((sentence) => ` ${sentence}`).join("");
-    setText(state, `${counted(rows.length, "message")} shown, ${count(scanned)} searched${next ? "" : "; that is the end"}.${problems}`);
+    const problems = (response.problems ?? []).map((text) => ` ${text}`).join("");
+    setText(state, `${pluralize(rows.length, "message")} shown, ${count(scanned)} searched${next ? "" : ", up to the end"}.${problems}`);
     more.disabled = false;
     show(more, Boolean(next));
   };
   more.hidden = true;
   return {
     node: element("div", { class: "stack section" }, list.node, element("div", { class: "pager" }, more, state)),
-    begin() {
+    reload() {
       [rows, next, scanned] = [[], null, 0];
       page.once(() => load(null));
     },
   };
 }
 
-/** A time in the format of a field for local times. @param {number} at_ms */
+/** A time in the format of a `datetime-local` field. @param {number} at_ms */
 function localTime(at_ms) {
   const at = new Date(at_ms - new Date(at_ms).getTimezoneOffset() * 60_000);
   return at.toISOString().slice(0, 19);

@@ -7,7 +7,7 @@ import { confirmWrite } from "../parts/writes.js";
 export function cordon(id) {
   return confirmWrite({
     title: `Cordon broker ${id}?`,
-    explain: "It gets no new replicas. Existing replicas stay and are served.",
+    explain: "The broker gets no new replicas. It keeps and serves its existing replicas.",
     method: "PUT",
     path: pathOf("brokers", id, "cordon"),
     body: { reason: "from the dashboard" },

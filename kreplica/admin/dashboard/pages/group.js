@@ -1,7 +1,7 @@
 /** One group: its members and its lag. */
 
 import { barPart, chip, chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { count, instant, listed, ranges } from "../parts/format.js";
+import { count, dateTime, commaSeparated, ranges } from "../parts/format.js";
 import { table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
@@ -23,7 +23,7 @@ export function open(page) {
   page.title(name, ["#/groups", "Groups"]);
   page.actions.append(
     element("a", { class: "button", href: href(["why", "groups", name]) }, "Why?"),
-    element("button", { type: "button", onclick: async () => (await resetOffsets(name)) && again() }, "Reset offsets"),
+    element("button", { type: "button", onclick: async () => (await resetOffsets(name)) && refresh() }, "Reset offsets"),
     element("button", { type: "button", class: "danger", onclick: async () => (await deleteGroup(name)) && page.go(["groups"]) }, "Delete"));
   const numbers = termList("numbers", {
     State: ({ group }) => chip(...groupState(group)),
@@ -37,12 +37,12 @@ export function open(page) {
   page.add(numbers.node);
   page.section("Lag by partition", lags.node);
   page.section("Members", members.node);
-  const again = page.poll(PERIOD_MS, async () => {
+  const refresh = page.poll(PERIOD_MS, async () => {
     const group = await get(pathOf("groups", name), {}, page.signal);
     const lag = await get(pathOf("groups", name, "lag"), {}, page.signal);
     numbers.update({ group, lag });
     members.update(group.members ?? []);
-    lags.update(worst(lag.partitions));
+    lags.update(withMostLag(lag.partitions));
   });
 }
 
@@ -51,9 +51,9 @@ function statusOf({ status }) {
   return STATUS[status] ?? ["", status === null || status === undefined ? "–" : String(status).toLowerCase()];
 }
 
-function worst(partitions) {
-  const most = Math.max(1, ...partitions.map(({ lag }) => lag ?? 0));
-  const rows = partitions.map((partition) => ({ ...partition, most }));
+function withMostLag(partitions) {
+  const highestLag = Math.max(1, ...partitions.map(({ lag }) => lag ?? 0));
+  const rows = partitions.map((partition) => ({ ...partition, highestLag }));
   return rows.length <= ROWS_MAX ? rows : rows.sort((one, other) => (other.lag ?? 0) - (one.lag ?? 0)).slice(0, ROWS_MAX);
 }
 
@@ -65,10 +65,10 @@ function lagTable(name) {
     columns: [
       { header: "Partition", names: true, part: linkPart(({ topic }) => href(["topic", topic]), ({ topic, partition }) => `${topic}-${partition}`) },
       { header: "Status", part: chipPart(statusOf) },
-      { header: "Lag", part: barPart(({ lag, most }) => [(lag ?? 0) / most, count(lag)]) },
+      { header: "Lag", part: barPart(({ lag, highestLag }) => [(lag ?? 0) / highestLag, count(lag)]) },
       { header: "Committed", numeric: true, text: ({ committed_offset: offset }) => count(offset) },
       { header: "Log end", numeric: true, text: ({ log_end_offset: offset }) => count(offset) },
-      { header: "Last commit", className: "nowrap", text: ({ committed_at_ms: at }) => instant(at) },
+      { header: "Last commit", className: "nowrap", text: ({ committed_at_ms: at }) => dateTime(at) },
     ],
   });
 }
@@ -83,7 +83,7 @@ function memberTable(name) {
       { header: "Client", text: ({ client_id: client }) => client },
       { header: "Host", text: ({ client_host: host }) => host },
       { header: "Instance", text: ({ instance_id: instance }) => instance },
-      { header: "Reads", text: ({ assignment }) => listed((assignment ?? []).map(({ topic, partitions }) => `${topic}: ${ranges(partitions)}`)) },
+      { header: "Reads", text: ({ assignment }) => commaSeparated((assignment ?? []).map(({ topic, partitions }) => `${topic}: ${ranges(partitions)}`)) },
     ],
   });
 }

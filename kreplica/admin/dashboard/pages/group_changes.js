@@ -2,14 +2,14 @@
 
 import { element, show } from "../parts/elements.js";
 import { count } from "../parts/format.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
-import { choice, field, names, topicField } from "../parts/forms.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
+import { selectField, field, splitNames, topicField } from "../parts/forms.js";
 import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
 
 /**
- * Targets of a reset: the text of each, and the field of its value if it has one.  Numbers of messages and offsets have
+ * Targets of a reset: label, and options and parser of the value if the target has one. Numbers of messages and offsets have
  * no default: the user must enter them.
  */
 const TARGETS = {
@@ -23,7 +23,7 @@ const TARGETS = {
 
 /** @param {string} group */
 export async function resetOffsets(group) {
-  const body = await askWhere(group);
+  const body = await openResetDialog(group);
   return body === null ? null : confirmWrite({
     title: `Reset offsets of ${group}?`,
     method: "POST",
@@ -53,28 +53,28 @@ function signed(difference) {
   return difference > 0 ? `+${count(difference)}` : count(difference);
 }
 
-function askWhere(group) {
+function openResetDialog(group) {
   return openDialog(`Reset offsets of ${group}`, (close) => {
-    const kind = choice({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
+    const kind = selectField({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
     const values = Object.entries(TARGETS).filter(([, [, options]]) => options)
-      .map(([name, [, options]]) => ({ name, made: field({ ...options, name }) }));
+      .map(([name, [, options]]) => ({ name, valueField: field({ ...options, name }) }));
     const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
-    const adapt = () => values.forEach(({ name, made }) => {
-      show(made.node, kind.input.value === name);
-      made.input.required = kind.input.value === name;
+    const updateVisibility = () => values.forEach(({ name, valueField }) => {
+      show(valueField.node, kind.input.value === name);
+      valueField.input.required = kind.input.value === name;
     });
-    kind.input.addEventListener("change", adapt);
-    adapt();
+    kind.input.addEventListener("change", updateVisibility);
+    updateVisibility();
     return {
       content: [
-        element("p", { class: "muted" }, "Stop its members first: a group with members keeps its own offsets."),
-        kind.node, ...values.map(({ made }) => made.node), topics.node,
-        element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview")),
+        element("p", { class: "muted" }, "Stop the members first: offsets of a group with active members cannot be reset."),
+        kind.node, ...values.map(({ valueField }) => valueField.node), topics.node,
+        element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview")),
       ],
       submit() {
         const chosen = values.find(({ name }) => name === kind.input.value);
-        if (!chosen || chosen.made.input.reportValidity()) {
-          close(bodyOf(kind.input.value, chosen?.made.input.value, names(topics.input.value)));
+        if (!chosen || chosen.valueField.input.reportValidity()) {
+          close(bodyOf(kind.input.value, chosen?.valueField.input.value, splitNames(topics.input.value)));
         }
       },
     };
@@ -82,8 +82,8 @@ function askWhere(group) {
 }
 
 function bodyOf(kind, text, topics) {
-  const read = TARGETS[kind][2];
-  const to = read ? { kind, value: read(text) } : { kind };
+  const parse = TARGETS[kind][2];
+  const to = parse ? { kind, value: parse(text) } : { kind };
   return topics.length ? { to, topics: Object.fromEntries(topics.map((topic) => [topic, null])) } : { to };
 }
 
@@ -91,7 +91,7 @@ function bodyOf(kind, text, topics) {
 export function deleteGroup(group) {
   return confirmWrite({
     title: `Delete ${group}?`,
-    explain: "Its committed offsets are lost: a new group of this name starts at its auto.offset.reset.",
+    explain: "Its committed offsets are lost: consumers that use this group again start according to auto.offset.reset.",
     method: "DELETE",
     path: pathOf("groups", group),
     confirm: "Delete",

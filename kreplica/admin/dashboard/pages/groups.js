@@ -1,8 +1,8 @@
 /** The list of consumer groups. */
 
 import { chipPart, element, linkPart, setText, show } from "../parts/elements.js";
-import { count, counted } from "../parts/format.js";
-import { delayed, field } from "../parts/forms.js";
+import { count, pluralize } from "../parts/format.js";
+import { debounce, field } from "../parts/forms.js";
 import { pager, table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
@@ -19,23 +19,23 @@ export function open(page) {
   const pages = pager(["groups"]);
   page.add(element("div", { class: "stack" }, element("div", { class: "fields", role: "search" }, search.node), note, list.node, pages.node));
   let groups = [];
-  const draw = () => {
-    const { search: word = "", after = "" } = page.query;
-    const found = groups.filter(({ group }) => group.includes(word) && group > after);
-    const shown = found.slice(0, PAGE);
+  const render = () => {
+    const { search: text = "", after = "" } = page.query;
+    const matching = groups.filter(({ group }) => group.includes(text) && group > after);
+    const shown = matching.slice(0, PAGE);
     list.update(shown);
-    pages.update(page.query, found.length > PAGE ? shown.at(-1).group : null, `${counted(shown.length, "group")} of ${count(groups.length)}`);
+    pages.update(page.query, matching.length > PAGE ? shown.at(-1).group : null, `${pluralize(shown.length, "group")} of ${count(groups.length)}`);
   };
-  search.input.addEventListener("input", delayed(() => {
-    page.remember({ search: search.input.value.trim(), after: "" });
-    draw();
+  search.input.addEventListener("input", debounce(() => {
+    page.setQuery({ search: search.input.value.trim(), after: "" });
+    render();
   }, 80));
   page.poll(PERIOD_MS, async () => {
-    const answer = await get(pathOf("groups"), {}, page.signal);
-    groups = answer.groups.sort((one, other) => (one.group < other.group ? -1 : 1));
-    show(note, !answer.is_complete);
-    setText(note, `Not all coordinators answered: groups may be missing. ${(answer.problems ?? []).map(String).join(" ")}`);
-    draw();
+    const response = await get(pathOf("groups"), {}, page.signal);
+    groups = response.groups.sort((one, other) => (one.group < other.group ? -1 : 1));
+    show(note, !response.is_complete);
+    setText(note, `Not all coordinators responded: some groups may be missing. ${(response.problems ?? []).map(String).join(" ")}`);
+    render();
   });
 }
 
@@ -56,9 +56,9 @@ function groupTable() {
 
 /** @returns {[string, string]} */
 export function groupState({ state }) {
-  const words = String(state);
-  if (words === "Stable") {
-    return ["good", words];
+  const label = String(state);
+  if (label === "Stable") {
+    return ["good", label];
   }
-  return words === "Empty" || words === "Dead" ? ["", words] : ["busy", words];
+  return label === "Empty" || label === "Dead" ? ["", label] : ["busy", label];
 }

@@ -1,6 +1,6 @@
-/** The state of a cluster in one sentence. */
+/** The health of a cluster in one sentence. */
 
-import { counted } from "../parts/format.js";
+import { pluralize } from "../parts/format.js";
 
 /**
  * @param {any} cluster  the document of `/v1/cluster`
@@ -8,19 +8,19 @@ import { counted } from "../parts/format.js";
  * @returns {["good"|"warn"|"bad", string]}
  */
 export function healthOf(cluster, warnings) {
-  const brokers = counted(cluster.live_brokers.length ?? cluster.live_brokers, "broker");
-  const { offline_partitions: offline, under_replicated_partitions: behind, under_min_isr_partitions: below } = cluster;
+  const brokers = pluralize(cluster.live_brokers.length ?? cluster.live_brokers, "broker");
+  const { offline_partitions: offline, under_replicated_partitions: underReplicated, under_min_isr_partitions: underMinIsr } = cluster;
   if (offline > 0) {
-    return ["bad", `${counted(offline, "partition")} ${offline === 1 ? "has" : "have"} no leader: writes and reads fail.`];
+    return ["bad", `${pluralize(offline, "partition")} ${offline === 1 ? "has" : "have"} no leader: writes and reads fail.`];
   }
   if (cluster.controller.broker_id === null) {
-    return ["bad", "No broker is the controller: partitions are served, but their leaders and replicas cannot change."];
+    return ["bad", "No broker is the controller: clients can read and write, but leaders and replicas cannot change."];
   }
-  if (below > 0) {
-    return ["bad", `${counted(below, "partition")} ${below === 1 ? "has" : "have"} too few in-sync replicas: writes with acks=all are refused.`];
+  if (underMinIsr > 0) {
+    return ["bad", `${pluralize(underMinIsr, "partition")} ${underMinIsr === 1 ? "has" : "have"} too few in-sync replicas: writes with acks=all fail.`];
   }
-  if (behind > 0) {
-    return ["warn", `All partitions can be written and read, but ${counted(behind, "partition")} ${behind === 1 ? "lacks" : "lack"} in-sync replicas.`];
+  if (underReplicated > 0) {
+    return ["warn", `All partitions can be written and read, but ${pluralize(underReplicated, "partition")} ${underReplicated === 1 ? "lacks" : "lack"} in-sync replicas.`];
   }
   if (warnings.length > 0) {
     return ["warn", warnings.join(" ")];

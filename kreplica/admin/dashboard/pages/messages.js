@@ -9,22 +9,22 @@ import { browse } from "./browse.js";
 import { produce } from "./produce.js";
 import { tail } from "./tail.js";
 
-const PARTS = { browse: ["Browse", browse], tail: ["Tail", tail], produce: ["Produce", produce] };
+const TABS = { browse: ["Browse", browse], tail: ["Tail", tail], produce: ["Produce", produce] };
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
-  const [, topic, part = "browse"] = page.path;
+  const [, topic, tab = "browse"] = page.path;
   if (topic === undefined) {
     chooseTopic(page);
     return;
   }
   page.title(topic, ["#/messages", "Messages"]);
   page.actions.append(element("a", { class: "button", href: href(["topic", topic]) }, "About the topic"));
-  page.add(tabs("Operations on messages", Object.entries(PARTS).map(([name, [title]]) =>
-    [href(["messages", topic, ...(name === "browse" ? [] : [name])]), title, name === part])));
+  page.add(tabs("Operations on messages", Object.entries(TABS).map(([name, [title]]) =>
+    [href(["messages", topic, ...(name === "browse" ? [] : [name])]), title, name === tab])));
   page.once(async () => {
     const { partitions } = await get(pathOf("topics", topic), {}, page.signal);
-    (PARTS[part] ?? PARTS.browse)[1](page, topic, partitions);
+    (TABS[tab] ?? TABS.browse)[1](page, topic, partitions);
   });
 }
 

@@ -6,14 +6,14 @@ import { element, set, setText, termList } from "../parts/elements.js";
 import { count, milliseconds, rate } from "../parts/format.js";
 import { entryList } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
-import { cluster, hurryFigures, onFigures, samples, warnings } from "../shell/figures.js";
-import { rememberBrokers } from "../shell/lost.js";
-import { breakIt } from "./standalone.js";
+import { cluster, refreshMetrics, onMetrics, samples, warnings } from "../shell/cluster_metrics.js";
+import { rememberAdminUrls } from "../shell/connection_banner.js";
+import { faultInjection } from "./fault_injection.js";
 import { healthOf } from "./health.js";
 
 const PERIOD_MS = 1000;
 const ENTRIES = 8;
-/** Maximum number of partitions on the map; a larger map is unreadable. */
+/** Maximum number of partitions on the map; a larger one would be unreadable. */
 const MAP_PARTITIONS_MAX = 150;
 
 /** @param {import("../shell/page.js").Page} page */
@@ -29,42 +29,42 @@ export function open(page) {
     Offline: (now) => ({ text: count(now.offline_partitions), worry: now.offline_partitions > 0 }),
   });
   page.add(health, numbers.node, chartRow(page));
-  const standalone = breakIt(page);
+  const faults = faultInjection(page);
   const map = mapSection(page);
-  const news = latestEntries(page);
-  onFigures(page.signal, () => {
+  const loadEvents = recentEvents(page);
+  onMetrics(page.signal, () => {
     const [kind, sentence] = healthOf(cluster, warnings());
     set(health, "class", `health ${kind}`);
     setText(health, sentence);
     numbers.update(cluster);
   });
-  const again = page.poll(PERIOD_MS, async () => {
+  const refresh = page.poll(PERIOD_MS, async () => {
     const { brokers } = await get(pathOf("brokers"), {}, page.signal);
-    rememberBrokers(brokers);
-    await standalone.update(brokers);
+    rememberAdminUrls(brokers);
+    await faults.update(brokers);
     await map.update(brokers);
   });
-  standalone.onChange(() => {
-    again();
-    hurryFigures();
+  faults.onChange(() => {
+    refresh();
+    refreshMetrics();
   });
-  page.once(news);
+  page.once(loadEvents);
 }
 
 function chartRow(page) {
-  const throughput = lineChart({ title: "Throughput", series: ["In", "Out"], format: rate, least: 1000 });
-  const produce = lineChart({ title: "Produce latency, mean", series: ["Produce"], format: milliseconds, least: 1 });
-  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, including the wait for data"], format: milliseconds, least: 1 });
-  const trouble = lineChart({ title: "Partitions with problems", series: ["Under-replicated", "Offline"], format: count, least: 2 });
-  onFigures(page.signal, () => {
+  const throughput = lineChart({ title: "Throughput", series: ["In", "Out"], format: rate, minTop: 1000 });
+  const produce = lineChart({ title: "Produce latency, mean", series: ["Produce"], format: milliseconds, minTop: 1 });
+  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, including the wait for data"], format: milliseconds, minTop: 1 });
+  const problems = lineChart({ title: "Partitions with problems", series: ["Under-replicated", "Offline"], format: count, minTop: 2 });
+  onMetrics(page.signal, () => {
     const show = (chart, ...names) => chart.update(samples.map((sample) => ({ at_ms: sample.at_ms, values: names.map((name) => sample[name]) })));
     show(throughput, "in", "out");
     show(produce, "produce_ms");
     show(fetch, "fetch_ms");
-    show(trouble, "under_replicated", "offline");
+    show(problems, "under_replicated", "offline");
   });
   return element("section", { class: "section" }, element("h2", { class: "unseen" }, "The last two minutes"),
-    element("div", { class: "charts" }, throughput.node, produce.node, fetch.node, trouble.node));
+    element("div", { class: "charts" }, throughput.node, produce.node, fetch.node, problems.node));
 }
 
 function mapSection(page) {
@@ -76,19 +76,19 @@ function mapSection(page) {
       node.hidden = cluster === null || cluster.partitions === 0 || cluster.partitions > MAP_PARTITIONS_MAX;
       if (!node.hidden) {
         const { partitions } = await get(pathOf("partitions"), { limit: MAP_PARTITIONS_MAX }, page.signal);
-        const own = partitions.filter(({ topic }) => !topic.startsWith("__"));
-        node.hidden = own.length === 0;
-        map.update(brokers, own);
+        const withoutInternal = partitions.filter(({ topic }) => !topic.startsWith("__"));
+        node.hidden = withoutInternal.length === 0;
+        map.update(brokers, withoutInternal);
       }
     },
   };
 }
 
-function latestEntries(page) {
+function recentEvents(page) {
   const list = entryList(ENTRIES, false);
-  page.section("Recent events", list.node, element("p", null, element("a", { href: "#/timeline" }, "The whole timeline")));
+  page.section("Recent events", list.node, element("p", null, element("a", { href: "#/timeline" }, "Complete timeline")));
   return async () => {
-    list.begin((await get(pathOf("timeline"), { limit: ENTRIES }, page.signal)).entries);
+    list.replace((await get(pathOf("timeline"), { limit: ENTRIES }, page.signal)).entries);
     page.follow(pathOf("events"), {}, (event) => list.add(event.data));
   };
 }

@@ -1,15 +1,15 @@
 /** One plan: its progress, and changes while it runs. */
 
-import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { chip, element, set, setText, show, termList } from "../parts/elements.js";
-import { counted, instant, rate } from "../parts/format.js";
+import { pluralize, dateTime, rate } from "../parts/format.js";
 import { checkbox, field } from "../parts/forms.js";
 import { moveTable } from "../parts/move_table.js";
-import { fractionOf, hasEnded, kindTitle, planState, progressText } from "../parts/plan_words.js";
+import { progressFraction, hasEnded, kindTitle, planState, progressText } from "../parts/plan_labels.js";
 import { pager } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { get, pathOf } from "../shell/api.js";
-import { announce } from "../shell/news.js";
+import { announce } from "../shell/notifications.js";
 import { href } from "../shell/routes.js";
 
 const PERIOD_MS = 1000;
@@ -19,12 +19,12 @@ const PAGE = 100;
 export function open(page) {
   const id = page.path[1];
   page.title(id, ["#/plans", "Plans"]);
-  const change = element("button", { type: "button", hidden: true, onclick: async () => (await changeThrottle(id, current)) && again() }, "Change throttle");
-  const cancel = element("button", { type: "button", class: "danger", hidden: true, onclick: async () => (await cancelPlan(id)) && again() }, "Cancel plan");
+  const change = element("button", { type: "button", hidden: true, onclick: async () => (await changeThrottle(id, current)) && refresh() }, "Change throttle");
+  const cancel = element("button", { type: "button", class: "danger", hidden: true, onclick: async () => (await cancelPlan(id)) && refresh() }, "Cancel plan");
   const forget = element("button", { type: "button", hidden: true, onclick: async () => (await forgetPlan(id)) && page.go(["plans"]) }, "Forget");
   page.actions.append(element("a", { class: "button", href: href(["why", "plans", id]) }, "Why?"), change, cancel, forget);
   const bar = element("progress", { max: 1, value: 0, "aria-label": `Progress of ${id}` });
-  const told = element("p");
+  const progress = element("p");
   const facts = termList("facts", {
     State: (plan) => chip(...planState(plan)),
     Kind: kindTitle,
@@ -32,40 +32,40 @@ export function open(page) {
     Comment: ({ comment }) => comment,
     Throttle: ({ throttle_bytes_per_second: bytes }) => (bytes === null || bytes === undefined ? "none" : rate(bytes)),
     "Concurrent moves": ({ moves_at_once: moves }) => (moves ? `${moves} per broker` : "–"),
-    Created: ({ created_at_ms: at }) => instant(at),
-    Ended: ({ ended_at_ms: at }) => instant(at),
+    Created: ({ created_at_ms: at }) => dateTime(at),
+    Ended: ({ ended_at_ms: at }) => dateTime(at),
   });
   const moves = moveTable(`Moves of ${id}`, true);
   const pages = pager(page.path);
   let current = null;
-  page.add(element("div", { class: "card stack" }, bar, told, facts.node));
+  page.add(element("div", { class: "card stack" }, bar, progress, facts.node));
   page.section("Moves", moves.node, pages.node);
-  const again = page.poll(PERIOD_MS, async () => {
+  const refresh = page.poll(PERIOD_MS, async () => {
     const plan = await get(pathOf("plans", id), {}, page.signal);
     if (current !== null && current.state !== plan.state) {
       announce(`The plan is ${planState(plan)[1].toLowerCase()}.`);
     }
     current = plan;
-    set(bar, "value", fractionOf(plan));
-    setText(told, progressText(plan.progress));
+    set(bar, "value", progressFraction(plan));
+    setText(progress, progressText(plan.progress));
     facts.update(plan);
     show(change, !hasEnded(plan));
     show(forget, hasEnded(plan));
     show(cancel, !hasEnded(plan) && plan.state !== "cancelling");
     const { moves: rows, next } = await get(pathOf("plans", id, "moves"), { limit: PAGE, after: page.query.after }, page.signal);
     moves.update(rows);
-    pages.update(page.query, next, counted(rows.length, "move"));
+    pages.update(page.query, next, pluralize(rows.length, "move"));
   });
 }
 
 /** @param {string} id @param {any} plan */
 async function changeThrottle(id, plan) {
   const megabytes = await openDialog("Throttle of the plan", (close) => {
-    const now = plan?.throttle_bytes_per_second;
-    const speed = field({ label: "MB/s that each broker moves at most", type: "number", min: 0.001, step: "any", value: now ? String(now / 1e6) : "",
-      hint: "Empty: no limit. Only moving replicas are throttled, until the plan ends." });
+    const throttle = plan?.throttle_bytes_per_second;
+    const speed = field({ label: "Maximum MB/s per broker", type: "number", min: 0.001, step: "any", value: throttle ? String(throttle / 1e6) : "",
+      hint: "Empty: no limit. The throttle applies to moving replicas, until the plan ends." });
     return {
-      content: [speed.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
+      content: [speed.node, element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
       submit: () => speed.input.reportValidity() && close(speed.input.value.trim()),
     };
   });
@@ -74,7 +74,7 @@ async function changeThrottle(id, plan) {
   }
   const bytes = megabytes === "" ? null : Math.round(Number(megabytes) * 1e6);
   return confirmWrite({
-    title: bytes === null ? "Move without a throttle?" : `Move at most ${rate(bytes)}?`,
+    title: bytes === null ? "Remove the throttle?" : `Throttle the plan to ${rate(bytes)} per broker?`,
     method: "PATCH", path: pathOf("plans", id), body: { throttle_bytes_per_second: bytes }, confirm: "Change",
     done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} per broker.`,
   });
@@ -83,7 +83,7 @@ async function changeThrottle(id, plan) {
 /** @param {string} id */
 function forgetPlan(id) {
   return confirmWrite({
-    title: `Forget ${id}?`, explain: "It has ended. Its moves remain; only its record is deleted.", method: "DELETE", path: pathOf("plans", id),
+    title: `Forget ${id}?`, explain: "The plan has ended. Its record is deleted; the moved replicas stay.", method: "DELETE", path: pathOf("plans", id),
     confirm: "Forget", done: `${id} is deleted.`,
   });
 }
@@ -91,13 +91,13 @@ function forgetPlan(id) {
 /** @param {string} id */
 async function cancelPlan(id) {
   const rollback = await openDialog(`Cancel ${id}?`, (close) => {
-    const back = checkbox({ label: "Revert the moves that are finished", checked: false });
+    const rollbackBox = checkbox({ label: "Revert the moves that are finished", checked: false });
     return {
       content: [
-        element("p", null, "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay, unless you revert them too."),
-        back.node, element("div", { class: "buttons" }, leaveButton(close, "Keep it running"), element("button", { class: "primary danger" }, "Preview")),
+        element("p", null, "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay unless you revert them."),
+        rollbackBox.node, element("div", { class: "buttons" }, dismissButton(close, "Keep it running"), element("button", { class: "primary danger" }, "Preview")),
       ],
-      submit: () => close({ rollback: back.input.checked }),
+      submit: () => close({ rollback: rollbackBox.input.checked }),
     };
   });
   return rollback === null ? null : confirmWrite({

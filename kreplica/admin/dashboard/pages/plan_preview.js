@@ -1,7 +1,7 @@
 /** Preview of a plan: moves, bytes, duration, and each broker's replicas before and after. */
 
 import { barPart, element, termList } from "../parts/elements.js";
-import { bytes, count, counted, duration } from "../parts/format.js";
+import { bytes, count, pluralize, duration } from "../parts/format.js";
 import { moveTable } from "../parts/move_table.js";
 import { table } from "../parts/tables.js";
 import { znodesOf } from "../parts/writes.js";
@@ -17,7 +17,7 @@ export function planPreview(document, start) {
   const numbers = termList("numbers", {
     Moves: () => count(document.moves_count),
     "Data to copy": () => bytes(document.bytes),
-    "Time, about": () => (document.eta_seconds === null ? "not known" : duration(document.eta_seconds)),
+    "Estimated duration": () => (document.eta_seconds === null ? "unknown" : duration(document.eta_seconds)),
   });
   numbers.update(null);
   const moves = moveTable("Planned moves", false);
@@ -35,24 +35,24 @@ export function planPreview(document, start) {
     element("div", { class: "stack" },
       ...document.warnings.map((warning) => element("p", { class: "note" }, warning)),
       numbers.node, brokerTable(document.brokers ?? []), moves.node,
-      document.moves_count > Math.min(ROWS_MAX, document.moves.length) ? element("p", { class: "muted small" }, `${counted(document.moves_count, "move")} in all; the first are shown.`) : null,
+      document.moves_count > Math.min(ROWS_MAX, document.moves.length) ? element("p", { class: "muted small" }, `${pluralize(document.moves_count, "move")} in total; only the first are shown.`) : null,
       znodesOf(document)),
   ];
 }
 
 function brokerTable(brokers) {
-  const most = Math.max(1, ...brokers.flatMap((broker) => [broker.replicas_before, broker.replicas_after]));
+  const mostReplicas = Math.max(1, ...brokers.flatMap((broker) => [broker.replicas_before, broker.replicas_after]));
   const list = table({
     caption: "Replicas of each broker before and after",
     keyOf: ({ broker_id: id }) => id,
     empty: "No broker gains or loses replicas.",
     columns: [
       { header: "Broker", names: true, text: ({ broker_id: id }) => `Broker ${id}` },
-      { header: "Replicas before", part: barPart(({ replicas_before: replicas }) => [replicas / most, count(replicas)]) },
-      { header: "Replicas after", part: barPart(({ replicas_after: replicas }) => [replicas / most, count(replicas)]) },
+      { header: "Replicas before", part: barPart(({ replicas_before: replicas }) => [replicas / mostReplicas, count(replicas)]) },
+      { header: "Replicas after", part: barPart(({ replicas_after: replicas }) => [replicas / mostReplicas, count(replicas)]) },
       { header: "Leads before", numeric: true, text: ({ leaders_before: leaders }) => count(leaders) },
       { header: "Leads after", numeric: true, text: ({ leaders_after: leaders }) => count(leaders) },
-      { header: "Gets", numeric: true, text: ({ bytes_in: size }) => bytes(size) },
+      { header: "Receives", numeric: true, text: ({ bytes_in: size }) => bytes(size) },
       { header: "Sends", numeric: true, text: ({ bytes_out: size }) => bytes(size) },
     ],
   });

@@ -1,8 +1,8 @@
 /** The list of plans: running and ended ones. */
 
 import { barPart, chipPart, element, linkPart } from "../parts/elements.js";
-import { clock, counted } from "../parts/format.js";
-import { fractionOf, kindTitle, planState } from "../parts/plan_words.js";
+import { shortTime, pluralize } from "../parts/format.js";
+import { progressFraction, kindTitle, planState } from "../parts/plan_labels.js";
 import { pager, table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
@@ -22,8 +22,8 @@ export function open(page) {
       { header: "Plan", names: true, part: linkPart(({ id }) => href(["plan", id]), ({ id }) => id) },
       { header: "Kind", text: kindTitle },
       { header: "State", part: chipPart(planState) },
-      { header: "Done", part: barPart((plan) => [fractionOf(plan), `${Math.floor(fractionOf(plan) * 100)}%`]) },
-      { header: "Created", className: "nowrap", text: ({ created_at_ms: at }) => clock(at) },
+      { header: "Done", part: barPart((plan) => [progressFraction(plan), `${Math.floor(progressFraction(plan) * 100)}%`]) },
+      { header: "Created", className: "nowrap", text: ({ created_at_ms: at }) => shortTime(at) },
       { header: "Comment", className: "cut", text: ({ comment }) => comment },
     ],
   });
@@ -32,6 +32,6 @@ export function open(page) {
   page.poll(PERIOD_MS, async () => {
     const { plans, next } = await get(pathOf("plans"), { limit: PAGE, after: page.query.after }, page.signal);
     list.update(plans);
-    pages.update(page.query, next ?? null, plans.length ? counted(plans.length, "plan") : "");
+    pages.update(page.query, next ?? null, plans.length ? pluralize(plans.length, "plan") : "");
   });
 }

@@ -1,26 +1,26 @@
 /** A form that produces a message. */
 
 import { element } from "../parts/elements.js";
-import { checkbox, choice, complain, field } from "../parts/forms.js";
+import { checkbox, selectField, showFieldError, field } from "../parts/forms.js";
 import { partitionChoices } from "../parts/partition_choices.js";
-import { problemPlace } from "../parts/problems.js";
-import { ask, pathOf } from "../shell/api.js";
-import { announce } from "../shell/news.js";
+import { problemArea } from "../parts/problems.js";
+import { request, pathOf } from "../shell/api.js";
+import { announce } from "../shell/notifications.js";
 import { href } from "../shell/routes.js";
 
 const ENCODINGS = [["utf8", "Text"], ["base64", "Base64"]];
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export function produce(page, topic, partitions) {
-  const partition = choice({ label: "Partition", name: "partition" }, partitionChoices(partitions, "By the key"));
+  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "By the key"));
   const key = field({ label: "Key", name: "key", autocomplete: "off", spellcheck: "false" });
   const noKey = checkbox({ label: "No key (null)", checked: true });
-  const keyEncoding = choice({ label: "Key is", name: "key_encoding" }, ENCODINGS);
+  const keyEncoding = selectField({ label: "Key is", name: "key_encoding" }, ENCODINGS);
   const value = field({ label: "Value", name: "value", tag: "textarea", rows: 8, spellcheck: "false" });
   const tombstone = checkbox({ label: "No value (null, a tombstone)" });
-  const valueEncoding = choice({ label: "Value is", name: "value_encoding" }, ENCODINGS);
+  const valueEncoding = selectField({ label: "Value is", name: "value_encoding" }, ENCODINGS);
   const headers = field({ label: "Headers", name: "headers", tag: "textarea", rows: 2, spellcheck: "false", placeholder: "trace-id: 42", hint: "One per line: name: value." });
-  const problem = problemPlace();
+  const problem = problemArea();
   const outcome = element("p", { hidden: true });
   key.input.addEventListener("input", () => {
     noKey.input.checked = false;
@@ -41,8 +41,8 @@ export function produce(page, topic, partitions) {
       return;
     }
     try {
-      const { document } = await ask("POST", pathOf("topics", topic, "messages"), { body: message, dryRun });
-      tell(outcome, topic, document, dryRun);
+      const { document } = await request("POST", pathOf("topics", topic, "messages"), { body: message, dryRun });
+      showOutcome(outcome, topic, document, dryRun);
     } catch (error) {
       problem.show(error);
     }
@@ -59,7 +59,7 @@ export function produce(page, topic, partitions) {
   element("div", { class: "buttons" }, element("button", { class: "primary" }, "Produce"), element("button", { value: "check" }, "Check only"))));
 }
 
-function tell(outcome, topic, { partition, offset }, dryRun) {
+function showOutcome(outcome, topic, { partition, offset }, dryRun) {
   const text = dryRun
     ? `This message would be accepted${partition === undefined || partition === null ? "" : ` by partition ${partition}`}. Nothing was written.`
     : `Written to partition ${partition} at offset ${offset}.`;
@@ -69,16 +69,16 @@ function tell(outcome, topic, { partition, offset }, dryRun) {
 }
 
 /** @returns {{key: string, value: string, encoding: string}[]|null} null if a line is malformed */
-function headersIn(made) {
-  const found = [];
-  for (const line of made.input.value.split("\n").filter((text) => text.trim())) {
+function headersIn(formField) {
+  const headers = [];
+  for (const line of formField.input.value.split("\n").filter((text) => text.trim())) {
     const [, key, value] = /^\s*([^:]+?)\s*:\s*(.*)$/.exec(line) ?? [];
     if (key === undefined) {
-      complain(made, `“${line}” is not name: value.`);
+      showFieldError(formField, `“${line}” is not name: value.`);
       return null;
     }
-    found.push({ key, value, encoding: "utf8" });
+    headers.push({ key, value, encoding: "utf8" });
   }
-  complain(made, "");
-  return found;
+  showFieldError(formField, "");
+  return headers;
 }

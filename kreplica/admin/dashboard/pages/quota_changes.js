@@ -1,25 +1,25 @@
 /** Sets and deletes quotas. */
 
 import { element, setText, show } from "../parts/elements.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
-import { choice, complain, field, setChoices } from "../parts/forms.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
+import { selectField, showFieldError, field, setOptions } from "../parts/forms.js";
 import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
-import { choices, DEFAULT, entityText, KINDS, quotaText, valueText } from "./quota_words.js";
+import { quotaOptions, DEFAULT, entityText, KINDS, quotaText, valueText } from "./quota_labels.js";
 
-/** @param {{entity: any, name: string, value: number}|null} known  the quota to change; null for a new one */
-export async function setQuota(known) {
-  const made = await (known === null ? askForQuota() : askForValue(known));
-  if (made === null) {
+/** @param {{entity: any, name: string, value: number}|null} existing  the quota to change; null for a new one */
+export async function setQuota(existing) {
+  const quota = await (existing === null ? openQuotaDialog() : openValueDialog(existing));
+  if (quota === null) {
     return null;
   }
-  const { entity, name, value } = made;
+  const { entity, name, value } = quota;
   return confirmWrite({
     title: "Set this quota?",
     explain: `${quotaText(name)} of ${entityText(entity)}: ${valueText(name, value)} on each broker. Clients above it are slowed down.`,
     method: "PATCH",
     path: pathOf("quotas"),
-    body: { ...given(entity), quotas: { [name]: value } },
+    body: { ...specifiedNames(entity), quotas: { [name]: value } },
     confirm: "Set",
     done: "The quota is set.",
   });
@@ -32,53 +32,53 @@ export function deleteQuota(entity, name) {
     explain: `${quotaText(name)} of ${entityText(entity)}. The next less specific quota then applies, if there is one.`,
     method: "PATCH",
     path: pathOf("quotas"),
-    body: { ...given(entity), quotas: { [name]: null } },
+    body: { ...specifiedNames(entity), quotas: { [name]: null } },
     confirm: "Delete",
     danger: true,
     done: "The quota is deleted.",
   });
 }
 
-function given({ user, client_id, ip }) {
+function specifiedNames({ user, client_id, ip }) {
   return Object.fromEntries(Object.entries({ user, client_id, ip }).filter(([, name]) => name !== null));
 }
 
-function askForQuota() {
+function openQuotaDialog() {
   return openDialog("Set a quota", (close) => {
-    const hint = "Empty: all that have no quota of their own.";
+    const hint = "Empty: the default for all without their own quota.";
     const attributes = { autocomplete: "off", spellcheck: "false", hint };
-    const kind = choice({ label: "Quota of a", name: "kind" }, KINDS, "user");
+    const kind = selectField({ label: "Quota of a", name: "kind" }, KINDS, "user");
     const names = {
       user: field({ label: "User", name: "user", ...attributes }),
       client_id: field({ label: "Client ID", name: "client-id", ...attributes }),
       ip: field({ label: "IP address or host", name: "ip", ...attributes }),
     };
-    const quota = choice({ label: "Quota", name: "quota" }, choices(false));
+    const quota = selectField({ label: "Quota", name: "quota" }, quotaOptions(false));
     const value = valueField();
     const parts = () => (kind.input.value === "both" ? ["user", "client_id"] : [kind.input.value]);
-    const adapt = () => {
+    const updateVisibility = () => {
       Object.entries(names).forEach(([part, made]) => show(made.node, parts().includes(part)));
-      setChoices(quota.input, choices(kind.input.value === "ip"));
+      setOptions(quota.input, quotaOptions(kind.input.value === "ip"));
     };
-    kind.input.addEventListener("change", adapt);
-    adapt();
+    kind.input.addEventListener("change", updateVisibility);
+    updateVisibility();
     const nameOf = (part) => (parts().includes(part) ? names[part].input.value.trim() || DEFAULT : null);
     return {
       content: [kind.node, ...Object.values(names).map(({ node }) => node), quota.node, value.node, buttons(close)],
       submit() {
         const entity = { user: nameOf("user"), client_id: nameOf("client_id"), ip: nameOf("ip") };
-        closeWith(close, { entity, name: quota.input.value }, value);
+        closeIfValid(close, { entity, name: quota.input.value }, value);
       },
     };
   });
 }
 
-function askForValue({ entity, name, value: now }) {
+function openValueDialog({ entity, name, value: currentValue }) {
   return openDialog(`Change the quota of ${entityText(entity)}`, (close) => {
     const text = element("p");
-    setText(text, `${quotaText(name)}: ${valueText(name, now)} now.`);
-    const value = valueField(now);
-    return { content: [text, value.node, buttons(close)], submit: () => closeWith(close, { entity, name }, value) };
+    setText(text, `${quotaText(name)}: ${valueText(name, currentValue)} now.`);
+    const value = valueField(currentValue);
+    return { content: [text, value.node, buttons(close)], submit: () => closeIfValid(close, { entity, name }, value) };
   });
 }
 
@@ -87,14 +87,14 @@ function valueField(value = "") {
 }
 
 function buttons(close) {
-  return element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"));
+  return element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"));
 }
 
-function closeWith(close, made, value) {
+function closeIfValid(close, quota, value) {
   const number = Number(value.input.value);
   const isNumber = value.input.value.trim() !== "" && Number.isFinite(number);
-  complain(value, isNumber ? "" : "Enter a number.");
+  showFieldError(value, isNumber ? "" : "Enter a number.");
   if (isNumber) {
-    close({ ...made, value: number });
+    close({ ...quota, value: number });
   }
 }

@@ -2,33 +2,33 @@
 
 import { configEditor } from "../parts/config_editor.js";
 import { chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { count, counted, listed } from "../parts/format.js";
+import { count, pluralize, commaSeparated } from "../parts/format.js";
 import { pager, table } from "../parts/tables.js";
 import { tabs } from "../parts/tabs.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
-import { deleteTopic, electPreferred, growTopic } from "./topic_changes.js";
+import { deleteTopic, electPreferred, addPartitions } from "./topic_changes.js";
 
 const PERIOD_MS = 2000;
 const PAGE = 100;
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
-  const [, name, part = "partitions"] = page.path;
+  const [, name, tab = "partitions"] = page.path;
   page.title(name, ["#/topics", "Topics"]);
   const state = { partitions: 0 };
   page.actions.append(
     element("a", { class: "button", href: href(["messages", name]) }, "Messages"),
     element("a", { class: "button", href: href(["acls"], { type: "topic", name }) }, "Access"),
-    element("button", { type: "button", onclick: () => growTopic(name, state.partitions) }, "Add partitions"),
+    element("button", { type: "button", onclick: () => addPartitions(name, state.partitions) }, "Add partitions"),
     element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
     element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),
     element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete"));
-  page.add(tabs("Parts of the topic", [
-    [href(["topic", name]), "Partitions", part === "partitions"],
-    [href(["topic", name, "settings"]), "Settings", part === "settings"],
+  page.add(tabs("Views of the topic", [
+    [href(["topic", name]), "Partitions", tab === "partitions"],
+    [href(["topic", name, "settings"]), "Settings", tab === "settings"],
   ]));
-  if (part === "settings") {
+  if (tab === "settings") {
     page.add(configEditor(page, ["configs", "topics", name], name));
     page.once(async () => {
       state.partitions = (await get(pathOf("topics", name), {}, page.signal)).partitions;
@@ -41,8 +41,8 @@ export function open(page) {
 function partitionsOf(page, name, state) {
   const numbers = termList("numbers", {
     Partitions: ({ partitions }) => count(partitions),
-    "Replication factor": ({ replication_factor: copies }) => count(copies),
-    "Under-replicated": ({ under_replicated_partitions: behind }) => ({ text: count(behind), worry: behind > 0 }),
+    "Replication factor": ({ replication_factor: factor }) => count(factor),
+    "Under-replicated": ({ under_replicated_partitions: underReplicated }) => ({ text: count(underReplicated), worry: underReplicated > 0 }),
     Offline: ({ offline_partitions: offline }) => ({ text: count(offline), worry: offline > 0 }),
   });
   const list = partitionTable(`Partitions of ${name}`);
@@ -54,7 +54,7 @@ function partitionsOf(page, name, state) {
     numbers.update(topic);
     const { partitions, next } = await get(pathOf("topics", name, "partitions"), { limit: PAGE, after: page.query.after }, page.signal);
     list.update(partitions);
-    pages.update(page.query, next, counted(partitions.length, "partition"));
+    pages.update(page.query, next, pluralize(partitions.length, "partition"));
   });
 }
 
@@ -68,8 +68,8 @@ function partitionTable(caption) {
       { header: "State", part: chipPart(partitionState) },
       { header: "Leader", numeric: true, text: ({ leader }) => (leader === null ? "none" : String(leader)) },
       { header: "Epoch", numeric: true, text: ({ leader_epoch: epoch }) => count(epoch) },
-      { header: "Replicas", text: ({ replicas }) => listed(replicas) },
-      { header: "In sync", text: ({ isr }) => listed(isr) },
+      { header: "Replicas", text: ({ replicas }) => commaSeparated(replicas) },
+      { header: "In sync", text: ({ isr }) => commaSeparated(isr) },
       { header: "(Actions)", className: "cell-actions",
         part: linkPart(({ topic, partition }) => href(["why", "partitions", topic, partition]), ({ partition }) => `Why ${partition}?`) },
     ],
@@ -82,7 +82,7 @@ export function partitionState({ leader, isr, replicas, adding, removing, read_o
     return ["bad", "No leader"];
   }
   if (readOnly) {
-    return ["busy", "Read-only: leaving"];
+    return ["busy", "Read-only: being removed"];
   }
   if (adding?.length || removing?.length) {
     return ["busy", "Moving"];

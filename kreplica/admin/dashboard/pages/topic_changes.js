@@ -1,29 +1,29 @@
 /** Changes of a topic: add partitions, elect leaders, delete it. */
 
 import { element } from "../parts/elements.js";
-import { counted } from "../parts/format.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { pluralize } from "../parts/format.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { field } from "../parts/forms.js";
 import { confirmWrite } from "../parts/writes.js";
 import { get, pathOf } from "../shell/api.js";
 
 /** @param {string} name @param {number} partitions  the current number */
-export async function growTopic(name, partitions) {
+export async function addPartitions(name, partitions) {
   const total = await openDialog(`More partitions for ${name}`, (close) => {
     const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-      hint: `It has ${partitions}. Keys go to other partitions afterwards, so their order across the change is lost.` });
+      hint: `It has ${partitions}. Keys map to other partitions afterwards, so records with the same key are no longer in order across the change.` });
     return {
-      content: [number.node, element("div", { class: "buttons" }, leaveButton(close), element("button", { class: "primary" }, "Preview"))],
+      content: [number.node, element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
       submit: () => number.input.reportValidity() && close(Number(number.input.value)),
     };
   });
   return total === null ? null : confirmWrite({
-    title: `${counted(total, "partition")} for ${name}?`,
+    title: `${pluralize(total, "partition")} for ${name}?`,
     method: "PATCH",
     path: pathOf("topics", name),
     body: { partitions: total },
-    confirm: "Add them",
-    done: `${name} gets ${counted(total, "partition")}.`,
+    confirm: "Add partitions",
+    done: `${name} gets ${pluralize(total, "partition")}.`,
   });
 }
 
@@ -45,8 +45,8 @@ export function deleteTopic(name) {
 export async function electPreferred(name) {
   const { partitions } = await get(pathOf("topics", name, "partitions"), { limit: 1000 });
   return confirmWrite({
-    title: `Let the preferred replicas of ${name} lead?`,
-    explain: "The first replica of each partition becomes leader if it is in sync.",
+    title: `Elect the preferred leaders of ${name}?`,
+    explain: "The first replica of each partition becomes its leader if it is in sync.",
     method: "POST",
     path: pathOf("elections"),
     body: { type: "preferred", partitions: partitions.map(({ topic, partition }) => ({ topic, partition })) },

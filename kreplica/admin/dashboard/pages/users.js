@@ -1,14 +1,14 @@
 /** Users with passwords (SCRAM). */
 
 import { element, set } from "../parts/elements.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
-import { choice, complain, field } from "../parts/forms.js";
-import { problemPlace } from "../parts/problems.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
+import { selectField, showFieldError, field } from "../parts/forms.js";
+import { problemArea } from "../parts/problems.js";
 import { buttonsPart } from "../parts/row_buttons.js";
 import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
-import { ask, get, pathOf } from "../shell/api.js";
-import { announce } from "../shell/news.js";
+import { request, get, pathOf } from "../shell/api.js";
+import { announce } from "../shell/notifications.js";
 import { href } from "../shell/routes.js";
 
 const PERIOD_MS = 5000;
@@ -17,9 +17,9 @@ const MECHANISMS = [["SCRAM-SHA-512", "SCRAM-SHA-512"], ["SCRAM-SHA-256", "SCRAM
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
   page.title("Users");
-  let again = () => {};
-  const then = async (done) => (await done) && again();
-  page.actions.append(element("button", { type: "button", class: "primary", onclick: () => then(setPassword(null)) }, "Create user"));
+  let refresh = () => {};
+  const refreshAfter = async (change) => (await change) && refresh();
+  page.actions.append(element("button", { type: "button", class: "primary", onclick: () => refreshAfter(openPasswordDialog(null)) }, "Create user"));
   const list = table({
     caption: "Users",
     keyOf: ({ user }) => user,
@@ -29,42 +29,42 @@ export function open(page) {
       { header: "Mechanisms", text: ({ mechanisms }) => mechanisms.map(({ mechanism, iterations }) => `${mechanism} (${iterations})`).join(", ") },
       { header: "(Actions)", className: "cell-actions", part: buttonsPart(({ user }) => [
         ["Access", href(["acls"], { principal: `User:${user}` })],
-        ["Change password", () => then(setPassword(user))],
-        ["Delete", () => then(deleteUser(user))],
+        ["Change password", () => refreshAfter(openPasswordDialog(user))],
+        ["Delete", () => refreshAfter(deleteUser(user))],
       ]) },
     ],
   });
   page.add(element("div", { class: "stack" }, list.node));
-  again = page.poll(PERIOD_MS, async () => {
+  refresh = page.poll(PERIOD_MS, async () => {
     list.update((await get(pathOf("users"), { limit: 1000 }, page.signal)).users);
   });
 }
 
-/** @param {string|null} known  user whose password changes; null for a new user */
-function setPassword(known) {
-  return openDialog(known === null ? "Create a user" : `Change the password of ${known}`, (close) => {
+/** @param {string|null} existing  user whose password changes; null for a new user */
+function openPasswordDialog(existing) {
+  return openDialog(existing === null ? "Create a user" : `Change the password of ${existing}`, (close) => {
     const user = field({ label: "User", name: "user", autocomplete: "off", spellcheck: "false", required: true });
     const password = field({ label: "New password", name: "password", type: "password", autocomplete: "new-password", required: true });
-    const repeated = field({ label: "Repeat the password", name: "repeated", type: "password", autocomplete: "new-password", required: true });
-    const mechanism = choice({ label: "Mechanism", name: "mechanism" }, MECHANISMS);
-    const problem = problemPlace();
-    const confirm = element("button", { class: "primary" }, known === null ? "Create" : "Change");
+    const repetition = field({ label: "Repeat the password", name: "repeated", type: "password", autocomplete: "new-password", required: true });
+    const mechanism = selectField({ label: "Mechanism", name: "mechanism" }, MECHANISMS);
+    const problem = problemArea();
+    const confirm = element("button", { class: "primary" }, existing === null ? "Create" : "Change");
     return {
       content: [
-        known === null ? user.node : null, password.node, repeated.node, mechanism.node, problem.node,
-        element("div", { class: "buttons" }, leaveButton(close), confirm),
+        existing === null ? user.node : null, password.node, repetition.node, mechanism.node, problem.node,
+        element("div", { class: "buttons" }, dismissButton(close), confirm),
       ],
       async submit() {
-        const name = known ?? user.input.value.trim();
-        const differs = password.input.value !== repeated.input.value;
-        complain(repeated, differs ? "The passwords differ." : "");
+        const name = existing ?? user.input.value.trim();
+        const differs = password.input.value !== repetition.input.value;
+        showFieldError(repetition, differs ? "The passwords differ." : "");
         if (differs || !name || !password.input.value) {
           return;
         }
         set(confirm, "disabled", true);
         try {
-          await ask("PUT", pathOf("users", name), { body: { password: password.input.value, mechanism: mechanism.input.value } });
-          announce(known === null ? `The user ${name} is created.` : `The password of ${name} is changed.`);
+          await request("PUT", pathOf("users", name), { body: { password: password.input.value, mechanism: mechanism.input.value } });
+          announce(existing === null ? `The user ${name} is created.` : `The password of ${name} is changed.`);
           close(true);
         } catch (error) {
           problem.show(error);

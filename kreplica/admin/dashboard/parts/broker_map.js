@@ -1,14 +1,14 @@
 /**
  * The map of replicas: one row per broker, one cell per replica. Shape, letter and colour show a replica's state.
- * The map is one tab stop: arrow keys move between cells, Enter opens the explanation.
+ * The map is one tab stop: arrow keys move between cells, Enter opens its explanation.
  */
 
-import { element, keyed, set, setText } from "./elements.js";
-import { listed } from "./format.js";
+import { element, updateChildren, set, setText } from "./elements.js";
+import { commaSeparated } from "./format.js";
 import { table } from "./tables.js";
 import { href } from "../shell/routes.js";
 
-/** Role, letter and word. */
+/** Letter and label of each role of a replica. */
 const ROLES = {
   leader: ["L", "leader"],
   follower: ["", "follower, in sync"],
@@ -20,41 +20,41 @@ const ROLES = {
 /** @param {import("../shell/page.js").Page} page */
 export function brokerMap(page) {
   const rows = element("div", { class: "map", role: "grid", "aria-label": "Replicas by broker" });
-  const told = element("p", { class: "map-told small", "aria-live": "off" }, "Point to a cell, or select one with the keyboard.");
-  const plain = table({
+  const description = element("p", { class: "map-description small", "aria-live": "off" }, "Point to a cell, or move to one with the arrow keys.");
+  const partitionTable = table({
     caption: "Replicas by partition",
     keyOf: ({ topic, partition }) => `${topic}-${partition}`,
     columns: [
       { header: "Partition", names: true, text: ({ topic, partition }) => `${topic}-${partition}` },
       { header: "Leader", text: ({ leader }) => (leader === null ? "none" : String(leader)) },
-      { header: "In sync", text: ({ isr }) => listed(isr) },
-      { header: "Out of sync or offline", text: ({ isr, replicas }) => listed(replicas.filter((id) => !isr.includes(id))) },
+      { header: "In sync", text: ({ isr }) => commaSeparated(isr) },
+      { header: "Out of sync or offline", text: ({ isr, replicas }) => commaSeparated(replicas.filter((id) => !isr.includes(id))) },
     ],
   });
-  const alternative = element("details", null, element("summary", null, "As a table"), plain.node);
-  const tell = (event) => {
-    const cell = event.target.closest?.("[data-said]");
-    setText(told, cell ? cell.dataset.said : told.textContent);
+  const tableSection = element("details", null, element("summary", null, "As a table"), partitionTable.node);
+  const showDescription = (event) => {
+    const cell = event.target.closest?.("[data-description]");
+    setText(description, cell ? cell.dataset.description : description.textContent);
   };
-  rows.addEventListener("pointerover", tell);
-  rows.addEventListener("focusin", tell);
-  rows.addEventListener("keydown", moved);
-  rows.addEventListener("click", (event) => ask(page, event.target));
+  rows.addEventListener("pointerover", showDescription);
+  rows.addEventListener("focusin", showDescription);
+  rows.addEventListener("keydown", handleKey);
+  rows.addEventListener("click", (event) => openExplanation(page, event.target));
   return {
-    node: element("div", { class: "card stack" }, rows, told, legend(), alternative),
+    node: element("div", { class: "card stack" }, rows, description, legend(), tableSection),
     /** @param {any[]} brokers @param {any[]} partitions */
     update(brokers, partitions) {
       const ids = [...new Set([...brokers.map((broker) => broker.broker_id), ...partitions.flatMap(({ replicas }) => replicas)])];
       const live = new Set(brokers.filter((broker) => broker.live !== false).map((broker) => broker.broker_id));
-      const wanted = ids.sort((one, other) => one - other).map((id) => ({ id, partitions: partitions.map((partition) => ({ partition, lives: live.has(id) })) }));
-      keyed(rows, wanted, ({ id }) => id, ({ id }) => rowPart(id));
+      const brokerRows = ids.sort((one, other) => one - other).map((id) => ({ id, partitions: partitions.map((partition) => ({ partition, isLive: live.has(id) })) }));
+      updateChildren(rows, brokerRows, ({ id }) => id, ({ id }) => rowPart(id));
       if (!rows.querySelector("[tabindex='0']")) {
         rows.querySelector(".cell")?.setAttribute("tabindex", "0");
       }
-      if (alternative.open) {
-        plain.update(partitions);
+      if (tableSection.open) {
+        partitionTable.update(partitions);
       } else {
-        alternative.ontoggle = () => plain.update(partitions);
+        tableSection.ontoggle = () => partitionTable.update(partitions);
       }
     },
   };
@@ -71,7 +71,7 @@ function rowPart(id) {
   return {
     node: element("div", { class: "map-row", role: "row" }, name, cells),
     update: ({ partitions }) =>
-      keyed(cells, partitions, ({ partition: { topic, partition } }) => `${topic}-${partition}`, (first) => cellPart(id, first.partition)),
+      updateChildren(cells, partitions, ({ partition: { topic, partition } }) => `${topic}-${partition}`, (first) => cellPart(id, first.partition)),
   };
 }
 
@@ -81,38 +81,38 @@ function cellPart(id, first) {
   node.dataset.partition = first.partition;
   return {
     node,
-    update({ partition, lives }) {
-      const role = roleOf(partition, id, lives);
-      const said = `${partition.topic}-${partition.partition} on broker ${id}: ${ROLES[role][1]}`;
+    update({ partition, isLive }) {
+      const role = roleOf(partition, id, isLive);
+      const text = `${partition.topic}-${partition.partition} on broker ${id}: ${ROLES[role][1]}`;
       set(node, "class", `cell ${role}${partition.partition === 0 ? " begins" : ""}`);
-      set(node, "aria-label", said);
-      node.dataset.said = said;
+      set(node, "aria-label", text);
+      node.dataset.description = text;
       setText(node, ROLES[role][0]);
     },
   };
 }
 
-function roleOf({ leader, isr, replicas, offline_replicas: offline }, id, lives) {
+function roleOf({ leader, isr, replicas, offline_replicas: offline }, id, isLive) {
   if (!replicas.includes(id)) {
     return "none";
   }
   if (leader === id) {
     return "leader";
   }
-  if (!lives || offline?.includes(id)) {
+  if (!isLive || offline?.includes(id)) {
     return "offline";
   }
   return isr.includes(id) ? "follower" : "behind";
 }
 
-const STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+const ARROW_STEPS = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
 
-function moved(event) {
+function handleKey(event) {
   const cell = event.target.closest(".cell");
   if (cell && event.key === "Enter") {
     cell.click();
   }
-  const step = STEPS[event.key];
+  const step = ARROW_STEPS[event.key];
   if (!cell || !step) {
     return;
   }
@@ -127,7 +127,7 @@ function moved(event) {
   }
 }
 
-function ask(page, target) {
+function openExplanation(page, target) {
   const cell = target.closest(".cell");
   if (cell?.dataset.topic) {
     location.hash = href(["why", "partitions", cell.dataset.topic, cell.dataset.partition]);

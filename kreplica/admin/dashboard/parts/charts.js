@@ -4,7 +4,7 @@
  * @typedef {{at_ms: number, values: (number|null)[]}} Sample
  */
 
-import { element, set, setPart, setText, svg } from "./elements.js";
+import { element, set, setStyleProperty, setText, svg } from "./elements.js";
 
 export const WINDOW_MS = 120_000;
 const CLASSES = ["first", "second"];
@@ -12,18 +12,18 @@ const WIDTH = 1000;
 const HEIGHT = 100;
 
 /**
- * @param {{title: string, series: string[], format: (value: number|null) => string, least: number}} options
- *     `least`: the minimum of the axis maximum
+ * @param {{title: string, series: string[], format: (value: number|null) => string, minTop: number}} options
+ *     `minTop`: smallest value of the top of the axis
  * @returns {{node: HTMLElement, update: (samples: Sample[]) => void}}
  */
-export function lineChart({ title, series, format, least }) {
+export function lineChart({ title, series, format, minTop }) {
   const areas = series.map((_, index) => svg("path", { class: `area ${CLASSES[index]}` }));
   const lines = series.map((_, index) => svg("path", { class: `line ${CLASSES[index]}` }));
   const grid = [0, 0.5, 1].map((at) => svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: at * HEIGHT, y2: at * HEIGHT }));
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" }, ...grid, ...areas.slice(0, 1), ...lines);
   const ticks = [0, 0.5, 1].map((at) => {
     const tick = element("span", { class: "tick", "aria-hidden": "true" });
-    setPart(tick, "--at", at);
+    setStyleProperty(tick, "--at", at);
     return tick;
   });
   const values = series.map(() => element("b"));
@@ -32,36 +32,36 @@ export function lineChart({ title, series, format, least }) {
     element("div", { class: "plot" }, drawing, ticks),
     element("p", { class: "span", "aria-hidden": "true" }, element("span", null, "2 minutes ago"), element("span", null, "now")),
     element("ul", { class: "legend" }, series.map((name, index) =>
-      element("li", null, sampleLine(index), name, values[index]))));
+      element("li", null, legendLine(index), name, values[index]))));
   return { node, update: (samples) => draw(samples) };
 
   function draw(samples) {
     const now = samples.at(-1)?.at_ms ?? 0;
     const shown = samples.filter((sample) => sample.at_ms >= now - WINDOW_MS);
-    const top = roundedUp(Math.max(least, ...shown.flatMap((sample) => sample.values.map((value) => value ?? 0))));
+    const top = roundUp(Math.max(minTop, ...shown.flatMap((sample) => sample.values.map((value) => value ?? 0))));
     [top, top / 2, 0].forEach((value, index) => setText(ticks[index], format(value)));
-    const said = series.map((name, index) => {
-      const points = shown.map(({ at_ms, values: all }) => placed(at_ms, all[index] ?? null, now, top));
+    const summaries = series.map((name, index) => {
+      const points = shown.map(({ at_ms, values: all }) => pointAt(at_ms, all[index] ?? null, now, top));
       set(lines[index], "d", linePath(points));
       if (index === 0) {
         set(areas[0], "d", areaPath(points));
       }
       const latest = shown.at(-1)?.values[index] ?? null;
       setText(values[index], format(latest));
-      const most = Math.max(0, ...shown.map((sample) => sample.values[index] ?? 0));
-      return `${name} now ${format(latest)}, at most ${format(most)}`;
+      const maximum = Math.max(0, ...shown.map((sample) => sample.values[index] ?? 0));
+      return `${name} now ${format(latest)}, maximum ${format(maximum)}`;
     });
-    set(drawing, "aria-label", `${title} in the last two minutes: ${said.join("; ")}`);
+    set(drawing, "aria-label", `${title} in the last two minutes: ${summaries.join("; ")}`);
   }
 }
 
-function sampleLine(index) {
+function legendLine(index) {
   return svg("svg", { viewBox: "0 0 24 8", "aria-hidden": "true", class: "sample" },
     svg("line", { class: `line ${CLASSES[index]}`, x1: 0, x2: 24, y1: 4, y2: 4 }));
 }
 
 /** @returns {[number, number]|null} */
-function placed(at_ms, value, now, top) {
+function pointAt(at_ms, value, now, top) {
   return value === null ? null : [WIDTH - ((now - at_ms) / WINDOW_MS) * WIDTH, HEIGHT - (value / top) * HEIGHT];
 }
 
@@ -78,15 +78,15 @@ function linePath(points) {
 }
 
 function areaPath(points) {
-  const there = points.filter((point) => point !== null);
-  if (there.length < 2) {
+  const known = points.filter((point) => point !== null);
+  if (known.length < 2) {
     return "";
   }
-  return `${linePath(there)}L${there.at(-1)[0].toFixed(1)} ${HEIGHT}L${there[0][0].toFixed(1)} ${HEIGHT}Z`;
+  return `${linePath(known)}L${known.at(-1)[0].toFixed(1)} ${HEIGHT}L${known[0][0].toFixed(1)} ${HEIGHT}Z`;
 }
 
 /** Rounds up to 1, 2, 4, 6, 8 or 10 times a power of ten. */
-function roundedUp(value) {
+function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 4, 6, 8, 10].find((step) => step * power >= value * 0.999) * power;
 }

@@ -2,7 +2,7 @@
 
 import { element } from "./elements.js";
 
-let numbered = 0;
+let dialogCount = 0;
 
 /**
  * @param {string} title
@@ -11,11 +11,11 @@ let numbered = 0;
  */
 export function openDialog(title, build) {
   return new Promise((resolve) => {
-    const heading = `dialog-${(numbered += 1)}`;
+    const headingId = `dialog-${(dialogCount += 1)}`;
     let value = null;
-    const node = element("dialog", { "aria-labelledby": heading });
-    const { content, submit } = build((given) => {
-      value = given;
+    const node = element("dialog", { "aria-labelledby": headingId });
+    const { content, submit } = build((result) => {
+      value = result;
       node.close();
     });
     const form = element("form", {
@@ -25,7 +25,7 @@ export function openDialog(title, build) {
         event.preventDefault();
         submit?.();
       },
-    }, element("h2", { id: heading }, title), content);
+    }, element("h2", { id: headingId }, title), content);
     node.append(form);
     node.addEventListener("close", () => {
       node.remove();
@@ -36,7 +36,7 @@ export function openDialog(title, build) {
   });
 }
 
-/** The button that cancels a dialog. @param {(value: null) => void} close */
-export function leaveButton(close, text = "Cancel") {
+/** A button that closes a dialog without a result. @param {(value: null) => void} close */
+export function dismissButton(close, text = "Cancel") {
   return element("button", { type: "button", onclick: () => close(null) }, text);
 }

@@ -8,17 +8,17 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** Set as properties, because their attributes only give the initial state. */
+/** Set as properties, because the attributes only set the initial state. */
 const PROPERTIES = new Set(["value", "checked", "disabled", "hidden", "selected", "open"]);
 
 /**
  * @param {string} tag
- * @param {Record<string, any>|null} [attributes]  `onclick` and the like take functions; null and false leave one out
+ * @param {Record<string, any>|null} [attributes]  `onclick` etc. take functions; null and false omit an attribute
  * @param {...(Child|Child[])} children  arrays may be nested
  * @returns {any} an element of HTML
  */
 export function element(tag, attributes, ...children) {
-  return filled(document.createElement(tag), attributes, children);
+  return withContent(document.createElement(tag), attributes, children);
 }
 
 /**
@@ -28,10 +28,10 @@ export function element(tag, attributes, ...children) {
  * @returns {SVGElement}
  */
 export function svg(tag, attributes, ...children) {
-  return filled(document.createElementNS(SVG, tag), attributes, children);
+  return withContent(document.createElementNS(SVG, tag), attributes, children);
 }
 
-function filled(node, attributes, children) {
+function withContent(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     set(node, name, value);
   }
@@ -60,9 +60,9 @@ export function set(node, name, value) {
 
 /** Change a text only if it differs, to keep selections and avoid repeated announcements. */
 export function setText(node, text) {
-  const wanted = String(text ?? "");
-  if (node.textContent !== wanted) {
-    node.textContent = wanted;
+  const newText = String(text ?? "");
+  if (node.textContent !== newText) {
+    node.textContent = newText;
   }
 }
 
@@ -71,31 +71,31 @@ export function show(node, visible) {
   node.hidden = !visible;
 }
 
-/** Set a length for the style sheet; the content security policy forbids `style` attributes. */
-export function setPart(node, name, value) {
+/** Set a custom property (`--name`) of the style sheet; the content security policy forbids `style` attributes. */
+export function setStyleProperty(node, name, value) {
   node.style.setProperty(name, String(value));
 }
 
 /**
- * Show one part per item, in the order of the items; a part is kept while an item has its key.
+ * Show one part per item, in the order of the items; the part of a key is reused.
  *
  * @param {Element} parent  must have no other children
  * @param {Iterable<any>} items
  * @param {(item: any) => string|number} keyOf
  * @param {(item: any) => Part} make
  */
-export function keyed(parent, items, keyOf, make) {
-  const before = kept.get(parent) ?? new Map();
+export function updateChildren(parent, items, keyOf, make) {
+  const before = partsByParent.get(parent) ?? new Map();
   const after = new Map();
-  const wanted = [...items];
-  const keys = new Set(wanted.map(keyOf));
+  const list = [...items];
+  const keys = new Set(list.map(keyOf));
   for (const [key, part] of before) {
     if (!keys.has(key)) {
       part.node.remove();
     }
   }
-  let place = parent.firstChild;
-  for (const item of wanted) {
+  let position = parent.firstChild;
+  for (const item of list) {
     const key = keyOf(item);
     if (after.has(key)) {
       continue;
@@ -103,20 +103,20 @@ export function keyed(parent, items, keyOf, make) {
     const part = before.get(key) ?? make(item);
     part.update(item);
     after.set(key, part);
-    if (part.node === place) {
-      place = place.nextSibling;
+    if (part.node === position) {
+      position = position.nextSibling;
     } else {
-      parent.insertBefore(part.node, place);
+      parent.insertBefore(part.node, position);
     }
   }
-  kept.set(parent, after);
+  partsByParent.set(parent, after);
 }
 
 /** @type {WeakMap<Element, Map<string|number, Part>>} */
-const kept = new WeakMap();
+const partsByParent = new WeakMap();
 
 /**
- * A state as a shape, a word and a colour.
+ * A state as a symbol, a text and a colour.
  *
  * @param {""|"good"|"warn"|"bad"|"busy"} kind
  * @param {string} text
@@ -128,7 +128,7 @@ export function chip(kind, text) {
 /**
  * A part that shows a state.
  *
- * @param {(item: any) => [string, string]} stateOf  kind and word
+ * @param {(item: any) => [string, string]} stateOf  kind and text
  * @returns {(item: any) => Part}
  */
 export function chipPart(stateOf) {
@@ -173,14 +173,14 @@ export function linkPart(hrefOf, textOf) {
  */
 export function barPart(valueOf) {
   return () => {
-    const filling = element("span");
+    const fill = element("span");
     const value = element("span", { class: "value" });
-    const node = element("span", { class: "bar-line" }, element("span", { class: "bar", "aria-hidden": "true" }, filling), value);
+    const node = element("span", { class: "bar-line" }, element("span", { class: "bar", "aria-hidden": "true" }, fill), value);
     return {
       node,
       update(item) {
-        const [part, text] = valueOf(item);
-        setPart(filling, "--part", Math.max(0, Math.min(1, part)));
+        const [fraction, text] = valueOf(item);
+        setStyleProperty(fill, "--part", Math.max(0, Math.min(1, fraction)));
         setText(value, text);
       },
     };
@@ -196,24 +196,24 @@ export function barPart(valueOf) {
  */
 export function termList(className, terms) {
   const node = element("dl", { class: className });
-  const rows = Object.entries(terms).map(([term, of]) => {
+  const rows = Object.entries(terms).map(([term, contentOf]) => {
     const value = element("dd");
     const parts = [element("dt", null, term), value];
     const row = className === "numbers" ? element("div", null, parts) : null;
     node.append(...(row ? [row] : parts));
-    return { of, row, value };
+    return { contentOf, row, value };
   });
   return {
     node,
     update(item) {
-      for (const { of, row, value } of rows) {
-        const found = of(item);
-        if (found instanceof Node) {
-          if (!value.firstChild?.isEqualNode(found)) {
-            value.replaceChildren(found);
+      for (const { contentOf, row, value } of rows) {
+        const content = contentOf(item);
+        if (content instanceof Node) {
+          if (!value.firstChild?.isEqualNode(content)) {
+            value.replaceChildren(content);
           }
         } else {
-          const { text, worry } = found !== null && typeof found === "object" ? found : { text: found, worry: false };
+          const { text, worry } = content !== null && typeof content === "object" ? content : { text: content, worry: false };
           setText(value, present(text) ? text : "–");
           row?.classList.toggle("worry", Boolean(worry));
         }

@@ -1,4 +1,4 @@
-/** Numbers, sizes and times, as people read them. */
+/** Numbers, sizes and times in readable form. */
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const PRECISE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
@@ -9,8 +9,8 @@ export function count(value) {
   return value === null || value === undefined ? "–" : WHOLE.format(value);
 }
 
-/** @param {number} value @param {string} one @param {string} [many] */
-export function counted(value, one, many = `${one}s`) {
+/** A number and a noun: "1 topic", "2 topics". @param {number} value @param {string} one @param {string} [many] */
+export function pluralize(value, one, many = `${one}s`) {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
@@ -19,21 +19,21 @@ export function bytes(value) {
   if (value === null || value === undefined) {
     return "–";
   }
-  let rest = value;
+  let scaled = value;
   let unit = 0;
-  while (Math.abs(rest) >= 999.5 && unit < UNITS.length - 1) {
-    rest /= 1000;
+  while (Math.abs(scaled) >= 999.5 && unit < UNITS.length - 1) {
+    scaled /= 1000;
     unit += 1;
   }
-  return `${unit === 0 ? WHOLE.format(rest) : PRECISE.format(rest)} ${UNITS[unit]}`;
+  return `${unit === 0 ? WHOLE.format(scaled) : PRECISE.format(scaled)} ${UNITS[unit]}`;
 }
 
-/** @param {number|null|undefined} value of bytes in a second */
+/** @param {number|null|undefined} value  bytes per second */
 export function rate(value) {
   return value === null || value === undefined ? "–" : `${bytes(value)}/s`;
 }
 
-/** @param {number|null|undefined} value in milliseconds */
+/** @param {number|null|undefined} value  milliseconds */
 export function milliseconds(value) {
   if (value === null || value === undefined) {
     return "–";
@@ -46,54 +46,54 @@ export function duration(seconds) {
   if (seconds === null || seconds === undefined) {
     return "–";
   }
-  const whole = Math.max(0, Math.round(seconds));
-  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
+  const rounded = Math.max(0, Math.round(seconds));
+  const [days, hours, minutes] = [Math.floor(rounded / 86400), Math.floor(rounded / 3600) % 24, Math.floor(rounded / 60) % 60];
   if (days) {
     return `${days} d ${hours} h`;
   }
   if (hours) {
     return `${hours} h ${minutes} min`;
   }
-  return minutes ? `${minutes} min ${whole % 60} s` : `${whole} s`;
+  return minutes ? `${minutes} min ${rounded % 60} s` : `${rounded} s`;
 }
 
 /** Local date and time, to the millisecond. @param {number|null|undefined} at_ms */
-export function instant(at_ms) {
+export function dateTime(at_ms) {
   if (at_ms === null || at_ms === undefined || at_ms < 0) {
     return "–";
   }
   const at = new Date(at_ms);
-  const two = (value) => String(value).padStart(2, "0");
-  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  const twoDigits = (value) => String(value).padStart(2, "0");
+  const day = `${at.getFullYear()}-${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())}`;
+  return `${day} ${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
 }
 
 /** Local time of day if it was today, otherwise date and time. @param {number|null|undefined} at_ms */
-export function clock(at_ms) {
-  const whole = instant(at_ms);
-  return whole.startsWith(instant(Date.now()).slice(0, 10)) ? whole.slice(11, 19) : whole.slice(0, 19);
+export function shortTime(at_ms) {
+  const full = dateTime(at_ms);
+  return full.startsWith(dateTime(Date.now()).slice(0, 10)) ? full.slice(11, 19) : full.slice(0, 19);
 }
 
 /** @param {Iterable<string|number>} items */
-export function listed(items) {
+export function commaSeparated(items) {
   return [...items].join(", ") || "none";
 }
 
-/** Numbers in order; consecutive numbers as a range. @param {number[]} numbers */
+/** Sorted numbers, with consecutive ones as a range: "0–3, 7". @param {number[]} numbers */
 export function ranges(numbers) {
-  const found = [];
+  const runs = [];
   for (const number of [...numbers].sort((one, other) => one - other)) {
-    if (found.length && found.at(-1)[1] === number - 1) {
-      found.at(-1)[1] = number;
+    if (runs.length && runs.at(-1)[1] === number - 1) {
+      runs.at(-1)[1] = number;
     } else {
-      found.push([number, number]);
+      runs.push([number, number]);
     }
   }
-  return listed(found.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)));
+  return commaSeparated(runs.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)));
 }
 
 /** Indented JSON if a text is JSON, otherwise null. @param {string|null} text */
-export function pretty(text) {
+export function prettyJson(text) {
   if (text === null || !/^\s*[[{"\d\-tfn]/.test(text)) {
     return null;
   }
@@ -105,6 +105,6 @@ export function pretty(text) {
 }
 
 /** A JSON value on one line. @param {any} value */
-export function inline(value) {
+export function inlineJson(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }

@@ -7,36 +7,36 @@
 import { get, pathOf } from "../shell/api.js";
 import { element, setText } from "./elements.js";
 
-let numbered = 0;
+let idCount = 0;
 
 /**
  * @param {Record<string, any>} options  `label`, `hint`, and the attributes of the input (`tag` for another element)
  * @returns {Field}
  */
 export function field({ label, hint, tag = "input", children = [], ...attributes }) {
-  const id = `field-${(numbered += 1)}`;
-  const described = hint ? `${id}-hint` : null;
-  const input = element(tag, { id, "aria-describedby": described, ...attributes }, children);
+  const id = `field-${(idCount += 1)}`;
+  const hintId = hint ? `${id}-hint` : null;
+  const input = element(tag, { id, "aria-describedby": hintId, ...attributes }, children);
   const node = element("div", { class: "field" },
-    element("label", { for: id }, label), input, hint ? element("p", { class: "hint", id: described }, hint) : null);
+    element("label", { for: id }, label), input, hint ? element("p", { class: "hint", id: hintId }, hint) : null);
   return { node, input };
 }
 
 /**
  * @param {Record<string, any>} options  of `field`
  * @param {[string, string][]} choices  value and text
- * @param {string} [chosen]
+ * @param {string} [selected]
  * @returns {Field}
  */
-export function choice(options, choices, chosen) {
-  const made = field({ ...options, tag: "select" });
-  setChoices(made.input, choices, chosen);
-  return made;
+export function selectField(options, choices, selected) {
+  const result = field({ ...options, tag: "select" });
+  setOptions(result.input, choices, selected);
+  return result;
 }
 
-/** @param {HTMLSelectElement} select @param {[string, string][]} choices @param {string} [chosen] */
-export function setChoices(select, choices, chosen = select.value) {
-  select.replaceChildren(...choices.map(([value, text]) => element("option", { value, selected: value === chosen }, text)));
+/** @param {HTMLSelectElement} select @param {[string, string][]} choices @param {string} [selected] */
+export function setOptions(select, choices, selected = select.value) {
+  select.replaceChildren(...choices.map(([value, text]) => element("option", { value, selected: value === selected }, text)));
 }
 
 /** @param {Record<string, any>} options @returns {Field} */
@@ -46,48 +46,48 @@ export function checkbox({ label, ...attributes }) {
 }
 
 /**
- * A group of checkboxes; `chosen()` has the values of those that are set.
+ * A group of checkboxes; `selected()` returns the values of those that are checked.
  *
  * @param {string} legend
  * @param {[string, string][]} choices  value and text
- * @param {string[]} [chosen]
+ * @param {string[]} [selected]
  */
-export function checkboxes(legend, choices, chosen = []) {
-  const boxes = choices.map(([value, text]) => checkbox({ label: text, value, checked: chosen.includes(value) }));
+export function checkboxes(legend, choices, selected = []) {
+  const boxes = choices.map(([value, text]) => checkbox({ label: text, value, checked: selected.includes(value) }));
   return {
     node: element("fieldset", null, element("legend", null, legend), element("div", { class: "fields" }, boxes.map((box) => box.node))),
-    chosen: () => boxes.filter((box) => box.input.checked).map((box) => box.input.value),
+    selected: () => boxes.filter((box) => box.input.checked).map((box) => box.input.value),
   };
 }
 
 /** A field for a topic's name, with the existing topics as suggestions. @param {Record<string, any>} options @returns {Field} */
 export function topicField(options) {
-  const list = element("datalist", { id: `topics-${(numbered += 1)}` });
-  const made = field({ autocomplete: "off", spellcheck: "false", ...options, list: list.id });
-  made.node.append(list);
-  const suggest = delayed(async () => {
-    const names = made.input.value.split(/[\s,]+/);
-    const { topics } = await get(pathOf("topics"), { search: names.pop(), limit: 30 });
-    const before = names.length ? `${names.join(", ")}, ` : "";
-    list.replaceChildren(...topics.map(({ name }) => element("option", { value: before + name })));
+  const list = element("datalist", { id: `topics-${(idCount += 1)}` });
+  const result = field({ autocomplete: "off", spellcheck: "false", ...options, list: list.id });
+  result.node.append(list);
+  const suggest = debounce(async () => {
+    const typed = result.input.value.split(/[\s,]+/);
+    const { topics } = await get(pathOf("topics"), { search: typed.pop(), limit: 30 });
+    const prefix = typed.length ? `${typed.join(", ")}, ` : "";
+    list.replaceChildren(...topics.map(({ name }) => element("option", { value: prefix + name })));
   });
-  made.input.addEventListener("input", suggest);
-  made.input.addEventListener("focus", suggest);
-  return made;
+  result.input.addEventListener("input", suggest);
+  result.input.addEventListener("focus", suggest);
+  return result;
 }
 
 /** The names in a field, separated by commas or spaces. @param {string} text */
-export function names(text) {
+export function splitNames(text) {
   return text.split(/[\s,]+/).filter((name) => name !== "");
 }
 
 /** The number in a field; undefined if it is empty. @param {HTMLInputElement} input */
-export function numberIn(input) {
+export function numberOf(input) {
   return input.value.trim() === "" ? undefined : Number(input.value);
 }
 
 /** A function that runs the task after a pause without further calls (debounce). @param {() => any} task */
-export function delayed(task, wait_ms = 200) {
+export function debounce(task, wait_ms = 200) {
   let timer = 0;
   return () => {
     clearTimeout(timer);
@@ -95,13 +95,13 @@ export function delayed(task, wait_ms = 200) {
   };
 }
 
-/** Show the error of a field below it; an empty text removes the error. @param {Field} made @param {string} text */
-export function complain(made, text) {
-  let place = made.node.querySelector(".wrong");
-  if (!place) {
-    place = element("p", { class: "wrong small", role: "alert" });
-    made.node.append(place);
+/** Show an error below a field; an empty text removes it. @param {Field} formField @param {string} text */
+export function showFieldError(formField, text) {
+  let message = formField.node.querySelector(".wrong");
+  if (!message) {
+    message = element("p", { class: "wrong small", role: "alert" });
+    formField.node.append(message);
   }
-  setText(place, text);
-  made.input.setAttribute("aria-invalid", text ? "true" : "false");
+  setText(message, text);
+  formField.input.setAttribute("aria-invalid", text ? "true" : "false");
 }

@@ -1,11 +1,11 @@
 /** A table of messages, and a dialog with one complete message. */
 
 import { element, set, setText } from "./elements.js";
-import { bytes, count, instant, pretty } from "./format.js";
-import { leaveButton, openDialog } from "./dialogs.js";
-import { choice } from "./forms.js";
+import { bytes, count, dateTime, prettyJson } from "./format.js";
+import { dismissButton, openDialog } from "./dialogs.js";
+import { selectField } from "./forms.js";
 import { table } from "./tables.js";
-import { announce } from "../shell/news.js";
+import { announce } from "../shell/notifications.js";
 
 /** Maximum length of a key or a value in a row. */
 const SHOWN_CHARACTERS = 200;
@@ -19,11 +19,11 @@ export function messageTable(caption, empty) {
     columns: [
       { header: "Partition", numeric: true, text: ({ partition }) => String(partition) },
       { header: "Offset", numeric: true, names: true, text: ({ offset }) => count(offset) },
-      { header: "Time", className: "nowrap small", text: ({ timestamp_ms: at }) => instant(at) },
+      { header: "Time", className: "nowrap small", text: ({ timestamp_ms: at }) => dateTime(at) },
       { header: "Key", part: () => payload("key") },
       { header: "Value", part: () => payload("value") },
       { header: "Size", numeric: true, text: ({ size_bytes: size }) => bytes(size) },
-      { header: "(Whole message)", className: "cell-actions", part: openPart },
+      { header: "(Whole message)", className: "cell-actions", part: openButton },
     ],
   });
 }
@@ -34,15 +34,15 @@ function payload(name) {
     node,
     update(message) {
       const text = message[name];
-      const absent = text === null ? "null" : text === "" ? "empty" : null;
-      set(node, "class", `payload ${name}${absent === null ? "" : " absent"}`);
-      const mark = message[`${name}_encoding`] === "base64" ? "base64: " : "";
-      setText(node, absent ?? mark + text.slice(0, SHOWN_CHARACTERS));
+      const placeholder = text === null ? "null" : text === "" ? "empty" : null;
+      set(node, "class", `payload ${name}${placeholder === null ? "" : " absent"}`);
+      const prefix = message[`${name}_encoding`] === "base64" ? "base64: " : "";
+      setText(node, placeholder ?? prefix + text.slice(0, SHOWN_CHARACTERS));
     },
   };
 }
 
-function openPart() {
+function openButton() {
   let message = null;
   const node = element("button", { class: "tight", type: "button", onclick: () => showMessage(message) }, "Open");
   return {
@@ -59,13 +59,13 @@ function showMessage(message) {
   openDialog(`Partition ${message.partition}, offset ${message.offset}`, (close) => ({
     content: [
       element("dl", { class: "facts" }, [
-        ["Time", `${instant(message.timestamp_ms)} (${String(message.timestamp_type ?? "create time").toLowerCase().replaceAll("_", " ")})`],
+        ["Time", `${dateTime(message.timestamp_ms)} (${String(message.timestamp_type ?? "create time").toLowerCase().replaceAll("_", " ")})`],
         ["Size", bytes(message.size_bytes)],
       ].flatMap(([term, text]) => [element("dt", null, term), element("dd", null, text)])),
       payloadSection("Key", message.key, message.key_encoding),
       payloadSection("Value", message.value, message.value_encoding),
       headersOf(message.headers ?? []),
-      element("div", { class: "buttons" }, leaveButton(close, "Close")),
+      element("div", { class: "buttons" }, dismissButton(close, "Close")),
     ],
   }));
 }
@@ -82,17 +82,17 @@ function payloadSection(title, text, encoding) {
   if (text === null) {
     return element("section", null, element("h3", null, title), element("p", { class: "muted" }, "null"));
   }
-  const views = viewsOf(text, encoding);
-  const pre = element("pre", null, views[0][1]);
-  const select = choice({ label: `${title} as` }, views.map(([name], index) => [String(index), name]));
-  select.input.addEventListener("change", () => setText(pre, views[Number(select.input.value)][1]));
-  const copy = element("button", { class: "tight", type: "button", onclick: () => copied(pre.textContent, title) }, "Copy");
+  const representations = representationsOf(text, encoding);
+  const pre = element("pre", null, representations[0][1]);
+  const select = selectField({ label: `${title} as` }, representations.map(([name], index) => [String(index), name]));
+  select.input.addEventListener("change", () => setText(pre, representations[Number(select.input.value)][1]));
+  const copy = element("button", { class: "tight", type: "button", onclick: () => copyText(pre.textContent, title) }, "Copy");
   return element("section", { class: "stack" }, element("h3", null, title),
     element("div", { class: "code", tabindex: "0", role: "region", "aria-label": title }, pre),
     element("div", { class: "fields" }, select.node, copy));
 }
 
-async function copied(text, title) {
+async function copyText(text, title) {
   try {
     await navigator.clipboard.writeText(text);
     announce(`${title} copied.`);
@@ -102,11 +102,11 @@ async function copied(text, title) {
 }
 
 /** @returns {[string, string][]} name and text of each representation, the most readable first */
-function viewsOf(text, encoding) {
+function representationsOf(text, encoding) {
   if (encoding === "base64") {
     return [["base64", text], ["hexadecimal", hexadecimal(text)]];
   }
-  const json = pretty(text);
+  const json = prettyJson(text);
   return [...(json === null ? [] : [["JSON", json]]), ["text", text], ["base64", base64(text)]];
 }
 

@@ -8,7 +8,7 @@ import { element } from "./elements.js";
  *
  * @returns {{node: HTMLElement, show: (error: Error|null) => void}}
  */
-export function problemPlace() {
+export function problemArea() {
   const node = element("div", { role: "alert" });
   let shown = "";
   return {
@@ -28,19 +28,19 @@ export function problemBox(error) {
   if (!(error instanceof Problem)) {
     console.error(error);
   }
-  const title = error instanceof Problem ? worded(error.title) : "Error in this page";
+  const title = error instanceof Problem ? readableTitle(error.title) : "Error in this page";
   return element("div", { class: "problem" },
     element("p", null, element("strong", null, title), ": ", error.message),
-    ...faultsOf(error).map((fault) => element("p", { class: "small mono" }, fault)),
+    ...errorLines(error).map((line) => element("p", { class: "small mono" }, line)),
     error instanceof Problem && error.whatToDo ? element("p", null, error.whatToDo) : null);
 }
 
-/** Kafka's names of errors, in words. @param {string} title */
-function worded(title) {
+/** The name of a Kafka error in lower case, without underscores. @param {string} title */
+function readableTitle(title) {
   return /^[A-Z_]+$/.test(title) ? title[0] + title.slice(1).toLowerCase().replaceAll("_", " ") : title;
 }
 
-function faultsOf(error) {
-  const faults = error instanceof Problem ? error.document.errors : null;
-  return Array.isArray(faults) ? faults.slice(0, 10).map((fault) => (typeof fault === "string" ? fault : JSON.stringify(fault))) : [];
+function errorLines(error) {
+  const errors = error instanceof Problem ? error.document.errors : null;
+  return Array.isArray(errors) ? errors.slice(0, 10).map((line) => (typeof line === "string" ? line : JSON.stringify(line))) : [];
 }

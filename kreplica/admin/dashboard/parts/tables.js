@@ -11,7 +11,7 @@
  * @property {string} [className]
  */
 
-import { element, keyed, set, setText } from "./elements.js";
+import { element, updateChildren, set, setText } from "./elements.js";
 import { href } from "../shell/routes.js";
 
 /**
@@ -32,7 +32,7 @@ export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
   return {
     node,
     update(rows) {
-      keyed(body, rows, keyOf, (row) => rowPart(columns, row));
+      updateChildren(body, rows, keyOf, (row) => rowPart(columns, row));
       nothing.hidden = rows.length > 0;
       grid.hidden = rows.length === 0;
     },

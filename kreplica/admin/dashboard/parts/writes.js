@@ -16,12 +16,12 @@
  * @property {(document: any) => Node|null} [preview]  preview above the znodes
  */
 
-import { announce } from "../shell/news.js";
-import { ask } from "../shell/api.js";
+import { announce } from "../shell/notifications.js";
+import { request } from "../shell/api.js";
 import { element, setText } from "./elements.js";
-import { leaveButton, openDialog } from "./dialogs.js";
+import { dismissButton, openDialog } from "./dialogs.js";
 import { field } from "./forms.js";
-import { problemPlace } from "./problems.js";
+import { problemArea } from "./problems.js";
 
 /**
  * @param {Write} write
@@ -29,27 +29,27 @@ import { problemPlace } from "./problems.js";
  */
 export function confirmWrite(write) {
   return openDialog(write.title, (close) => {
-    const waiting = element("p", { class: "muted", role: "status" }, "Requesting a preview…");
+    const loading = element("p", { class: "muted", role: "status" }, "Requesting a preview…");
     const preview = element("div", { class: "stack" });
-    const problem = problemPlace();
-    const typed = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to continue`, name: "typed", autocomplete: "off" });
+    const problem = problemArea();
+    const typedField = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to continue`, name: "typed", autocomplete: "off" });
     const confirm = element("button", { class: write.danger ? "primary danger" : "primary", disabled: true }, write.confirm);
-    let known = false;
-    const check = () => {
-      confirm.disabled = !known || (typed !== null && typed.input.value !== write.typed);
+    let isPreviewed = false;
+    const updateButton = () => {
+      confirm.disabled = !isPreviewed || (typedField !== null && typedField.input.value !== write.typed);
     };
-    typed?.input.addEventListener("input", check);
-    previewed(write, preview, problem).then((shown) => {
-      known = shown;
-      setText(waiting, "");
-      waiting.hidden = true;
-      check();
+    typedField?.input.addEventListener("input", updateButton);
+    showPreview(write, preview, problem).then((succeeded) => {
+      isPreviewed = succeeded;
+      setText(loading, "");
+      loading.hidden = true;
+      updateButton();
     });
     return {
       content: [
         write.explain ? element("p", null, write.explain) : null,
-        waiting, preview, problem.node, typed?.node ?? null,
-        element("div", { class: "buttons" }, leaveButton(close), confirm),
+        loading, preview, problem.node, typedField?.node ?? null,
+        element("div", { class: "buttons" }, dismissButton(close), confirm),
       ],
       async submit() {
         if (confirm.disabled) {
@@ -58,22 +58,22 @@ export function confirmWrite(write) {
         confirm.disabled = true;
         problem.show(null);
         try {
-          const document = (await asked(write, false)).document ?? {};
+          const document = (await send(write, false)).document ?? {};
           announce(typeof write.done === "function" ? write.done(document) : write.done);
           close(document);
         } catch (error) {
           problem.show(error);
-          check();
+          updateButton();
         }
       },
     };
   });
 }
 
-async function previewed(write, place, problem) {
+async function showPreview(write, area, problem) {
   try {
-    const { document } = await asked(write, true);
-    place.replaceChildren(...[write.preview?.(document ?? {}), znodesOf(document ?? {})].filter(Boolean));
+    const { document } = await send(write, true);
+    area.replaceChildren(...[write.preview?.(document ?? {}), znodesOf(document ?? {})].filter(Boolean));
     return true;
   } catch (error) {
     problem.show(error);
@@ -81,8 +81,8 @@ async function previewed(write, place, problem) {
   }
 }
 
-function asked({ method, path, query, body, ifMatch }, dryRun) {
-  return ask(method, path, { query, body, ifMatch, dryRun });
+function send({ method, path, query, body, ifMatch }, dryRun) {
+  return request(method, path, { query, body, ifMatch, dryRun });
 }
 
 /**

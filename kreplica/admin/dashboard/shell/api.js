@@ -1,10 +1,10 @@
 /**
- * The client of the REST API: handles HTTP, the login, and the loss of the broker.
+ * The client of the REST API: handles HTTP and the login, and detects an unreachable broker.
  *
  * @typedef {{document: any, etag: string|null, status: number}} Reply
  */
 
-/** An error: the API's problem document, or no response (status 0). */
+/** An error: the API's problem document, or status 0 if there was no response. */
 export class Problem extends Error {
   /** @param {number} status @param {Record<string, any>} document */
   constructor(status, document) {
@@ -17,33 +17,33 @@ export class Problem extends Error {
   }
 }
 
-/** Called after each request: true if there was a response. @type {(answered: boolean) => void} */
-let reached = () => {};
+/** Called after each request. @type {(isReachable: boolean) => void} */
+let onReachability = () => {};
 
-/** Lets the user log in; false if the user does not. @type {(accepted: string[]) => Promise<boolean>} */
-let askToLogIn = async () => false;
+/** Opens the login dialog; false if the user cancels it. @type {(accepted: string[]) => Promise<boolean>} */
+let requestLogin = async () => false;
 
-/** Number of logins, so that requests that were in flight before a login are repeated. */
-let logins = 0;
+/** Number of logins, so that requests that were in flight during a login are repeated. */
+let loginCount = 0;
 
-/** @param {{reached: (answered: boolean) => void, askToLogIn: (accepted: string[]) => Promise<boolean>}} listeners */
-export function listen(listeners) {
-  ({ reached, askToLogIn } = listeners);
+/** @param {{onReachability: (isReachable: boolean) => void, requestLogin: (accepted: string[]) => Promise<boolean>}} listeners */
+export function setListeners(listeners) {
+  ({ onReachability, requestLogin } = listeners);
 }
 
 /**
- * Opens a session, whose cookie the browser keeps; scripts cannot read it.
+ * Opens a session. The browser stores its cookie, which scripts cannot read.
  *
  * @param {{user: string, password: string}|{token: string}} credentials
  * @throws {Problem} if they are wrong
  */
 export async function openSession(credentials) {
   const headers = { accept: "application/json", "content-type": "application/json" };
-  const answer = await sent(pathOf("session"), { method: "POST", headers, body: JSON.stringify(credentials) });
-  if (!answer.ok) {
-    throw await problemOf(answer);
+  const response = await send(pathOf("session"), { method: "POST", headers, body: JSON.stringify(credentials) });
+  if (!response.ok) {
+    throw await readProblem(response);
   }
-  logins += 1;
+  loginCount += 1;
 }
 
 /** A path of the API. @param {(string|number)[]} parts */
@@ -58,7 +58,7 @@ export function pathOf(...parts) {
  * @returns {Promise<any>} the document
  */
 export async function get(path, query, signal) {
-  return (await ask("GET", path, { query, signal })).document;
+  return (await request("GET", path, { query, signal })).document;
 }
 
 /**
@@ -68,7 +68,7 @@ export async function get(path, query, signal) {
  * @returns {Promise<Reply>}
  * @throws {Problem}
  */
-export async function ask(method, path, { query = {}, body, ifMatch = null, dryRun = false, signal } = {}) {
+export async function request(method, path, { query = {}, body, ifMatch = null, dryRun = false, signal } = {}) {
   const headers = { accept: "application/json" };
   if (body !== undefined) {
     headers["content-type"] = "application/json";
@@ -77,59 +77,59 @@ export async function ask(method, path, { query = {}, body, ifMatch = null, dryR
     headers["if-match"] = ifMatch;
   }
   const address = withQuery(path, dryRun ? { ...query, dry_run: "true" } : query);
-  const answer = await fetched(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
-  return { document: await documentOf(answer), etag: answer.headers.get("etag"), status: answer.status };
+  const response = await fetchWithLogin(address, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
+  return { document: await readDocument(response), etag: response.headers.get("etag"), status: response.status };
 }
 
 /** The body of a streamed response. @param {string} path @param {Record<string, any>} query */
 export async function openStream(path, query, lastEventId, signal) {
   const headers = { accept: "text/event-stream", ...(lastEventId ? { "last-event-id": lastEventId } : {}) };
-  return fetched(withQuery(path, query), { headers, signal });
+  return fetchWithLogin(withQuery(path, query), { headers, signal });
 }
 
-async function fetched(address, options) {
+async function fetchWithLogin(address, options) {
   for (;;) {
-    const before = logins;
-    const answer = await sent(address, options);
-    if (answer.ok) {
-      return answer;
+    const loginsBefore = loginCount;
+    const response = await send(address, options);
+    if (response.ok) {
+      return response;
     }
-    const problem = await problemOf(answer);
-    // Another request may have led to a login while this one was in flight.
-    if (answer.status !== 401 || (logins === before && !(await askToLogIn(problem.document.accepts ?? ["token"])))) {
+    const problem = await readProblem(response);
+    // Another request may have opened a session while this one was in flight.
+    if (response.status !== 401 || (loginCount === loginsBefore && !(await requestLogin(problem.document.accepts ?? ["token"])))) {
       throw problem;
     }
   }
 }
 
-async function problemOf(answer) {
-  const document = await documentOf(answer).catch(() => null);
-  return new Problem(answer.status, document ?? { title: answer.statusText || "No answer", detail: "" });
+async function readProblem(response) {
+  const document = await readDocument(response).catch(() => null);
+  return new Problem(response.status, document ?? { title: response.statusText || "No response", detail: "" });
 }
 
-async function sent(address, options) {
+async function send(address, options) {
   // Pages of other sites cannot send this header, so they cannot write with the cookie of the session.
   const headers = { ...options.headers, "x-kreplica-dashboard": "1" };
-  let answer;
+  let response;
   try {
-    answer = await fetch(address, { ...options, headers, cache: "no-store" });
+    response = await fetch(address, { ...options, headers, cache: "no-store" });
   } catch (error) {
     if (error.name === "AbortError") {
       throw error;
     }
-    reached(false);
+    onReachability(false);
     throw new Problem(0, {
-      title: "No answer",
-      detail: "The broker that serves this page does not answer.",
+      title: "No response",
+      detail: "The broker that serves this page does not respond.",
       what_to_do: "The page retries and continues when the broker is back.",
     });
   }
-  reached(true);
-  return answer;
+  onReachability(true);
+  return response;
 }
 
-async function documentOf(answer) {
-  const text = await answer.text();
+async function readDocument(response) {
+  const text = await response.text();
   return text === "" ? null : JSON.parse(text);
 }
 

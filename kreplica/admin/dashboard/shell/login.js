@@ -1,29 +1,29 @@
 /** The login, if the API requires one, and the user in the header of the page. */
 
 import { element, set } from "../parts/elements.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { field } from "../parts/forms.js";
-import { problemPlace } from "../parts/problems.js";
-import { ask, get, openSession, pathOf } from "./api.js";
+import { problemArea } from "../parts/problems.js";
+import { request, get, openSession, pathOf } from "./api.js";
 
 /** The open dialog, shared by all requests that wait for the login. @type {Promise<boolean>|null} */
-let asking = null;
+let openLogin = null;
 
-/** True if the user continued without a login, so that the dialog does not return every second. */
-let declined = false;
+/** True if the user continued without a login, so that the next request does not open the dialog again. */
+let isDeclined = false;
 
 /** The user and the buttons in the header. @type {HTMLElement|null} */
 let account = null;
 
 /** @param {string[]} accepted  ways to authenticate: `token`, `basic` @returns {Promise<boolean>} */
-export function askToLogIn(accepted) {
-  if (declined) {
+export function requestLogin(accepted) {
+  if (isDeclined) {
     return Promise.resolve(false);
   }
-  asking ??= asked(accepted).finally(() => {
-    asking = null;
+  openLogin ??= openLoginDialog(accepted).finally(() => {
+    openLogin = null;
   });
-  return asking;
+  return openLogin;
 }
 
 /** Shows the user in the header, and a button that ends the session. */
@@ -32,13 +32,13 @@ export async function showAccount() {
   if (session && session.method !== "none") {
     const name = session.is_super ? "Administrator (token)" : session.user.replace(/^User:/, "");
     const button = element("button", { class: "quiet tight", type: "button", onclick: logOut }, "Log out");
-    // A client certificate is not a session that could end.
+    // A client certificate has no session to end.
     replaceAccount(element("span", { class: "account", title: session.user }, name), session.method === "session" ? button : null);
   }
 }
 
 async function logOut() {
-  await ask("DELETE", pathOf("session"));
+  await request("DELETE", pathOf("session"));
   location.reload();
 }
 
@@ -48,12 +48,12 @@ function replaceAccount(...children) {
   document.getElementById("tools").prepend(account);
 }
 
-/** Opens the login dialog again. */
-function offerLater() {
+/** Shows a button that reloads the page, which opens the login dialog again. */
+function showLoginButton() {
   replaceAccount(element("button", { class: "quiet tight", type: "button", onclick: () => location.reload() }, "Log in"));
 }
 
-function asked(accepted) {
+function openLoginDialog(accepted) {
   const withPassword = accepted.includes("basic");
   return openDialog("This cluster requires a login", (close) => {
     const user = field({ label: "User", name: "username", autocomplete: "username", spellcheck: "false" });
@@ -61,13 +61,13 @@ function asked(accepted) {
     const token = field({
       label: "Token", name: "token", type: "password", autocomplete: "off", hint: "The content of kreplica.admin.token.file.",
     });
-    const problem = problemPlace();
+    const problem = problemArea();
     const confirm = element("button", { class: "primary" }, "Log in");
     const fields = withPassword
       ? [user.node, password.node, element("details", null, element("summary", null, "Use the token"), token.node)]
       : [token.node];
     return {
-      content: [...fields, problem.node, element("div", { class: "buttons" }, leaveButton(close, "Continue without"), confirm)],
+      content: [...fields, problem.node, element("div", { class: "buttons" }, dismissButton(close, "Continue without"), confirm)],
       async submit() {
         const text = token.input.value.trim();
         if (!text && !(withPassword && user.input.value && password.input.value)) {
@@ -84,12 +84,12 @@ function asked(accepted) {
       },
     };
   }).then((done) => {
-    declined = done !== true;
-    if (declined) {
-      offerLater();
+    isDeclined = done !== true;
+    if (isDeclined) {
+      showLoginButton();
     } else {
       showAccount();
     }
-    return !declined;
+    return !isDeclined;
   });
 }

@@ -1,8 +1,8 @@
-/** The list of pages. */
+/** The navigation bar. */
 
 import { element, set, svg } from "../parts/elements.js";
 
-/** Name in the address, title, key after `g`, and the path of a 16 x 16 icon. */
+/** Name in the address, title, shortcut after `g`, and path of a 16 x 16 icon. */
 export const ENTRIES = [
   ["", "Overview", "o", "M2 13V8M6 13V4M10 13V6M14 13V2"],
   ["brokers", "Brokers", "b", "M2 3h12v4H2zM2 9h12v4H2zM5 5h.01M5 11h.01"],
@@ -17,19 +17,19 @@ export const ENTRIES = [
   ["timeline", "Timeline", "l", "M8 2v12M8 4h5M8 8H3M8 12h5"],
 ];
 
-/** The entry of the list to which each other page belongs. */
-const BELONGS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans" };
+/** The entry that is highlighted for each page that has no entry of its own. */
+const PARENTS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans" };
 
 export function drawNavigation() {
-  document.getElementById("pages").append(element("ul", null, ENTRIES.map(([name, title, , picture]) =>
+  document.getElementById("pages").append(element("ul", null, ENTRIES.map(([name, title, , icon]) =>
     element("li", null, element("a", { href: `#/${name}`, "data-page": name },
       svg("svg", { viewBox: "0 0 16 16", "aria-hidden": "true", fill: "none", stroke: "currentColor", "stroke-width": "1.500",
-        "stroke-linecap": "round", "stroke-linejoin": "round" }, svg("path", { d: picture })), title)))));
+        "stroke-linecap": "round", "stroke-linejoin": "round" }, svg("path", { d: icon })), title)))));
 }
 
 /** @param {string} name  the first part of the address */
 export function markCurrent(name) {
-  const current = BELONGS[name] ?? name;
+  const current = PARENTS[name] ?? name;
   for (const link of document.querySelectorAll("#pages a")) {
     set(link, "aria-current", link.dataset.page === current ? "page" : null);
   }

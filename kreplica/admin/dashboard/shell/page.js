@@ -1,7 +1,7 @@
 /** The argument of page modules: the outlet, the address, and tasks that end with the page. */
 
 import { element, setText } from "../parts/elements.js";
-import { problemPlace } from "../parts/problems.js";
+import { problemArea } from "../parts/problems.js";
 import { Problem } from "./api.js";
 import { poll } from "./polling.js";
 import { href } from "./routes.js";
@@ -20,28 +20,28 @@ export class Page {
     this.query = query;
     this.signal = signal;
     this.heading = element("h1", { tabindex: "-1" });
-    this.crumb = element("p", { class: "crumb", hidden: true });
+    this.breadcrumb = element("p", { class: "crumb", hidden: true });
     this.actions = element("div", { class: "actions" });
-    this.problem = problemPlace();
+    this.problem = problemArea();
     this.problems = new Map();
     outlet.replaceChildren(
-      element("div", { class: "head" }, element("div", null, this.crumb, this.heading), this.actions), this.problem.node);
+      element("div", { class: "head" }, element("div", null, this.breadcrumb, this.heading), this.actions), this.problem.node);
   }
 
   /**
    * @param {string} title
-   * @param {[string, string]|null} [above]  address and title of the page above
+   * @param {[string, string]|null} [parent]  address and title of the parent page
    */
-  title(title, above = null) {
+  title(title, parent = null) {
     setText(this.heading, title);
     document.title = `${title} · kreplica`;
-    if (above) {
-      this.crumb.hidden = false;
-      this.crumb.replaceChildren(element("a", { href: above[0] }, above[1]), " /");
+    if (parent) {
+      this.breadcrumb.hidden = false;
+      this.breadcrumb.replaceChildren(element("a", { href: parent[0] }, parent[1]), " /");
     }
   }
 
-  /** @param {...any} children  null and false are left out */
+  /** @param {...any} children  null and false are omitted */
   add(...children) {
     this.outlet.append(...children.flat().filter(Boolean));
   }
@@ -69,8 +69,8 @@ export class Page {
     return poll(this.signal, period_ms, task, (error) => {
       failures = error === null ? 0 : failures + 1;
       // Retry once before the problem is shown: the broker may be busy for a moment.
-      const passing = error instanceof Problem && (error.status === 0 || error.status >= 500) && failures === 1;
-      this.tell(task, passing ? null : error);
+      const isTransient = error instanceof Problem && (error.status === 0 || error.status >= 500) && failures === 1;
+      this.showProblem(task, isTransient ? null : error);
     });
   }
 
@@ -78,16 +78,16 @@ export class Page {
   async once(task) {
     try {
       await task();
-      this.tell(task, null);
+      this.showProblem(task, null);
     } catch (error) {
       if (!this.signal.aborted) {
-        this.tell(task, error);
+        this.showProblem(task, error);
       }
     }
   }
 
-  /** @param {any} source  identifies the problem: each source has one at a time @param {Error|null} error */
-  tell(source, error) {
+  /** @param {any} source  identifies the problem: each source has at most one @param {Error|null} error */
+  showProblem(source, error) {
     if (error) {
       this.problems.set(source, error);
     } else {
@@ -107,7 +107,7 @@ export class Page {
   }
 
   /** Update the query of the address without opening the page again. @param {Record<string, any>} query */
-  remember(query) {
+  setQuery(query) {
     this.query = Object.fromEntries(
       Object.entries({ ...this.query, ...query }).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false));
     history.replaceState(null, "", href(this.path, this.query));

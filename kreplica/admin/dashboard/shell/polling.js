@@ -5,40 +5,40 @@ import { pause } from "./streams.js";
 /** Maximum delay of a retry after an error. */
 const RETRY_MS = 1000;
 
-/** Delay of a retry after a request that the user is not authorized for: permissions change rarely. */
+/** Delay of a retry after a request that the user is not authorized for: permissions rarely change. */
 const FORBIDDEN_RETRY_MS = 30_000;
 
 /**
- * Run a task at once and then repeatedly, a period after each run, until the signal; not while the page is hidden.
+ * Run a task at once, and again a period after each run, until the signal; pauses while the page is hidden.
  *
  * @param {AbortSignal} signal
  * @param {number} period_ms
  * @param {() => Promise<void>} task
- * @param {(error: Error|null) => void} told  called after each run
+ * @param {(error: Error|null) => void} onResult  called after each run
  * @returns {() => void} runs the task at once
  */
-export function poll(signal, period_ms, task, told) {
-  let hurry = new AbortController();
-  const again = () => hurry.abort();
+export function poll(signal, period_ms, task, onResult) {
+  let early = new AbortController();
+  const runNow = () => early.abort();
   (async () => {
     while (!signal.aborted) {
-      hurry = new AbortController();
-      const waiting = AbortSignal.any([signal, hurry.signal]);
+      early = new AbortController();
+      const delaySignal = AbortSignal.any([signal, early.signal]);
       let wait_ms = period_ms;
       try {
         await task();
-        told(null);
+        onResult(null);
       } catch (error) {
         if (!signal.aborted) {
-          told(error);
+          onResult(error);
         }
         wait_ms = error.status === 403 ? FORBIDDEN_RETRY_MS : Math.min(period_ms, RETRY_MS);
       }
-      await pause(wait_ms, waiting);
-      await visible(waiting);
+      await pause(wait_ms, delaySignal);
+      await visible(delaySignal);
     }
   })();
-  return again;
+  return runNow;
 }
 
 function visible(signal) {
@@ -47,12 +47,12 @@ function visible(signal) {
       resolve(undefined);
       return;
     }
-    const seen = new AbortController();
-    const done = () => {
-      seen.abort();
+    const listening = new AbortController();
+    const finish = () => {
+      listening.abort();
       resolve(undefined);
     };
-    document.addEventListener("visibilitychange", () => document.hidden || done(), { signal: seen.signal });
-    signal.addEventListener("abort", done, { signal: seen.signal });
+    document.addEventListener("visibilitychange", () => document.hidden || finish(), { signal: listening.signal });
+    signal.addEventListener("abort", finish, { signal: listening.signal });
   });
 }

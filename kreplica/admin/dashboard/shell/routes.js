@@ -2,7 +2,7 @@
 
 /**
  * @param {(string|number)[]} path
- * @param {Record<string, any>} [query]  empty values are left out
+ * @param {Record<string, any>} [query]  empty values are omitted
  */
 export function href(path, query = {}) {
   const parameters = new URLSearchParams();
@@ -19,18 +19,18 @@ export function href(path, query = {}) {
  * @param {string} hash
  * @returns {{path: string[], query: Record<string, string>}|null} null if it is not the address of a page
  */
-export function parsed(hash) {
+export function parseHash(hash) {
   if (hash !== "" && !hash.startsWith("#/")) {
     return null;
   }
   const [path, query = ""] = hash.slice(2).split(/\?(.*)/s);
   return {
-    path: path.split("/").filter((part) => part !== "").map(decoded),
+    path: path.split("/").filter((part) => part !== "").map(decode),
     query: Object.fromEntries(new URLSearchParams(query)),
   };
 }
 
-function decoded(part) {
+function decode(part) {
   try {
     return decodeURIComponent(part);
   } catch {

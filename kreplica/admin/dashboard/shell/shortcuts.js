@@ -1,7 +1,7 @@
-/** Keyboard shortcuts and their list.  Shortcuts of one letter can be turned off. */
+/** Keyboard shortcuts, and the dialog that lists them and can turn them off. */
 
 import { element } from "../parts/elements.js";
-import { leaveButton, openDialog } from "../parts/dialogs.js";
+import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { checkbox } from "../parts/forms.js";
 import { ENTRIES } from "./navigation.js";
 
@@ -13,23 +13,23 @@ let chordUntil = 0;
 /** @param {() => void} switchTheme */
 export function startShortcuts(switchTheme) {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || document.querySelector("dialog[open]")) {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTextField(event.target) || document.querySelector("dialog[open]")) {
       return;
     }
     if (localStorage.getItem(OFF) === "1") {
       return;
     }
-    if (pressed(event.key, switchTheme)) {
+    if (handleKey(event.key, switchTheme)) {
       event.preventDefault();
     }
   });
 }
 
-function typing(target) {
+function isTextField(target) {
   return target instanceof HTMLElement && (target.matches("input:not([type=checkbox]), textarea, select") || target.isContentEditable);
 }
 
-function pressed(key, switchTheme) {
+function handleKey(key, switchTheme) {
   const chord = performance.now() < chordUntil;
   chordUntil = 0;
   const entry = chord ? ENTRIES.find(([, , letter]) => letter === key) : undefined;
@@ -53,19 +53,19 @@ function pressed(key, switchTheme) {
 
 export function showShortcuts() {
   openDialog("Keys", (close) => {
-    const off = checkbox({ label: "Use these keys", checked: localStorage.getItem(OFF) !== "1" });
-    off.input.addEventListener("change", () => localStorage.setItem(OFF, off.input.checked ? "0" : "1"));
+    const enabled = checkbox({ label: "Use these keys", checked: localStorage.getItem(OFF) !== "1" });
+    enabled.input.addEventListener("change", () => localStorage.setItem(OFF, enabled.input.checked ? "0" : "1"));
     const keys = [
       ...ENTRIES.map(([, title, letter]) => [`g ${letter}`, title]),
-      ["/", "Search in this page"], ["d", "Dark or light"], ["?", "This list"], ["Esc", "Leave a dialog"],
-      ["arrows", "Move in the map of brokers; Enter opens the explanation"],
+      ["/", "Search in this page"], ["d", "Switch the theme"], ["?", "Show this list"], ["Esc", "Close the dialog"],
+      ["arrows", "Move in the map of replicas; Enter opens an explanation"],
     ];
     return {
       content: [
-        element("dl", { class: "facts keys" }, keys.flatMap(([key, what]) => [
-          element("dt", null, key.split(" ").flatMap((part) => [element("kbd", null, part), " "])), element("dd", null, what)])),
-        off.node,
-        element("div", { class: "buttons" }, leaveButton(close, "Close")),
+        element("dl", { class: "facts keys" }, keys.flatMap(([key, description]) => [
+          element("dt", null, key.split(" ").flatMap((part) => [element("kbd", null, part), " "])), element("dd", null, description)])),
+        enabled.node,
+        element("div", { class: "buttons" }, dismissButton(close, "Close")),
       ],
     };
   });

@@ -1,5 +1,5 @@
 /**
- * Server-sent events through `fetch`, because `EventSource` shows neither the status nor the reason of an error.
+ * Server-sent events through `fetch`, because `EventSource` hides the status and the reason of an error.
  *
  * @typedef {{name: string, data: any, id: string|null}} StreamEvent
  */
@@ -9,22 +9,22 @@ import { Problem, openStream } from "./api.js";
 const RETRY_MS = 2000;
 
 /**
- * Follow a stream until the signal; reconnect after an interruption and continue after the last event.
+ * Follow a stream until the signal; after an interruption, reconnect and continue after the last event.
  *
  * @param {string} path
  * @param {Record<string, any>} query
  * @param {AbortSignal} signal
  * @param {(event: StreamEvent) => void} onEvent
- * @param {(problem: Problem|null) => void} [onState]  null while connected; a problem is retried unless the caller caused it
+ * @param {(problem: Problem|null) => void} [onState]  null while connected; retried unless its status is 4xx
  */
 export async function follow(path, query, signal, onEvent, onState = () => {}) {
-  let last = null;
+  let lastEventId = null;
   while (!signal.aborted) {
     try {
-      const answer = await openStream(path, query, last, signal);
+      const response = await openStream(path, query, lastEventId, signal);
       onState(null);
-      for await (const event of eventsOf(answer.body)) {
-        last = event.id ?? last;
+      for await (const event of parseEvents(response.body)) {
+        lastEventId = event.id ?? lastEventId;
         onEvent(event);
       }
     } catch (error) {
@@ -41,22 +41,22 @@ export async function follow(path, query, signal, onEvent, onState = () => {}) {
 }
 
 /** @param {ReadableStream<Uint8Array>} body @returns {AsyncGenerator<StreamEvent>} */
-async function* eventsOf(body) {
+async function* parseEvents(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let incomplete = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) {
       return;
     }
-    const blocks = (rest + value).split(/\r?\n\r?\n/);
-    rest = blocks.pop();
-    yield* blocks.map(eventOf).filter((event) => event !== null);
+    const blocks = (incomplete + value).split(/\r?\n\r?\n/);
+    incomplete = blocks.pop();
+    yield* blocks.map(parseEvent).filter((event) => event !== null);
   }
 }
 
 /** @param {string} block @returns {StreamEvent|null} null for a comment */
-function eventOf(block) {
+function parseEvent(block) {
   let [name, id] = ["message", null];
   const data = [];
   for (const line of block.split(/\r?\n/)) {

@@ -4,20 +4,20 @@ const THEME = "kreplica.theme";
 const systemDark = matchMedia("(prefers-color-scheme: dark)");
 
 /** @returns {"light"|"dark"} the current theme */
-export function shownTheme() {
+export function currentTheme() {
   const chosen = document.documentElement.dataset.theme;
   return chosen === "light" || chosen === "dark" ? chosen : systemDark.matches ? "dark" : "light";
 }
 
 /** Switch to the other theme and store the choice. */
 export function toggleTheme() {
-  const other = shownTheme() === "dark" ? "light" : "dark";
-  document.documentElement.dataset.theme = other;
-  localStorage.setItem(THEME, other);
-  return other;
+  const newTheme = currentTheme() === "dark" ? "light" : "dark";
+  document.documentElement.dataset.theme = newTheme;
+  localStorage.setItem(THEME, newTheme);
+  return newTheme;
 }
 
-/** @param {() => void} told */
-export function onTheme(told) {
-  systemDark.addEventListener("change", told);
+/** @param {() => void} listener */
+export function onTheme(listener) {
+  systemDark.addEventListener("change", listener);
 }

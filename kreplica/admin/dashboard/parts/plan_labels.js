@@ -1,12 +1,12 @@
-/** Plans in words. */
+/** Titles and texts of plans, moves and their states. */
 
-import { bytes, counted, duration } from "./format.js";
+import { bytes, pluralize, duration } from "./format.js";
 
 /** Title and description of each kind of plan. @type {Record<string, [string, string]>} */
 export const KINDS = {
   rebalance: ["Rebalance", "Spreads replicas and leaders evenly, with the least movement."],
   add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],
-  drain: ["Drain brokers", "Moves everything away from brokers, and keeps new replicas away."],
+  drain: ["Drain brokers", "Moves all replicas away from brokers, and places no new ones there."],
   replication_factor: ["Change replication factor", "More or fewer replicas of topics, in one step."],
   reassign: ["Move manually", "Assigns replicas to the brokers that you name."],
   add_partitions: ["Add partitions", "More partitions for a topic."],
@@ -36,7 +36,7 @@ export function kindTitle({ kind }) {
 }
 
 /** The progress of a plan, from 0 to 1. @param {{progress?: any, state: string}} plan */
-export function fractionOf({ progress, state }) {
+export function progressFraction({ progress, state }) {
   if (state === "completed") {
     return 1;
   }
@@ -51,7 +51,7 @@ export function progressText(progress) {
   if (!progress) {
     return "";
   }
-  const parts = [`${progress.finished} of ${counted(progress.moves, "move")}`];
+  const parts = [`${progress.finished} of ${pluralize(progress.moves, "move")}`];
   if (progress.bytes > 0) {
     parts.push(`${bytes(progress.bytes_done ?? 0)} of ${bytes(progress.bytes)}`);
   }
