@@ -343,6 +343,7 @@ def test_certificates_that_expire():
     assert fact["expires_at_ms"] == pytest.approx(expires_at_ms, abs=1000)
     rows = scene.apis[3].document("GET", "/v1/figures")["brokers"]
     assert [row["warnings"] for row in rows] == [[], [sentence], []]
+    assert [row["certificates"] for row in rows] == [[], [{**fact, "days": pytest.approx(fact["days"], abs=0.01)}], []]
     assert scene.metric(2, "kreplica_tls_certificate_expiry_days") == {("SASL_SSL",): pytest.approx(12.5, abs=0.01)}
     scene.add_certificate(2, "SASL_SSL", days=-2)
     why = scene.why("brokers/2", asked=2)

@@ -36,15 +36,39 @@ CLUSTER = {
 }
 
 
+FIGURES = {"at_ms": 1, "brokers": [], "problems": []}
+
+
 def test_cluster_summary(admin, kreplica):
     """The summary shows the controller and the problems of the cluster."""
-    admin.answers["GET /v1/cluster"] = CLUSTER
+    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/figures": FIGURES}
     done = kreplica("cluster")
     assert done.exit_code == 0
     assert "controller          broker 1, epoch 7\n" in done.stdout
     assert "  under-replicated  5\n" in done.stdout
     assert "min.insync.replicas" not in done.stdout, "the setting is unknown"
+    assert "certificates" not in done.stdout, "no listener has TLS"
     assert "\x1b" not in done.stdout, "no colours without a terminal"
+
+
+def broker_figures(broker_id, *days, warnings=()):
+    certificates = [{"listener": f"L{each}", "subject": "CN=x", "expires_at_ms": 1, "days": each} for each in days]
+    return {"broker_id": broker_id, "live": True, "certificates": certificates, "warnings": list(warnings)}
+
+
+def test_certificates_of_the_cluster(admin, kreplica):
+    """The summary shows the first expiry over all brokers, each warning, and the brokers that did not respond."""
+    admin.answers["GET /v1/cluster"] = CLUSTER
+    dead = {"broker_id": 4, "live": False, "certificates": None, "warnings": None}
+    warning = "The certificate CN=x of the listener L12.7 expires in 12 days."
+    rows = [broker_figures(1, 50.5, 40), broker_figures(2, 12.7, warnings=[warning]), dead]
+    admin.answers["GET /v1/figures"] = {**FIGURES, "brokers": rows, "problems": ["broker 4: no response"]}
+    shown = kreplica("cluster").stdout
+    assert "  first expires in 12 days (broker 2, listener L12.7)\n" in shown
+    assert f"Broker 2: {warning}\n" in shown
+    assert shown.endswith("Certificates of a broker are unknown: broker 4: no response\n")
+    admin.answers["GET /v1/figures"] = {**FIGURES, "brokers": [broker_figures(1, 1.5), broker_figures(3, -1.2, 3)]}
+    assert "  expired 1 day ago (broker 3, listener L-1.2)\n" in kreplica("cluster").stdout
 
 
 def test_json_is_the_document(admin, kreplica):
@@ -96,7 +120,7 @@ def test_other_server(admin, kreplica):
 
 def test_token_is_sent(admin, kreplica, tmp_path):
     """The token of the file is part of each request."""
-    admin.answers["GET /v1/cluster"] = CLUSTER
+    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/figures": FIGURES}
     file = tmp_path / "token"
     file.write_text("s3cret\n")
     kreplica("cluster", "--token-file", str(file))

@@ -25,6 +25,16 @@ REQUESTS = record(
     title="RequestFigures",
 )
 
+CERTIFICATE = record(
+    {
+        "listener": STRING,
+        "subject": {**STRING, "description": "Distinguished name of the certificate in the chain that expires first."},
+        "expires_at_ms": TIME_MS,
+        "days": {"type": "number", "description": "Days until it expires; negative if it has expired."},
+    },
+    title="CertificateExpiry",
+)
+
 METRICS = {
     "bytes_in": (COUNT, "Bytes of produce requests."),
     "bytes_out": (COUNT, "Bytes of fetch responses to consumers and followers."),
@@ -43,6 +53,7 @@ METRICS = {
     "controller_events": (COUNT, "Events handled as the controller."),
     "controller_queue": (COUNT, "Events that wait for the controller."),
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
+    "certificates": (listing(CERTIFICATE), "The certificate of each listener with TLS."),
     "warnings": (listing(STRING), "A sentence for each certificate that expires soon or has expired."),
 }
 """Schema and description of each metric by name."""

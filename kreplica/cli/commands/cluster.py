@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kreplica.cli.http.session import Session, with_session
-from kreplica.cli.terminal.screen import Screen, problem_text
+from kreplica.cli.terminal.screen import Screen, count_text, problem_text
+
+if TYPE_CHECKING:
+    from kreplica.cli.http.rest import Document, RestClient
 
 
 @click.command()
 @with_session
 def command(session: Session) -> None:
-    """Show brokers, controller and the number of unhealthy partitions."""
-    session.show(session.get("/v1/cluster"), _print_cluster)
+    """Show brokers, controller, the number of unhealthy partitions, and when a certificate expires."""
+    cluster, figures = session.run_with_client(partial(_read, with_figures=not session.as_json))
+    session.show(cluster, lambda screen, _: _print_cluster(screen, cluster, figures))
 
 
-def _print_cluster(screen: Screen, cluster: dict[str, Any]) -> None:
+async def _read(client: RestClient, *, with_figures: bool) -> tuple[Document, Document]:
+    """Return the summary of the cluster, and if required the figures of all brokers."""
+    return await client.get("/v1/cluster"), await client.get("/v1/figures") if with_figures else {}
+
+
+def _print_cluster(screen: Screen, cluster: dict[str, Any], figures: dict[str, Any]) -> None:
     controller = cluster["controller"] or {}
     zookeeper = cluster["zookeeper"] or {}
     broker_id, epoch = controller.get("broker_id"), controller.get("epoch")
@@ -33,10 +43,31 @@ def _print_cluster(screen: Screen, cluster: dict[str, Any]) -> None:
             ("  offline", _problem_count(cluster["offline_partitions"])),
             ("  under-replicated", _problem_count(cluster["under_replicated_partitions"])),
             ("  under min.insync.replicas", _problem_count(cluster["under_min_isr_partitions"])),
+            ("certificates", _first_expiry(figures["brokers"])),
             ("zookeeper", zookeeper.get("connect")),
             ("standalone", True if cluster.get("standalone") else None),
         ]
     )
+    for broker in figures["brokers"]:
+        for warning in broker["warnings"] or ():
+            screen.line(f"Broker {broker['broker_id']}: {warning}", "bold red")
+    for problem in figures["problems"]:
+        screen.line(f"Certificates of a broker are unknown: {problem}", "yellow")
+
+
+def _first_expiry(brokers: list[dict[str, Any]]) -> Any:
+    """Return when the first certificate expires, highlighted if its broker warns of it; None without TLS.
+
+    :param brokers: rows of ``/v1/figures``.
+    """
+    found = [(each["days"], each["listener"], broker) for broker in brokers for each in broker["certificates"] or ()]
+    if not found:
+        return None
+    days, listener, broker = min(found, key=lambda each: each[0])
+    count = count_text(int(abs(days)), "day")
+    when = f"first expires in {count}" if days >= 0 else f"expired {count} ago"
+    text = f"{when} (broker {broker['broker_id']}, listener {listener})"
+    return problem_text(text, when=bool(broker["warnings"]))
 
 
 def _problem_count(partitions: Any) -> Any:

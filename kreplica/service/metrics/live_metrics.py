@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from kreplica.controller.controller import Controller
@@ -64,6 +64,7 @@ class LiveMetrics:
             self._totals_at_s = now_s
             self._totals = await self._count()
         totals, controller, writes = self._totals, broker.controller, broker.replication.isr_writes
+        watch = broker.certificates.watch
         return {
             **_requests(broker.server.metrics if broker.server is not None else ServerMetrics()),
             "messages_in": self._messages.count,
@@ -78,7 +79,8 @@ class LiveMetrics:
             "controller_events": controller.queue.events_handled,
             "controller_queue": len(controller.queue),
             "reactor_delay_p99_ms": self._delays.percentile_ms,
-            "warnings": [each.text for each in broker.certificates.watch.expiring],
+            "certificates": [asdict(each) for each in watch.expiries],
+            "warnings": [each.text for each in watch.expiring],
         }
 
     async def _count(self) -> PartitionTotals:
