@@ -1,16 +1,20 @@
-"""Audit events of the cluster, for operators.  Each broker keeps the events of its own terms as controller.
+"""Audit events of the cluster, for operators.
 
-Their number is limited, and they stay in memory when the term ends.  No decision depends on them.
+Each broker keeps the events of its own terms as controller, and of the clients that it throttled.  Their number is
+limited, and they stay in memory when the term ends.  No decision depends on them.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 ENTRIES_MAX = 2000
+CLIENT_ENTRIES_MAX = 500
+"""Maximum number of events of clients, which do not displace other events."""
 
 EXAMPLES_MAX = 5
 """Maximum number of partitions, topics or the like that one entry names; the rest is only counted."""
@@ -48,8 +52,12 @@ KINDS = {
     "zookeeper_lost": "A broker lost its connection to ZooKeeper",
     "zookeeper_back": "A broker is connected to ZooKeeper again",
     "session_expired": "A broker's ZooKeeper session expired; the broker leads no partition until it has a new session",
+    "throttling_begun": "Quotas started to slow down a client",
+    "throttling_ended": "Quotas no longer slow down a client",
 }
 """Kinds of entries with their descriptions."""
+
+CLIENT_KINDS = frozenset({"throttling_begun", "throttling_ended"})
 
 Key = tuple[int, int, int]
 
@@ -107,22 +115,25 @@ class AuditEvents:
         self._broker_id = broker_id
         self._now_ms = now_ms
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
+        self._client_entries: deque[Entry] = deque(maxlen=CLIENT_ENTRIES_MAX)
         self._count = 0
         self._last_ms = 0
 
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the entries, oldest first."""
-        return iter(tuple(self._entries))
+        return iter(tuple(self.newest())[::-1])
 
     def newest(self) -> Iterator[Entry]:
         """Iterate over the entries, newest first."""
-        return reversed(tuple(self._entries))
+        both = (reversed(tuple(entries)) for entries in (self._entries, self._client_entries))
+        return heapq.merge(*both, key=lambda entry: entry.number, reverse=True)
 
     def record(
-        self, kind: str, subject: str, text: str, details: Mapping[str, Any], controller_epoch: int | None
+        self, kind: str, subject: str, text: str, details: Mapping[str, Any], controller_epoch: int | None = None
     ) -> None:
         """Add an entry with the current time; see ``Entry``."""
         self._last_ms = max(self._last_ms, self._now_ms())
         self._count += 1
         entry = Entry(self._last_ms, self._broker_id, self._count, controller_epoch, kind, subject, text, details)
-        self._entries.append(entry)
+        entries = self._client_entries if kind in CLIENT_KINDS else self._entries
+        entries.append(entry)

@@ -79,9 +79,12 @@ class ThrottleEvents:
         self._starts = 0
         self._window_ends_s = 0.0
         self._timer: IDelayedCall | None = None
+        self._is_stopped = False
 
     def add(self, key: ThrottledKey, throttle_s: float) -> None:
         """Count a throttled request, and record the start if the client was not throttled before."""
+        if self._is_stopped:
+            return
         now_s = self._reactor.seconds()
         client = _Client(key.quota, key.user, key.client_id, "" if key.user else key.address)
         period = self._periods.get(client)
@@ -97,7 +100,8 @@ class ThrottleEvents:
             self._timer = self._reactor.callLater(CHECK_S, self._check)
 
     def stop(self) -> None:
-        """Record nothing more."""
+        """Record no further event, because the server stops."""
+        self._is_stopped = True
         self._periods.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -115,14 +119,13 @@ class ThrottleEvents:
         return False
 
     def _record_start(self, client: _Client) -> None:
-        subject, who = _names(client)
-        what = "connections of" if client.quota == CONNECTION_CREATION_RATE else "requests of"
-        text = f"{who}: {what} this client are throttled by the quota {client.quota}"
+        subject, described = _names(client)
+        text = f"{described}: {_what(client)} are throttled by the quota {client.quota}"
         details = _details(client)
         others = len(self._unrecorded - {client})
+        self._unrecorded.clear()
         if others:
-            self._unrecorded.clear()
-            text = f"{text}; {others} other clients were throttled since the last record of a start"
+            text = f"{text}; since the previous record, quotas throttled {others} more {_noun(others)}"
             details["unrecorded_clients"] = others
         self._record(BEGUN, subject, text, details)
 
@@ -135,12 +138,11 @@ class ThrottleEvents:
         self._timer = self._reactor.callLater(CHECK_S, self._check) if self._periods else None
 
     def _record_end(self, client: _Client, period: _Period) -> None:
-        subject, who = _names(client)
-        what = "connections" if client.quota == CONNECTION_CREATION_RATE else "requests"
+        subject, described = _names(client)
         lasted_s = period.quiet_from_s - period.began_s
         text = (
-            f"{who}: no longer throttled by the quota {client.quota}, which delayed {period.count} {what} in "
-            f"{lasted_s:.0f} s, for {period.total_s:.1f} s in total"
+            f"{described}: {_what(client)} are no longer throttled by the quota {client.quota}, which delayed "
+            f"{period.count} of them within {lasted_s:.0f} s, for {period.total_s:.1f} s in total"
         )
         figures = {"count": period.count, "throttled_ms": round(period.total_s * 1000), "lasted_s": round(lasted_s)}
         self._record(ENDED, subject, text, {**_details(client), **figures})
@@ -153,6 +155,14 @@ def _names(client: _Client) -> tuple[str, str]:
         return subject, subject
     subject = f"client {_short(client.user)}"
     return subject, f"{subject} with the client ID {_short(client.client_id)}" if client.client_id else subject
+
+
+def _what(client: _Client) -> str:
+    return "new connections" if client.quota == CONNECTION_CREATION_RATE else "requests"
+
+
+def _noun(count: int) -> str:
+    return "client" if count == 1 else "clients"
 
 
 def _details(client: _Client) -> dict[str, Any]:

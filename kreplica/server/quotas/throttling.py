@@ -10,6 +10,7 @@ from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Request
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.server.quotas.muted_connections import MutedConnections
+from kreplica.server.quotas.throttle_events import ThrottleEvents
 from kreplica.server.quotas.throttled_clients import ThrottledKey
 
 Row = dict[str, Any]
@@ -18,9 +19,10 @@ Row = dict[str, Any]
 class Throttling:
     """Throttles clients, and records it for operators."""
 
-    def __init__(self, quotas: ClientQuotas, muted: MutedConnections) -> None:
+    def __init__(self, quotas: ClientQuotas, muted: MutedConnections, events: ThrottleEvents) -> None:
         self.quotas = quotas
         self._muted = muted
+        self._events = events
 
     def pause(self, name: str, connection: Connection, client_id: str | None, throttle_s: float) -> None:
         """Do not read the connection of a client that exceeded a quota for some time."""
@@ -28,12 +30,16 @@ class Throttling:
         metrics = quotas.metrics[name]
         metrics.throttled += 1
         metrics.throttled_s += throttle_s
-        quotas.throttled.add(ThrottledKey(name, connection.user, client_id or "", connection.host), throttle_s)
+        self._remember(ThrottledKey(name, connection.user, client_id or "", connection.host), throttle_s)
         self._muted.mute(connection, throttle_s)
 
     def address_held(self, address: str, held_s: float) -> None:
         """Record a connection that was not served because its address connects too often."""
-        self.quotas.throttled.add(ThrottledKey(CONNECTION_CREATION_RATE, "", "", address), held_s)
+        self._remember(ThrottledKey(CONNECTION_CREATION_RATE, "", "", address), held_s)
+
+    def _remember(self, key: ThrottledKey, throttle_s: float) -> None:
+        self.quotas.throttled.add(key, throttle_s)
+        self._events.add(key, throttle_s)
 
     def throttle(self, request: Request, name: str, throttle_s: float) -> None:
         """Pause the client of a request, which gets its response with the throttle time."""

@@ -8,6 +8,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.quotas.fetch_quota import FetchQuota
 from kreplica.server.quotas.limited_mutations import limited_mutations
 from kreplica.server.quotas.muted_connections import MutedConnections
+from kreplica.server.quotas.throttle_events import ThrottleEvents
 from kreplica.server.quotas.throttled_handlers import ThrottledHandlers
 from kreplica.server.quotas.throttling import Throttling
 from kreplica.server.transport.flush_scope import FlushScope
@@ -34,7 +35,8 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
     """
     runtime, settings, quotas, metadata = broker.runtime, broker.settings, broker.quotas, broker.metadata
     muted = MutedConnections(runtime.reactor)
-    throttling = Throttling(quotas, muted)
+    events = ThrottleEvents(runtime.reactor, broker.controller.history.audit_events.record)
+    throttling = Throttling(quotas, muted, events)
     broker.connection_limits.limits.on_held = throttling.address_held
     fetch_quota = FetchQuota(throttling)
     table = handler_table(broker, topics, fetch_quota)
@@ -44,6 +46,11 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
 
         table = guarded(table, broker.plugins.permissions, metadata)
     throttled = ThrottledHandlers(throttling)
+
+    def stop_throttling() -> None:
+        muted.stop()
+        events.stop()
+
     server = Server(
         runtime,
         throttled.table(table),
@@ -51,7 +58,7 @@ def build_server(broker: ServerDependencies, topics: TopicAdmin) -> Server:
         flush_scope=broker.flush_scope,
         limits=broker.connection_limits.limits,
         on_unreadable=broker.directories.unreadable,
-        on_stopping=muted.stop,
+        on_stopping=stop_throttling,
     )
 
     def quotas_changed() -> None:
