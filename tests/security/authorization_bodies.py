@@ -9,6 +9,8 @@ from uuid import UUID
 from authorization_entries import ABSENT, OTHER, OWN, Context, Row, topics
 
 from kreplica.model import ZERO_UUID
+from kreplica.wire.messages import INCREMENTAL_ALTER_CONFIGS
+from kreplica.wire.messages.api import Api
 
 BROKER_ID = 1
 TOPIC, BROKER = 2, 4
@@ -64,6 +66,32 @@ def topic_settings() -> Callable[[Context], Row]:
 
 def broker_settings() -> Callable[[Context], Row]:
     return always(resources=[resource(BROKER, str(BROKER_ID), "leader.replication.throttled.rate", "1000000000")])
+
+
+def ip_quota(
+    address: str | None, *more: Row, key: str = "connection_creation_rate"
+) -> Callable[[Context], Row]:
+    """Return the body of AlterClientQuotas for an IP address, or for all.
+
+    :param more: other parts of the entity.
+    """
+    entity = [{"entity_type": "ip", "entity_name": address}, *more]
+    return always(entries=[{"entity": entity, "ops": [{"key": key, "value": 1e6, "remove": False}]}])
+
+
+def key_store(
+    location: str | None = None, prefix: str = "listener.name.tls.", broker: str = str(BROKER_ID)
+) -> tuple[Api, Callable[[Context], Row]]:
+    """Return IncrementalAlterConfigs of the location of a key store, with its body.
+
+    :param location: by default the current key store.
+    """
+
+    def body(context: Context) -> Row:
+        name = f"{prefix}ssl.keystore.location"
+        return {"resources": [resource(BROKER, broker, name, location or context.key_store)]}
+
+    return INCREMENTAL_ALTER_CONFIGS, body
 
 
 def add_partitions(*names: str) -> Callable[[Context], Row]:

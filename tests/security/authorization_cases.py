@@ -129,10 +129,12 @@ class Matrix:
     """Runs the cases against one broker; blocking.
 
     :param ports: by listener.
+    :param certificates: directory with the key store of the listener TLS.
     """
 
-    def __init__(self, ports: Mapping[str, int], versions: Versions) -> None:
+    def __init__(self, ports: Mapping[str, int], versions: Versions, certificates: Path) -> None:
         self._ports = ports
+        self._key_store = f"{certificates}/broker.pem"
         self._cases = list(cases(versions))
         self._topic_ids: dict[str, UUID] = {}
 
@@ -151,7 +153,7 @@ class Matrix:
 
     def _answer(self, case: Case) -> Any:
         entry, version = case.entry, case.version
-        body = entry.body(Context(version, case.suffix, self._topic_ids))
+        body = entry.body(Context(version, case.suffix, self._topic_ids, self._key_store))
         connection = Connection(self._ports["TLS"]) if case.identity == UNENCRYPTED else self._connect(case.user)
         try:
             rejection = connection.authenticate(UNPRIVILEGED, "wrong") if case.identity == REJECTED else 0

@@ -120,6 +120,14 @@ DIFFERENCES = (
         "clients need them to select these protocols",
     ),
     Difference(
+        ("alter the key store of *: no ACL",),
+        frozenset({ErrorCode.CLUSTER_AUTHORIZATION_FAILED}),
+        "IncrementalAlterConfigs with an invalid key store, without AlterConfigs",
+        "INVALID_REQUEST",
+        "CLUSTER_AUTHORIZATION_FAILED",
+        "permissions are checked first, so that clients cannot find out which files exist on the machine of a broker",
+    ),
+    Difference(
         ("alter partition, *",),
         frozenset({None}),
         "AlterPartition",

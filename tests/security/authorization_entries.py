@@ -25,11 +25,13 @@ class Context(NamedTuple):
 
     :param suffix: unique per case, for names of things that the request creates or deletes.
     :param topic_ids: of the topics that exist before the first case.
+    :param key_store: path of the key store of the listener TLS.
     """
 
     version: int
     suffix: str
     topic_ids: Mapping[str, UUID]
+    key_store: str = ""
 
     @property
     def names(self) -> tuple[str, str]:

@@ -23,7 +23,9 @@ from authorization_bodies import (
     created_by_metadata,
     delete_topics,
     delete_topics_by_id,
+    ip_quota,
     join_group,
+    key_store,
     metadata,
     metadata_by_id,
     new_topic,
@@ -38,6 +40,7 @@ from kreplica.wire import messages
 READ_TOPIC, WRITE_TOPIC, DESCRIBE_TOPIC = acls("topic read"), acls("topic write"), acls("topic describe")
 READ_GROUP, DESCRIBE_GROUP = acls("group read"), acls("group describe")
 ALTER, DESCRIBE, CLUSTER_ACTION = acls("cluster alter"), acls("cluster describe"), acls("cluster cluster_action")
+ALTER_CONFIGS = acls("cluster alter_configs")
 WRITE_ID, DESCRIBE_ID = acls("transactional_id write"), acls("transactional_id describe")
 STALE = {"broker_epoch": 1, "broker_id": BROKER_ID, "controller_id": BROKER_ID, "controller_epoch": 1}
 REFUSED_MARKER = {**PRODUCER, "topics": topics(ABSENT, partitions="partition_indexes", index=None)}
@@ -316,12 +319,12 @@ CLUSTER_ENTRIES = (
         (acls("cluster describe_configs"),),
         first=1,
     ),
-    Entry("alter settings of the broker", messages.ALTER_CONFIGS, broker_settings(), (acls("cluster alter_configs"),)),
+    Entry("alter settings of the broker", messages.ALTER_CONFIGS, broker_settings(), (ALTER_CONFIGS,)),
     Entry(
         "alter some settings of the broker",
         messages.INCREMENTAL_ALTER_CONFIGS,
         broker_settings(),
-        (acls("cluster alter_configs"),),
+        (ALTER_CONFIGS,),
     ),
     Entry(
         "alter log directories",
@@ -373,8 +376,34 @@ CLUSTER_ENTRIES = (
                 }
             ]
         ),
-        (acls("cluster alter_configs"),),
+        (ALTER_CONFIGS,),
     ),
+    Entry(
+        "describe quotas of an IP address",
+        messages.DESCRIBE_CLIENT_QUOTAS,
+        always(components=[{"entity_type": "ip", "match_type": 0, "match": "192.0.2.2"}]),
+        (acls("cluster describe_configs"),),
+    ),
+    Entry("alter quotas of an IP address", messages.ALTER_CLIENT_QUOTAS, ip_quota("192.0.2.1"), (ALTER_CONFIGS,)),
+    Entry("alter quotas of all IP addresses", messages.ALTER_CLIENT_QUOTAS, ip_quota(None), (ALTER_CONFIGS,)),
+    Entry("alter quotas of an invalid address", messages.ALTER_CLIENT_QUOTAS, ip_quota("not/an.ip"), (ALTER_CONFIGS,)),
+    Entry(
+        "alter quotas of a user and an IP address",
+        messages.ALTER_CLIENT_QUOTAS,
+        ip_quota("192.0.2.1", {"entity_type": "user", "entity_name": "unused"}),
+        (ALTER_CONFIGS,),
+    ),
+    Entry(
+        "alter byte rates of an IP address",
+        messages.ALTER_CLIENT_QUOTAS,
+        ip_quota("192.0.2.1", key="producer_byte_rate"),
+        (ALTER_CONFIGS,),
+    ),
+    Entry("alter the key store of a listener", *key_store(), (ALTER_CONFIGS,)),
+    Entry("alter the key store of a listener to an absent file", *key_store(location="/absent.pem"), (ALTER_CONFIGS,)),
+    Entry("alter the key store of all listeners", *key_store(prefix=""), (ALTER_CONFIGS,)),
+    Entry("alter the key store of all brokers", *key_store(broker=""), (ALTER_CONFIGS,)),
+    Entry("alter the key store of an unknown broker", *key_store(broker="77"), (ALTER_CONFIGS,)),
     Entry(
         "describe SCRAM users",
         messages.DESCRIBE_USER_SCRAM_CREDENTIALS,

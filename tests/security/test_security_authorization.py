@@ -32,7 +32,7 @@ def answers_of_kreplica(directory: Path, certificates: Path, connect_string: str
         broker = Broker(real_runtime(reactor), settings)
         try:
             await broker.start()
-            answers: dict[str, Any] = await deferToThread(Matrix(broker._ports, versions).run)
+            answers: dict[str, Any] = await deferToThread(Matrix(broker._ports, versions, certificates).run)
             return answers
         finally:
             await broker.stop()

@@ -43,7 +43,7 @@ def test_record(tmp_path: Path, certificates: Path) -> None:
             for api in sorted({entry.api for entry in TABLE}, key=lambda each: each.key):
                 lowest, highest = theirs.get(api.key, api.versions)
                 versions[str(api.key)] = (max(lowest, api.versions[0]), min(highest, api.versions[1]))
-            answers = Matrix(ports, versions).run()
+            answers = Matrix(ports, versions, certificates).run()
         finally:
             process.kill()
             process.wait(30)
