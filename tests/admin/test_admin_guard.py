@@ -16,7 +16,7 @@ from kreplica.admin.security import failures, passwords, sessions
 from kreplica.admin.security.failures import FailureLimit
 from kreplica.admin.security.guard import Guard
 from kreplica.admin.security.passwords import PasswordVerifier
-from kreplica.admin.security.sessions import Sessions
+from kreplica.admin.security.sessions import Login, Sessions
 from kreplica.errors import SettingsError
 from kreplica.interfaces.authorization import CLUSTER, Operation
 from kreplica.security.sasl.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
@@ -350,7 +350,7 @@ def cookie_of(set_cookie):
 def test_session():
     """A session has the user's rights until it ends; its cookie is protected from scripts and other sites."""
     scene = Scene()
-    _, set_cookie = scene.sessions.open("User:alice", is_super=False, login="alice")
+    _, set_cookie = scene.sessions.open(Login("User:alice", name="alice"))
     assert set_cookie.endswith("; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure")
     cookie = cookie_of(set_cookie)
     assert scene.get(Cookie=cookie).json()["user"] == "User:alice"
@@ -362,7 +362,7 @@ def test_session():
 
 def test_session_ends_when_the_password_changes():
     scene = Scene()
-    cookie = cookie_of(scene.sessions.open("User:alice", is_super=False, login="alice")[1])
+    cookie = cookie_of(scene.sessions.open(Login("User:alice", name="alice"))[1])
     scene.users.users["alice"] = credential("another")
     assert scene.get(Cookie=cookie).status == 401
 
@@ -370,7 +370,7 @@ def test_session_ends_when_the_password_changes():
 def test_writes_with_a_session_need_the_dashboard_header():
     """A page of another site cannot write with the cookie: it cannot send the header, and has another origin."""
     scene = Scene()
-    cookie = cookie_of(scene.sessions.open("User:alice", is_super=False, login="alice")[1])
+    cookie = cookie_of(scene.sessions.open(Login("User:alice", name="alice"))[1])
 
     def write(**headers):
         given = {"Cookie": cookie, **{name.replace("_", "-"): value for name, value in headers.items()}}
@@ -389,7 +389,7 @@ def test_sessions_are_limited(monkeypatch):
     scene = Scene()
 
     def opened(user):
-        return cookie_of(scene.sessions.open(user, is_super=False)[1])
+        return cookie_of(scene.sessions.open(Login(user))[1])
 
     first = [opened("User:alice") for _ in range(3)]
     assert [scene.get(Cookie=each).status for each in first] == [401, 200, 200]
@@ -442,7 +442,7 @@ def test_stream_ends_when_the_permission_is_lost():
 
 def test_secrets_are_not_shown():
     scene = Scene()
-    session, _ = scene.sessions.open("User:alice", is_super=False, login="alice")
+    session, _ = scene.sessions.open(Login("User:alice", name="alice"))
     assert "stored_key" not in repr(session)
     assert "b'key'" not in repr(Caller(session=b"key"))
 

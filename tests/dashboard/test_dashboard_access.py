@@ -1,8 +1,12 @@
 """Login, users and ACLs in the dashboard of a real broker with authentication and an authorizer."""
 
+import time
+
+import jwt
 import pytest
 
 from tests.support.standalone import StandaloneProcess
+from tests.support.token_server import AUDIENCE, ISSUER, claims, ec_key, jwk, key_set
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -12,11 +16,15 @@ TOKEN = "0123456789abcdef"
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory):
     directory = tmp_path_factory.mktemp("access")
-    token = directory / "token"
+    token, keys = directory / "token", directory / "keys.json"
     token.write_text(TOKEN)
+    keys.write_bytes(key_set(jwk(ec_key(1), "one")))
     overrides = (
         f"kreplica.admin.token.file={token}",
-        "kreplica.admin.authentication=basic",
+        "kreplica.admin.authentication=basic,bearer",
+        f"sasl.oauthbearer.jwks.endpoint.url={keys.as_uri()}",
+        f"sasl.oauthbearer.expected.audience={AUDIENCE}",
+        f"sasl.oauthbearer.expected.issuer={ISSUER}",
         "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
         "super.users=User:ANONYMOUS",  # the broker itself, which has a listener without authentication
     )
@@ -28,7 +36,7 @@ def broker(tmp_path_factory):
 def log_in(at, **fields):
     at.until_text("requires a login", "dialog")
     if "Token" in fields:
-        at.press("Use the token")
+        at.press("Use a token")
     for label, text in fields.items():
         at.fill(label, text)
     at.confirm("Log in")
@@ -83,5 +91,31 @@ def test_users_and_their_access(page, broker):
     page.driver.execute_script("location.hash = '#/users'")
     page.until_text("is not authorized for describe on the cluster")
     page.press("Log out")
+    page.until_text("requires a login", "dialog")
+    assert page.complaints(["401", "403"]) == []
+
+
+def test_login_with_a_bearer_token(page, broker):
+    """The page accepts a token of the authorization server, and requires a new login when the token expires."""
+    page.base = broker.admin_url
+
+    def token(user, lifetime_s):
+        now_s = time.time()
+        return jwt.encode(claims(now_s, sub=user, exp=now_s + lifetime_s), ec_key(1), "ES256", {"kid": "one"})
+
+    page.driver.get(f"{page.base}/#/topics")
+    log_in_with = token("bob", 300)
+    page.until_text("requires a login", "dialog")
+    page.press("Use a token")
+    page.until_text("A token (JWT) of the authorization server, or the content of kreplica.admin.token.file.", "dialog")
+    page.fill("Token", f"{log_in_with}x")
+    page.press("Log in")
+    page.until_text("the token is wrong or has expired", "dialog")
+    page.fill("Token", log_in_with)
+    page.confirm("Log in")
+    page.until_text("bob", "#tools")
+    page.press("Log out")
+    log_in(page, Token=token("carol", 6))
+    page.until_text("carol", "#tools")
     page.until_text("requires a login", "dialog")
     assert page.complaints(["401", "403"]) == []

@@ -104,6 +104,21 @@ def test_tokens_need_the_same_permissions(
                 assert response.json()["accepts"] == ["token", "bearer"]
 
             await deferToThread(invalid)
+
+            def log_in() -> None:
+                browser = Client(url)
+                expires_s = int(time.time()) + 100
+                given = server.token("bob", exp=expires_s)
+                opened = browser.send("POST", "/v1/session", {"token": given})
+                assert (opened.status_code, opened.json()["user"]) == (201, "User:bob")
+                assert opened.json()["ends_at_ms"] <= expires_s * 1000
+                assert browser.send("GET", "/v1/session").json()["method"] == "session"
+                assert browser.send("GET", "/v1/topics/orders").status_code == 200
+                assert browser.send("GET", "/v1/topics/orders/messages").status_code == 403
+                refused = Client(url).send("POST", "/v1/session", {"token": expired})
+                assert (refused.status_code, "set-cookie" in refused.headers) == (401, False)
+
+            await deferToThread(log_in)
             assert any("invalid: the token expired 10" in text for text in logged)
             assert not [text for text in logged if expired[20:] in text or TOKEN in text]
 

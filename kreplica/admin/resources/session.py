@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BOOLEAN, STRING, TIME_MS, nullable, one_of, record
-from kreplica.admin.security.guard import TOKEN_USER, Guard
+from kreplica.admin.security.guard import Guard
+from kreplica.admin.security.sessions import Login
+from kreplica.security.sasl.bearer_token import TOKEN_CHARACTERS_MAX
 
 PATH = "/v1/session"
 
 _SECRET = {"type": "string", "minLength": 1, "maxLength": 1000, "writeOnly": True}
+_TOKEN = {
+    **_SECRET,
+    "maxLength": TOKEN_CHARACTERS_MAX,
+    "description": "The token of the admin API, or if `bearer` is enabled a token (JWT) of the authorization server.",
+}
 SESSION = record(
     {
         "user": {**STRING, "description": "`User:ANONYMOUS` if the API has no authentication."},
         "is_super": {**BOOLEAN, "description": "True if the user may do everything, because of the token."},
         "method": one_of("none", "token", "basic", "certificate", "bearer", "session"),
-        "ends_at_ms": {**nullable(TIME_MS), "description": "Milliseconds since 1970; null without a session."},
+        "ends_at_ms": {
+            **nullable(TIME_MS),
+            "description": "Milliseconds since 1970, at the latest the end of a bearer token; null without a session.",
+        },
     },
     title="Session",
 )
 LOGIN = record(
-    {"user": {**STRING, "maxLength": 1000}, "password": _SECRET, "token": _SECRET},
+    {"user": {**STRING, "maxLength": 1000}, "password": _SECRET, "token": _TOKEN},
     title="Login",
     optional=("user", "password", "token"),
     minProperties=1,
@@ -73,20 +83,26 @@ class SessionResource:
             raise Problem(409, "CONFLICT", "the admin API has no authentication", what_to_do="Use it without a login.")
         if set(body) not in ({"token"}, {"user", "password"}):
             raise Problem(400, "INVALID_REQUEST", "body: send either user and password, or token")
-        if "token" in body:
-            user, login, is_super = TOKEN_USER, None, True
-            is_valid = self._guard.verify_token(call.caller.host, body["token"])
-        else:
-            user, login, is_super = f"User:{body['user']}", body["user"], False
-            is_valid = await self._guard.is_password(call.caller.host, body["user"], body["password"])
-        if not is_valid:
-            what = "the token is wrong" if is_super else "the user name or password is wrong"
+        login = await self._verified(call.caller.host, body)
+        if login is None or sessions.lifetime_s(login) <= 0.0:
+            what = "the token is wrong or has expired" if "token" in body else "the user name or password is wrong"
             raise Problem(401, "UNAUTHORIZED", what, what_to_do="Check them and log in again.")
         if call.dry_run:
-            return JsonResponse(_document(user, "session", None, is_super=is_super))
-        session, cookie = sessions.open(user, is_super=is_super, login=login)
-        document = _document(user, "session", session.ends_ms, is_super=is_super)
+            return JsonResponse(_document(login.user, "session", None, is_super=login.is_super))
+        session, cookie = sessions.open(login)
+        document = _document(session.user, "session", session.ends_ms, is_super=session.is_super)
         return JsonResponse(document, status=201, cookie=cookie)
+
+    async def _verified(self, host: str, body: Mapping[str, str]) -> Login | None:
+        """Return the login of valid credentials; None if they are wrong.
+
+        :raise Problem: 429 after too many failures, 503 if too many passwords are being verified.
+        """
+        if "token" in body:
+            return await self._guard.login_of_token(host, body["token"])
+        user = body["user"]
+        is_valid = await self._guard.is_password(host, user, body["password"])
+        return Login(f"User:{user}", name=user) if is_valid else None
 
     async def log_out(self, call: Call) -> JsonResponse:
         """``DELETE /v1/session``."""

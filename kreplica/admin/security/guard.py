@@ -25,9 +25,9 @@ from kreplica.admin.peers.forwarding import FORWARDED, PRINCIPAL, PRINCIPAL_HOST
 from kreplica.admin.security.failures import FailureLimit
 from kreplica.admin.security.passwords import PasswordVerifier
 from kreplica.admin.security.route_rules import PUBLIC_ROUTES, authorize
-from kreplica.admin.security.sessions import Sessions
+from kreplica.admin.security.sessions import Login, Sessions
 from kreplica.interfaces.authorization import ANONYMOUS
-from kreplica.security.sasl.bearer_token import InvalidToken, TokenValidator
+from kreplica.security.sasl.bearer_token import BearerToken, InvalidToken, TokenValidator
 
 log = Logger()
 
@@ -141,16 +141,29 @@ class Guard:
         """Return True if a text is the token."""
         return self._token is not None and hmac.compare_digest(text.encode(errors="replace"), self._token)
 
-    def verify_token(self, host: str, text: str) -> bool:
-        """Return True if a text is the token; otherwise count a failure of the client address.
+    async def login_of_token(self, host: str, text: str) -> Login | None:
+        """Return the login with a text that is the token, or a valid bearer token; otherwise count a failure.
+
+        A failure may be an attempt to guess the token, so failures are limited by address.
 
         :raise Problem: 429 after too many failures.
         """
         self._check_failures(host)
         if self.is_token(text):
-            return True
-        self._record_failure(host)
-        return False
+            return Login(TOKEN_USER, is_super=True)
+        found = None if self._bearer_tokens is None else await self._validate(self._bearer_tokens, host, text)
+        if found is None:
+            self._record_failure(host)
+            return None
+        return Login(f"User:{found.user}", ends_ms=found.expires_ms)
+
+    async def _validate(self, validator: TokenValidator, host: str, token: str) -> BearerToken | None:
+        """Return the content of a bearer token; log the reason and return None if it is invalid."""
+        try:
+            return await validator.validate(token)
+        except InvalidToken as error:
+            log.info("admin API: the token from {address} is invalid: {reason}", address=host, reason=str(error))
+            return None
 
     def _by_token(self, request: Request, host: str) -> Caller:
         """Return a super user, or the user on whose behalf another broker sends the request."""
@@ -208,11 +221,9 @@ class Guard:
     async def _by_bearer_token(self, request: Request, host: str, token: str) -> Caller:
         """Return the user of a token; failures are not limited, since a signature cannot be guessed."""
         assert self._bearer_tokens is not None
-        try:
-            found = await self._bearer_tokens.validate(token)
-        except InvalidToken as error:
-            log.info("admin API: the token from {address} is invalid: {reason}", address=host, reason=str(error))
-            raise self._refusal(request, "the token is wrong", b', error="invalid_token"') from None
+        found = await self._validate(self._bearer_tokens, host, token)
+        if found is None:
+            raise self._refusal(request, "the token is wrong", b', error="invalid_token"')
         return Caller(f"User:{found.user}", host, method=BEARER, authorizer=self._authorizer)
 
     def _by_session(self, request: Request, host: str) -> Caller | None:

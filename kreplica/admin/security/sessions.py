@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NamedTuple
 
 from kreplica.admin.security.passwords import UserCredentials
 
@@ -20,6 +21,21 @@ COOKIE_CHARACTERS_MAX = 200
 
 CredentialsOf = Callable[[str], UserCredentials]
 """Returns the current credentials of a user."""
+
+
+class Login(NamedTuple):
+    """A login with verified credentials.
+
+    :ivar user: such as ``User:alice``.
+    :ivar is_super: True for a login with the token of the admin API.
+    :ivar name: the user's name without type, for a login with a password.
+    :ivar ends_ms: expiry of a bearer token, in milliseconds since 1970; None without one.
+    """
+
+    user: str
+    is_super: bool = False
+    name: str | None = None
+    ends_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +64,7 @@ class Sessions:
     :param cookie: name of the cookie; it contains the broker ID, since brokers on one host share cookies.
     :param seconds: monotonic clock.
     :param now_ms: wall clock in milliseconds since 1970.
-    :param lifetime_s: time after which a session ends.
+    :param lifetime_s: time after which a session ends, unless its bearer token expires first.
     :param is_secure: True if browsers may send the cookie only over TLS.
     :param credentials_of: None if no session is opened with a password.
     :param new_id: returns a random text that cannot be guessed; for tests.
@@ -74,18 +90,25 @@ class Sessions:
         self._new_id = new_id or partial(secrets.token_urlsafe, 32)
         self._sessions: dict[bytes, Session] = {}
 
-    def open(self, user: str, *, is_super: bool, login: str | None = None) -> tuple[Session, str]:
+    def lifetime_s(self, login: Login) -> float:
+        """Return the time after which a new session of a login ends; not positive if its bearer token has expired."""
+        if login.ends_ms is None:
+            return self._lifetime_s
+        return min(self._lifetime_s, (login.ends_ms - self._now_ms()) / 1000)
+
+    def open(self, login: Login) -> tuple[Session, str]:
         """Open a session.
 
         :return: the session, and the value of ``Set-Cookie``.
         """
-        credentials = self._credentials_of(login) if login is not None and self._credentials_of is not None else {}
-        ends_s, ends_ms = self._seconds() + self._lifetime_s, self._now_ms() + round(self._lifetime_s * 1000)
-        session = Session(user, is_super, ends_s, ends_ms, login, credentials)
+        user, name, lifetime_s = login.user, login.name, self.lifetime_s(login)
+        credentials = self._credentials_of(name) if name is not None and self._credentials_of is not None else {}
+        ends_s, ends_ms = self._seconds() + lifetime_s, self._now_ms() + int(lifetime_s * 1000)
+        session = Session(user, login.is_super, ends_s, ends_ms, name, credentials)
         session_id = self._new_id()
         self._make_room(user)
         self._sessions[_key(session_id)] = session
-        return session, self._set_cookie(session_id, round(self._lifetime_s))
+        return session, self._set_cookie(session_id, int(lifetime_s))
 
     def _make_room(self, user: str) -> None:
         for key in [key for key in self._sessions if self._current(key) is None]:

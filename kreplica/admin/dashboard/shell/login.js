@@ -15,7 +15,7 @@ let isDeclined = false;
 /** The user and the buttons in the header. @type {HTMLElement|null} */
 let account = null;
 
-/** @param {string[]} accepted  ways to authenticate: `token`, `basic` @returns {Promise<boolean>} */
+/** @param {string[]} accepted  ways to authenticate: `token`, `basic`, `bearer` @returns {Promise<boolean>} */
 export function requestLogin(accepted) {
   if (isDeclined) {
     return Promise.resolve(false);
@@ -55,16 +55,20 @@ function showLoginButton() {
 
 function openLoginDialog(accepted) {
   const withPassword = accepted.includes("basic");
+  const withBearer = accepted.includes("bearer");
   return openDialog("This cluster requires a login", (close) => {
     const user = field({ label: "User", name: "username", autocomplete: "username", spellcheck: "false" });
     const password = field({ label: "Password", name: "password", type: "password", autocomplete: "current-password" });
     const token = field({
-      label: "Token", name: "token", type: "password", autocomplete: "off", hint: "The content of kreplica.admin.token.file.",
+      label: "Token", name: "token", type: "password", autocomplete: "off",
+      hint: withBearer
+        ? "A token (JWT) of the authorization server, or the content of kreplica.admin.token.file."
+        : "The content of kreplica.admin.token.file.",
     });
     const problem = problemArea();
     const confirm = element("button", { class: "primary" }, "Log in");
     const fields = withPassword
-      ? [user.node, password.node, element("details", null, element("summary", null, "Use the token"), token.node)]
+      ? [user.node, password.node, element("details", null, element("summary", null, withBearer ? "Use a token" : "Use the token"), token.node)]
       : [token.node];
     return {
       content: [...fields, problem.node, element("div", { class: "buttons" }, dismissButton(close, "Continue without"), confirm)],
