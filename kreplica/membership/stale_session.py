@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 
 from twisted.logger import Logger
@@ -19,6 +20,7 @@ from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 log = Logger()
 
 FILE_NAME = "zookeeper-session"
+_LOOPBACK = re.compile(r"(127\.0\.0\.1|localhost|\[::1\]):\d+")
 
 
 def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connect_string: str) -> None:
@@ -50,7 +52,7 @@ async def end_previous_session(
     try:
         document = json.loads(disk.read_file(path))
         resume = (int(document["session_id"]), bytes.fromhex(document["password"]))
-        if document["connect"] != connect_string:
+        if not _are_same_servers(document["connect"], connect_string):
             return
     except FileNotFoundError:
         return
@@ -64,6 +66,15 @@ async def end_previous_session(
     except ZooKeeperError:
         pass  # already ended, or ZooKeeper is unreachable, which the start reports
     await client.close()
+
+
+def _are_same_servers(before: str, now: str) -> bool:
+    """Return True if a session can exist on the servers of both connect strings.
+
+    A server on loopback may have another port now: the embedded one gets its port from an option of each start. Another
+    server on this machine refuses the session.
+    """
+    return before == now or all(_LOOPBACK.fullmatch(connect_string) for connect_string in (before, now))
 
 
 def forget_session(disk: Disk, directory: str) -> None:

@@ -11,7 +11,7 @@ import page_sessions as sessions
 import pytest
 
 from kreplica import __version__
-from kreplica.service.process.banner import banner
+from kreplica.service.process.banner import ClusterAddresses, banner
 from tests.support.standalone import StandaloneProcess
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "five-minutes.md").read_text()
@@ -41,7 +41,8 @@ def test_tour_prints_the_output_on_the_page(tmp_path: Path) -> None:
 
 def test_banner_is_the_banner_of_three_brokers() -> None:
     brokers = [f"127.0.0.1:{port}" for port in (9092, 9093, 9094)]
-    shown = banner(__version__, brokers, "http://127.0.0.1:8080", "127.0.0.1:2181", "data").splitlines()
+    addresses = ClusterAddresses(brokers, "http://127.0.0.1:8080", "127.0.0.1:2181", "data")
+    shown = banner(__version__, addresses).splitlines()
     lines = re.findall(r"^  (?:brokers|admin) .*$", PAGE, re.MULTILINE)
     assert len(lines) == 2
     assert set(lines) <= set(shown)

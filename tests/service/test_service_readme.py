@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kreplica import __version__
-from kreplica.service.process.banner import banner
+from kreplica.service.process.banner import ClusterAddresses, banner
 from tests.support.standalone import StandaloneProcess
 
 ROOT = Path(__file__).parents[2]
@@ -70,9 +70,10 @@ def test_python_example(process):
 
 def test_banner():
     """The banner in the README is the one that the process prints."""
-    shown = banner(
-        __version__, ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
+    addresses = ClusterAddresses(
+        ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
     )
+    shown = banner(__version__, addresses)
     assert shown.strip() in README
 
 

@@ -1,40 +1,55 @@
-"""Formats the start-up banner: addresses, the data directory and first commands."""
+"""Formats the start-up banner: addresses, the data directory, how to stop, and first commands."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from dataclasses import dataclass
 
 
-def banner(
-    version: str,
-    bootstrap_servers: Sequence[str],
-    admin_url: str | None,
-    coordinator: str,
-    data_directory: str,
-    security_directory: str | None = None,
-) -> str:
-    """Return the text that ``standalone`` prints when it is ready.
+@dataclass(frozen=True, slots=True)
+class ClusterAddresses:
+    """Addresses and directories of a running cluster on this machine.
 
+    :param bootstrap_servers: HOST:PORT of each broker.
+    :param admin_url: URL of the admin API; None if it is disabled.
+    :param coordinator: HOST:PORT of the embedded ZooKeeper server.
     :param security_directory: directory with the secrets of a secured cluster; None for an open one.
     """
-    servers = ",".join(bootstrap_servers)
+
+    bootstrap_servers: list[str]
+    admin_url: str | None
+    coordinator: str
+    data_directory: str
+    security_directory: str | None = None
+
+
+def banner(version: str, addresses: ClusterAddresses, *, log_file: str | None = None) -> str:
+    """Return the text that is printed when a cluster is ready.
+
+    :param log_file: log of a cluster in the background; None for one in the foreground, which Ctrl-C stops.
+    """
+    admin_url, security = addresses.admin_url, addresses.security_directory
+    stop = f"kreplica stop --data-dir {shlex.quote(addresses.data_directory)}"
     rows = [
-        ("brokers", f"{servers}    (bootstrap.servers of any Kafka client)"),
+        ("brokers", f"{','.join(addresses.bootstrap_servers)}    (bootstrap.servers of any Kafka client)"),
         ("admin", f"{admin_url}/    (dashboard in a browser, REST API)" if admin_url else "off"),
-        ("coordinator", f"{coordinator}    (ZooKeeper protocol)"),
-        ("data", data_directory),
+        ("coordinator", f"{addresses.coordinator}    (ZooKeeper protocol)"),
+        ("data", addresses.data_directory),
     ]
-    if security_directory is not None:
-        rows.append(("user", f"admin    (password: {security_directory}/admin-password)"))
+    if log_file is not None:
+        rows.append(("log", log_file))
+    if security is not None:
+        rows.append(("user", f"admin    (password: {security}/admin-password)"))
+    rows.append(("stop", "Ctrl-C" if log_file is None else stop))
     lines = [f"kreplica {version} is ready", ""]
     lines += [f"  {name:<12} {value}" for name, value in rows]
     lines += [
         "",
-        "  In another terminal, write some lines and read them back:",
+        f"  {'In another terminal, write' if log_file is None else 'Write'} some lines and read them back:",
         "",
-        *_first_commands(bootstrap_servers[0], admin_url, security_directory),
+        *_first_commands(addresses.bootstrap_servers[0], admin_url, security),
         "",
-        "  Topics are created on first use.  Ctrl-C stops all brokers.",
+        "  Topics are created on first use.",
         "",
     ]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.service.process.coordinator_security import coordinator_security, secret_files
-from kreplica.service.process.data_directories import check_owners
+from kreplica.service.process.data_directories import make_data_directory
 from kreplica.service.process.private_files import warn_of_readable_files
 from kreplica.settings.coordinator_settings import load_coordinator
 from kreplica.zookeeper.embedded.quota import QuotaBounds
@@ -97,7 +97,7 @@ def coordinator_from_options(
     :raise SettingsError: a setting is invalid, another user controls the data directory, or other machines could
         connect and not authenticate.
     """
-    check_owners([options["data-dir"]])
+    make_data_directory(options["data-dir"])
     values = load_coordinator(options["config"], options["overrides"])
     warn_of_readable_files(secret_files(options["config"], values))
     runtime = real_runtime(reactor)

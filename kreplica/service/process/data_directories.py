@@ -12,8 +12,25 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kreplica.errors import SettingsError
+from kreplica.runtime.disk import OsDisk, make_directories_durably
 
 ROOT = 0
+
+
+def make_data_directory(directory: str) -> None:
+    """Create the directory of ``--data-dir`` and its parents unless they exist.
+
+    :raise SettingsError: another user controls the directory, its path names a file, or it cannot be created.
+    """
+    check_owners([directory])
+    for path in _components(directory):
+        if not path.is_dir():
+            kind = "a file, not a directory" if path.is_file() else "not a directory"
+            raise SettingsError(f"--data-dir {directory}: {path} is {kind}; choose another --data-dir")
+    try:
+        make_directories_durably(OsDisk(), directory)
+    except OSError as error:
+        raise SettingsError(f"--data-dir {directory} cannot be created: {error.strerror}") from None
 
 
 def check_owners(directories: Iterable[str], own_user: int | None = None) -> None:

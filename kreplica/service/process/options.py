@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from twisted.python import usage
@@ -65,6 +67,8 @@ def _process(text: str) -> int:
 class _Options(usage.Options):
     """Options of all commands."""
 
+    command: ClassVar[str]
+
     optParameters: ClassVar[list[list[Any]]] = [
         ["log-format", None, "text", f"format of log lines: {' or '.join(FORMATS)}"],
     ]
@@ -72,6 +76,9 @@ class _Options(usage.Options):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self["overrides"] = []
+
+    def getSynopsis(self) -> str:
+        return _synopsis(f"{self.command} [options]")
 
     def opt_override(self, text: str) -> None:
         """One setting, as name=value; takes precedence over the file.  Can be repeated."""
@@ -86,6 +93,9 @@ class _Options(usage.Options):
 
 class StandaloneOptions(_Options):
     """Brokers and an embedded ZooKeeper server in one process, without configuration, on loopback only."""
+
+    command = "standalone"
+    longdesc = "Starts brokers and an embedded ZooKeeper server, on loopback only. `kreplica start` does the same."
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "run each broker in its own process, so that each can use one core"],
@@ -111,6 +121,9 @@ class StandaloneOptions(_Options):
 class BrokerOptions(_Options):
     """One broker of a cluster with an external ZooKeeper."""
 
+    command = "broker"
+    longdesc = "Starts one broker of a cluster with an external ZooKeeper."
+
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "file with the broker's settings, in the format of Kafka's server.properties"],
         ["child-of", None, None, "ID of the parent process; the broker stops when it ends", _process],
@@ -125,6 +138,9 @@ class BrokerOptions(_Options):
 class CoordinatorOptions(_Options):
     """The embedded ZooKeeper server without brokers, for clusters on one machine."""
 
+    command = "coordinator"
+    longdesc = "Starts the embedded ZooKeeper server without brokers, for clusters on one machine."
+
     optParameters: ClassVar[list[list[Any]]] = [
         ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
         ["port", "p", 2181, "the port", _port],
@@ -137,15 +153,35 @@ class CoordinatorOptions(_Options):
 
 
 class Options(usage.Options):
-    """``twistd -n kreplica standalone`` starts a complete cluster on this machine."""
+    """Options of ``twistd kreplica``, for service managers; ``kreplica start`` is the command for people."""
 
-    synopsis = "twistd [twistd options] kreplica standalone|broker|coordinator [options]"
     subCommands: ClassVar[list[list[Any]]] = [
-        ["standalone", None, StandaloneOptions, "brokers and an embedded ZooKeeper server in one process"],
+        ["standalone", None, StandaloneOptions, "brokers and an embedded ZooKeeper server, without configuration"],
         ["broker", None, BrokerOptions, "one broker of a cluster"],
         ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server without brokers"],
     ]
 
+    def getSynopsis(self) -> str:
+        return _synopsis("standalone|broker|coordinator [options]")
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse the command line; on an error, print it as one line and end the process with status 1.
+
+        twistd would print the complete help before the error.
+        """
+        try:
+            super().parseOptions(options)  # type: ignore[no-untyped-call]
+        except usage.UsageError as error:
+            words = " ".join(["twistd", "kreplica", *([self.subCommand] if self.subCommand else []), "--help"])
+            text = str(error).removeprefix("Parameter type enforcement failed: ")
+            print(f"kreplica: {text}\nSee `{words}`.", file=sys.stderr)
+            raise SystemExit(1) from None
+
     def postOptions(self) -> None:
         if self.subCommand is None:
-            raise usage.UsageError("name a command: standalone, broker or coordinator (see --help)")
+            raise usage.UsageError("name a command: standalone, broker or coordinator")
+
+
+def _synopsis(words: str) -> str:
+    """Return the usage line; Twisted would insert the name of the program twice."""
+    return f"Usage: twistd [twistd options] kreplica {words}"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from kreplica import __version__
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import make_directories_durably
@@ -15,7 +14,7 @@ from kreplica.runtime.gather import gather
 from kreplica.service.broker.coordinators import coordinator_settings
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
-from kreplica.service.process.banner import banner
+from kreplica.service.process.banner import ClusterAddresses
 from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.settings.broker_settings import BrokerSettings
@@ -182,15 +181,15 @@ class Standalone:
         """Ports of the brokers, ordered by broker ID."""
         return [broker.port for broker in self.brokers]
 
-    def describe(self) -> str:
-        """Return the banner that is printed after the start."""
-        return banner(
-            __version__,
+    def addresses(self) -> ClusterAddresses:
+        """Return the addresses of the running cluster."""
+        secured = self._config.secured
+        return ClusterAddresses(
             [f"{HOST}:{port}" for port in self.ports],
             self.admin_url,
             f"{HOST}:{self.coordinator.port}",
             self._config.data_directory,
-            None if self._config.secured is None else str(self._config.secured.directory),
+            None if secured is None else str(secured.directory),
         )
 
     async def stop(self) -> None:

@@ -6,34 +6,68 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from kreplica.runtime import real_runtime
+from kreplica import __version__
+from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.lean_polling import install_lean_polling
-from kreplica.service.process.data_directories import check_owners
+from kreplica.service.process.banner import banner
+from kreplica.service.process.data_directories import make_data_directory
+from kreplica.service.standalone.running import READY, STOPPING, DirectoryClaim, claim_directory
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
 
 class StandaloneProcess:
-    """A standalone cluster that prints its banner after the start."""
+    """A standalone cluster that owns its data directory, and prints its banner after the start."""
 
-    def __init__(self, standalone: Standalone) -> None:
+    def __init__(self, standalone: Standalone, claim: DirectoryClaim) -> None:
         self._standalone = standalone
+        self._claim = claim
 
     async def start(self) -> None:
         await self._standalone.start()
+        addresses = self._standalone.addresses()
+        self._claim.update(
+            state=READY,
+            bootstrap_servers=addresses.bootstrap_servers,
+            admin_url=addresses.admin_url,
+            coordinator=addresses.coordinator,
+            security_directory=addresses.security_directory,
+        )
         # Printed, since twistd would put a timestamp before each line of a log event.
-        print(self._standalone.describe(), file=sys.__stdout__, flush=True)
+        print(banner(__version__, addresses), file=sys.__stdout__, flush=True)
 
     async def stop(self) -> None:
-        await self._standalone.stop()
+        with suppress(OSError):  # a full disk, for example, must not prevent an orderly stop
+            self._claim.update(state=STOPPING)
+        try:
+            await self._standalone.stop()
+        finally:
+            self._claim.release()
 
 
 def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
-    check_owners([options["data-dir"]])
+    """Return the standalone cluster that the command-line options describe.
+
+    :raise SettingsError: the data directory cannot be used, for example because a cluster runs on it.
+    """
     directory = os.path.abspath(options["data-dir"])
+    make_data_directory(directory)
+    runtime = real_runtime(reactor)
+    claim = claim_directory(Path(directory), __version__, runtime.wall_clock_ms())
+    try:
+        return StandaloneProcess(_standalone(runtime, directory, options, failed), claim)
+    except BaseException:
+        claim.release()
+        raise
+
+
+def _standalone(
+    runtime: Runtime, directory: str, options: dict[str, Any], failed: Callable[[str], None]
+) -> Standalone:
     secured = None
     if options["secured"]:
         secured = SecuredCluster(Path(directory, "security"), options["advertised-host"])
@@ -49,15 +83,14 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         rack=socket.gethostname() if options["processes"] else None,
         secured=secured,
     )
-    runtime = real_runtime(reactor)
     if options["processes"]:
         from kreplica.service.standalone.broker_processes import ProcessesStandalone
 
-        return StandaloneProcess(ProcessesStandalone(runtime, config, options["log-format"], failed=failed))
+        return ProcessesStandalone(runtime, config, options["log-format"], failed=failed)
     if config.brokers == 1:
         # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
-        install_lean_polling(reactor)
-        return StandaloneProcess(Standalone(runtime, config, failed=failed))
+        install_lean_polling(runtime.reactor)
+        return Standalone(runtime, config, failed=failed)
     from kreplica.service.standalone.hosted_standalone import HostedStandalone
 
-    return StandaloneProcess(HostedStandalone(runtime, config, failed=failed))
+    return HostedStandalone(runtime, config, failed=failed)
