@@ -24,7 +24,7 @@ JOBS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test system-packages lint check bench bench-kafka soak fresh docs deb lock clean help
+.PHONY: run test system-packages lint check bench bench-kafka soak fresh docs manual deb lock clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092"
@@ -35,6 +35,7 @@ help:
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
 	@echo "make bench-kafka  the same benchmarks with Apache Kafka 3.9 for comparison (needs Maven and Java)"
 	@echo "make docs   the documentation site with the API reference, in build/site"
+	@echo "make manual  manual pages and shell completion, in build/manual"
 	@echo "make deb    a Debian package in build/, with all dependencies except Python"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
 	@echo "make soak   fuzzing and crash tests, then one hour of simulation, then make fresh"
@@ -58,7 +59,7 @@ $(VENV)/.installed-test: $(VENV)/.installed $(LOCKS)/test.txt
 	@touch $@
 
 run: $(VENV)/.installed
-	@exec $(BIN)/twistd -n --pidfile= kreplica standalone $(ARGS)
+	@exec $(BIN)/kreplica start $(ARGS)
 
 lint: $(VENV)/.installed-test
 	@$(BIN)/ruff check .
@@ -105,6 +106,9 @@ $(VENV)/.installed-docs: $(VENV)/.installed $(LOCKS)/docs.txt
 docs: $(VENV)/.installed-docs
 	@$(BIN)/mkdocs build --quiet
 	@echo "kreplica: the documentation is in build/site/index.html"
+
+manual: $(VENV)/.installed
+	@$(BIN)/python packaging/manual.py $(ARGS)
 
 deb: $(VENV)/.installed
 	@$(BIN)/python packaging/deb.py $(ARGS)

@@ -58,10 +58,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> DirectorySch
 
 
 def pytest_configure() -> None:
-    """Accept SIGINT even if the suite runs in the background.
+    """Accept SIGINT even if the suite runs in the background, and ignore the user's current profile.
 
     A shell starts background jobs with SIGINT ignored, and every process that a test starts would inherit that.
     """
+    os.environ["KREPLICA_PROFILE"] = "none"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

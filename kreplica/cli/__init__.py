@@ -1,5 +1,7 @@
 """The ``kreplica`` command: one module per subcommand, imported only when the subcommand runs.
 
+* ``local``: the cluster on this machine: start, stop, status
+* ``profiles``: named clusters, and the cluster that a command uses
 * ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
 * ``plans``: reassignment plans, through the admin API
 * ``security``: users, delegation tokens, ACLs, quotas, development certificates and protected znodes
@@ -16,9 +18,14 @@ from __future__ import annotations
 import click
 
 from kreplica import __version__
+from kreplica.cli.profiles.choice import profile_option
 from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup, Subcommand
 
 SUBCOMMANDS = {
+    "start": Subcommand("local.start", "Start a cluster on this machine."),
+    "stop": Subcommand("local.stop", "Stop the cluster that `start` has started."),
+    "status": Subcommand("local.status", "Show whether a cluster runs on this machine, and its addresses."),
+    "profile": Subcommand("profiles.profile", "Named clusters: list, show, create, use, set, edit, delete."),
     "produce": Subcommand("records.produce", "Write records to a topic, one per line."),
     "consume": Subcommand("records.consume", "Print the records of a topic."),
     "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
@@ -63,9 +70,11 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.version_option(__version__, message="kreplica %(version)s")
+@profile_option
 def main() -> None:
     """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.
 
-    Set --admin or KREPLICA_ADMIN to the admin API of the cluster.  Exit status: 0 for success, 1 if the operation was
+    Commands use the cluster of --admin or KREPLICA_ADMIN, of a profile (`kreplica profile`), or the one that `kreplica
+    start` starts on this machine, in this order.  Exit status: 0 for success, 1 if the operation was
     rejected or failed, 2 for wrong arguments.
     """

@@ -14,6 +14,8 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.python.failure import Failure
 
 from kreplica.cli.diagnostics.verify_report import ProgressLine, describe
+from kreplica.cli.profiles.choice import profile_option
+from kreplica.cli.records.data_access import client_config, given_or_profile_bootstrap
 from kreplica.runtime import real_runtime
 from kreplica.testing.verification.cluster_access import CouldNotRun
 from kreplica.testing.verification.options import ACKS_ALL, Address, VerificationOptions
@@ -25,7 +27,13 @@ PORT_MAX = 65535
 WIDTH_WITHOUT_TERMINAL = 140
 
 
-def _parse_addresses(_: click.Context, __: click.Parameter, text: str) -> list[Address]:
+def _check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
+    if text is not None:
+        _parse_addresses(text)
+    return text
+
+
+def _parse_addresses(text: str) -> list[Address]:
     return [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
 
 
@@ -47,8 +55,10 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--bootstrap", required=True, callback=_parse_addresses, metavar="HOST:PORT,...",
-              help="Bootstrap brokers.")  # fmt: skip
+@click.option("--bootstrap", callback=_check_addresses, metavar="HOST:PORT,...", envvar="KREPLICA_BOOTSTRAP",
+              show_envvar=True, show_default=False,
+              help="Bootstrap brokers.  [default: those of the profile]")  # fmt: skip
+@profile_option
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the workload in seconds.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
               help="After the workload, give up if there is no progress for this many seconds.")  # fmt: skip
@@ -72,7 +82,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
               help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not delete the topic.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON on standard output.")
-def command(bootstrap: list[Address], acks: str, as_json: bool, **values: Any) -> None:
+def command(bootstrap: str | None, acks: str, as_json: bool, **values: Any) -> None:
     """Run a workload on any Kafka-compatible cluster and report violated guarantees.
 
     Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
@@ -87,7 +97,12 @@ def command(bootstrap: list[Address], acks: str, as_json: bool, **values: Any) -
     kreplica verify --bootstrap kafka-1:9092,kafka-2:9092 --seconds 600 --rate 2000
     kreplica verify --bootstrap 127.0.0.1:9092 --acks 1 --json
     """
-    options = VerificationOptions(bootstrap, acks=ACKS_ALL if acks == "all" else int(acks), **values)
+    addresses = given_or_profile_bootstrap(bootstrap)
+    if addresses is None:
+        raise click.UsageError("Missing option '--bootstrap', and there is no profile")
+    if client_config():
+        raise click.UsageError("verify connects without TLS and SASL, but the profile has security settings")
+    options = VerificationOptions(_parse_addresses(addresses), acks=ACKS_ALL if acks == "all" else int(acks), **values)
     if options.batch_size_max > options.message_size_max:
         raise click.UsageError(
             f"batches of up to {options.batch_size_max:,} bytes exceed the topic's limit of "

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from kreplica.cli.profiles.choice import is_given
+
 SECRET_SIZE_MAX = 16 * 1024
 
 _KEY = "kreplica.credentials."
@@ -37,8 +39,14 @@ NO_CREDENTIALS = Credentials()
 
 def read_token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
     """Return the token in a file; click calls it."""
-    if path is None:
-        return None
+    return None if path is None else token_in(path)
+
+
+def token_in(path: Path) -> str:
+    """Return the token in a file.
+
+    :raise click.BadParameter: the file cannot be read, or does not contain a token.
+    """
     token = _content(path).strip()
     if not token or not token.isascii() or not token.isprintable() or " " in token:
         raise click.BadParameter(f"{path} does not contain a token: expected one line of printable characters")
@@ -103,19 +111,38 @@ USER_OPTIONS = (
 """Options whose values ``given_credentials`` returns."""
 
 
+def are_credentials_given() -> bool:
+    """Return True if the command has credentials that take precedence over those of its profile."""
+    return any(is_given(name) for name in ("token", "user", "password_file", "certificate_file"))
+
+
 def given_credentials() -> Credentials:
     """Return the credentials of the current command; asks for the password if necessary.
 
     :raise click.UsageError: there is a password file without a user, or no terminal to ask for the password.
     """
     meta = click.get_current_context().meta
-    user, path, certificate = (meta.get(_KEY + name) for name in ("user", "password_file", "certificate_file"))
+    return credentials_of(*(meta.get(_KEY + name) for name in ("user", "password_file", "certificate_file")))
+
+
+def overriding_credentials() -> Credentials:
+    """Return those credentials of the current command that take precedence over those of its profile."""
+    meta = click.get_current_context().meta
+    names = ("user", "password_file", "certificate_file")
+    return credentials_of(*(meta.get(_KEY + name) if is_given(name) else None for name in names))
+
+
+def credentials_of(user: str | None, password_file: Path | None, certificate_file: Path | None) -> Credentials:
+    """Return credentials; asks for the password if there is a user without a file.
+
+    :raise click.UsageError: there is a password file without a user, or no terminal to ask for the password.
+    """
     if user is None:
-        if path is not None:
+        if password_file is not None:
             raise click.UsageError("--password-file requires --user")
-        return Credentials(certificate_file=certificate)
-    if path is None:
+        return Credentials(certificate_file=certificate_file)
+    if password_file is None:
         if not sys.stdin.isatty():
             raise click.UsageError("--user requires --password-file if standard input is not a terminal")
-        return Credentials(user, click.prompt(f"Password of {user}", hide_input=True, err=True), certificate)
-    return Credentials(user, read_password(path), certificate)
+        return Credentials(user, click.prompt(f"Password of {user}", hide_input=True, err=True), certificate_file)
+    return Credentials(user, read_password(password_file), certificate_file)

@@ -9,16 +9,29 @@ from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import click
 
-from kreplica.cli.http.credentials import NO_CREDENTIALS, USER_OPTIONS, Credentials, given_credentials, read_token
+from kreplica.cli.http.admin_url import parse_admin_url
+from kreplica.cli.http.credentials import (
+    NO_CREDENTIALS,
+    USER_OPTIONS,
+    Credentials,
+    are_credentials_given,
+    credentials_of,
+    given_credentials,
+    overriding_credentials,
+    read_token,
+    token_in,
+)
 from kreplica.cli.http.request_commands import command_of
+from kreplica.cli.profiles.choice import announce, announce_variable, chosen_profile, is_given, profile_option
 from kreplica.cli.terminal.screen import Screen, escape_controls
 
 if TYPE_CHECKING:
     from kreplica.cli.http.rest import Document, RequestRejected, RestClient
+    from kreplica.cli.profiles.profile_file import Profile
     from kreplica.cli.terminal.running import Runner
 
 T = TypeVar("T")
@@ -160,16 +173,10 @@ def print_writes(screen: Screen, writes: list[Any]) -> None:
 
 
 def _parse_url(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    if text is None:
-        return None
-    parts = urlsplit(text if "//" in text else f"http://{text}")
     try:
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and parts.path in ("", "/")
-    except ValueError:
-        valid = False
-    if not valid or parts.query or parts.fragment:
-        raise click.BadParameter(f"{text!r}: expected http://HOST:PORT or https://HOST:PORT")
-    return f"{parts.scheme}://{parts.netloc}"
+        return None if text is None else parse_admin_url(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _check_ca_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
@@ -186,6 +193,7 @@ _CREDENTIAL_OPTIONS = (
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_check_ca_file,
                  help="File with the certificates (PEM) to trust instead of the system's."),
     *USER_OPTIONS,
+    profile_option,
 )  # fmt: skip
 
 
@@ -200,7 +208,7 @@ _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the r
 def admin_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add ``--admin``, ``--token-file`` and ``--ca-file``, as the arguments ``url``, ``token`` and ``ca_file``.
 
-    The options for other credentials are added too; ``admin_session`` reads them from click's context.
+    The options for other credentials and the profile are added too; ``admin_session`` reads them from click's context.
     """
     text = "Admin API of any broker of the cluster."
     return _with_options(command, _admin_option(text, default=DEFAULT_URL, show_default=True))
@@ -218,15 +226,52 @@ def _with_options(command: Callable[..., None], first: Callable[..., Any]) -> Ca
     return command
 
 
-def admin_session(url: str, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
-    """Return the session for the arguments of ``admin_options``; tests pass a ``Runner`` as click's ``obj``."""
-    runner = click.get_current_context().obj
-    if runner is None:
-        from kreplica.cli.terminal.running import run as runner
+def admin_session(url: str | None, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
+    """Return the session for the arguments of ``admin_options``, or for the profile if ``--admin`` is not given.
+
+    :raise CommandFailed: the profile has no admin API.
+    """
+    profile = None if is_given("url") else chosen_profile()
+    if profile is not None:
+        return _profile_session(profile, token, ca_file, as_json=as_json)
+    if url is not None:
+        announce_variable("url", "KREPLICA_ADMIN", url)
     credentials = given_credentials()
     if token is not None and credentials.user is not None:
         raise click.UsageError("use either --token-file or --user")
-    return Session(url, token, ca_file, as_json, runner, credentials)
+    return Session(url or DEFAULT_URL, token, ca_file, as_json, current_runner(), credentials)
+
+
+def _profile_session(profile: Profile, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
+    """Return the session of a profile; options for credentials take precedence over its own ones."""
+    if profile.admin is None:
+        raise CommandFailed(
+            f"profile {profile.name} has no admin API: use --admin URL, or add it with "
+            f"`kreplica profile set --profile {profile.name} admin=URL`"
+        )
+    url = parse_admin_url(profile.admin)
+    announce(profile, url)
+    if are_credentials_given():
+        credentials = overriding_credentials()
+        token = token if is_given("token") else None
+    else:
+        token_file = profile.file("token-file")
+        token = None if token_file is None else token_in(token_file)
+        credentials = credentials_of(
+            profile.values.get("user"), profile.file("password-file"), profile.file("certificate-file")
+        )
+    ca_file = ca_file if is_given("ca_file") else profile.file("ca-file")
+    return Session(url, token, ca_file, as_json, current_runner(), credentials)
+
+
+def current_runner() -> Runner:
+    """Return the function that runs the reactor; tests pass another one as click's ``obj``."""
+    given: Runner | None = click.get_current_context().obj
+    if given is not None:
+        return given
+    from kreplica.cli.terminal.running import run
+
+    return run
 
 
 def with_session(command: Callable[..., None]) -> Callable[..., None]:

@@ -16,7 +16,14 @@ from kreplica.cli.pipelines.pipeline_session import (
     show_progress,
     spark_options,
 )
-from kreplica.cli.records.data_access import brokers_option, client_config, client_config_option, report_failures
+from kreplica.cli.profiles.choice import profile_option
+from kreplica.cli.records.data_access import (
+    brokers_option,
+    client_config,
+    client_config_option,
+    given_or_profile_bootstrap,
+    report_failures,
+)
 from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, seconds_text
 
 if TYPE_CHECKING:
@@ -58,6 +65,7 @@ def _parse_directories(
 @click.option("--resume", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
               help="Record progress in this file, so that an interrupted audit can be resumed.")  # fmt: skip
 @client_config_option()
+@profile_option
 @spark_options
 def command(
     topics: tuple[str, ...],
@@ -84,8 +92,10 @@ def command(
     shared_dirs, dirs_by_broker = log_dirs
     if via_brokers and (shared_dirs or dirs_by_broker):
         raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
-    if via_brokers and bootstrap is None:
-        raise click.UsageError("--via-brokers requires --bootstrap")
+    if via_brokers:
+        bootstrap = given_or_profile_bootstrap(bootstrap)
+        if bootstrap is None:
+            raise click.UsageError("--via-brokers requires --bootstrap or a profile")
     if not (via_brokers or shared_dirs or dirs_by_broker):
         raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
     state = f"progress is stored in {resume}" if resume is not None else "no progress is stored (see --resume)"

@@ -15,6 +15,8 @@ from click.core import ParameterSource
 
 from kreplica.blocking import Cluster
 from kreplica.cli.http.session import INTERRUPTED, CommandFailed, admin_session, optional_admin_options
+from kreplica.cli.profiles.choice import announce, announce_variable, chosen_profile, is_given
+from kreplica.cli.profiles.profile_file import Profile
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.options import ClientOptions
@@ -27,6 +29,9 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 _CONFIG_KEY = "kreplica.client-config."
 """Prefix of the key of a configuration file in click's context."""
+
+_PROFILE_KEY = "kreplica.bootstrap-profile"
+"""Key in click's context of the profile that has given the addresses of the brokers."""
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -67,7 +72,7 @@ def client_config_option(prefix: str = "") -> Decorator:
 
 def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
     """Option for broker addresses, with the options of the admin API that returns the addresses by default."""
-    parameter = name.lstrip("-").replace("-", "_")
+    parameter = _parameter(name)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -82,7 +87,7 @@ def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap broker
 
 def bootstrap_option_only(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
     """Option for broker addresses only, for a command that calls ``resolve_bootstrap`` itself."""
-    default = f"the brokers that the admin API of --admin or KREPLICA_ADMIN returns, otherwise {DEFAULT_BOOTSTRAP}"
+    default = f"those of the profile or of the admin API of --admin or KREPLICA_ADMIN, otherwise {DEFAULT_BOOTSTRAP}"
     return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
 
 
@@ -91,19 +96,39 @@ def resolve_bootstrap(
 ) -> str:
     """Return the addresses of the brokers to use.
 
-    Options have precedence over environment variables. If both are options, or both are environment variables, the
-    addresses have precedence over the admin API.
+    Options have precedence over environment variables, and both over the profile. If both are options, or both are
+    environment variables, the addresses have precedence over the admin API.
 
     :param parameter: click parameter of the addresses; ``addresses_given`` is its value.
     :param url: URL of the admin API.
     :raise CommandFailed: the admin API returns no live broker.
     """
     source = click.get_current_context().get_parameter_source
-    has_url = source("url") not in (None, ParameterSource.DEFAULT)
+    has_addresses, has_url = is_given(parameter), is_given("url")
+    if not has_addresses and not has_url and (profile := chosen_profile()) is not None:
+        return _bootstrap_of_profile(profile)
     prefers_url = source("url") is ParameterSource.COMMANDLINE and source(parameter) is ParameterSource.ENVIRONMENT
-    if url is not None and has_url and (addresses_given is None or prefers_url):
+    if url is not None and has_url and (not has_addresses or prefers_url):
         return _brokers_of(url, token, ca_file)
-    return addresses_given or DEFAULT_BOOTSTRAP
+    if addresses_given is None or not has_addresses:
+        return DEFAULT_BOOTSTRAP
+    announce_variable(parameter, "KREPLICA_BOOTSTRAP", addresses_given)
+    return addresses_given
+
+
+def given_or_profile_bootstrap(addresses_given: str | None) -> str | None:
+    """Return the addresses of ``--bootstrap`` or its variable, otherwise those of the profile; None without both."""
+    profile = None if is_given("bootstrap") else chosen_profile()
+    return addresses_given if profile is None else _bootstrap_of_profile(profile)
+
+
+def _bootstrap_of_profile(profile: Profile) -> str:
+    """Return the brokers of a profile, whose security settings are used from now on."""
+    click.get_current_context().meta[_PROFILE_KEY] = profile
+    if profile.bootstrap is not None:
+        announce(profile, profile.bootstrap)
+        return profile.bootstrap
+    return _brokers_of(str(profile.admin), None, None)
 
 
 def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
@@ -145,18 +170,21 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
     try:
         return Cluster(bootstrap, options=options, runtime=secured_runtime(config))
     except SettingsError as error:
-        raise CommandFailed(f"--{prefix}client-config {_config_path(prefix)}: {error}") from None
+        path, profile = _config_path(prefix), _security_profile(prefix)
+        origin = f"profile {profile.name}" if path is None and profile else f"--{prefix}client-config {path}"
+        raise CommandFailed(f"{origin}: {error}") from None
 
 
 def client_config(prefix: str = "") -> dict[str, str]:
-    """Return the settings in the file of ``--client-config``; empty without the option.
+    """Return the settings in the file of ``--client-config``, or of the profile; empty without both.
 
     :param prefix: see ``open_cluster``.
     :raise CommandFailed: the file cannot be read.
     """
     path = _config_path(prefix)
     if path is None:
-        return {}
+        profile = _security_profile(prefix)
+        return {} if profile is None else dict(profile.client_settings())
     try:
         entries = parse_properties(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError, SettingsError) as error:
@@ -165,8 +193,19 @@ def client_config(prefix: str = "") -> dict[str, str]:
 
 
 def _config_path(prefix: str) -> Path | None:
+    """Return the file of ``--client-config``; None if the profile takes precedence or there is none."""
     path: Path | None = click.get_current_context().meta.get(f"{_CONFIG_KEY}{prefix}")
-    return path
+    return path if is_given(_parameter(f"{prefix}client-config")) else None
+
+
+def _security_profile(prefix: str) -> Profile | None:
+    """Return the profile whose brokers a cluster client connects to."""
+    profile: Profile | None = click.get_current_context().meta.get(_PROFILE_KEY)
+    return None if is_given(_parameter(f"{prefix}bootstrap")) else profile
+
+
+def _parameter(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
 
 
 @contextmanager

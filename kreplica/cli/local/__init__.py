@@ -1,0 +1,1 @@
+"""The cluster on this machine: ``kreplica start``, ``stop`` and ``status``."""

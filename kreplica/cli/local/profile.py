@@ -1,0 +1,35 @@
+"""Values of a profile for the cluster of a data directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kreplica.cli.http.session import CommandFailed
+from kreplica.cli.local.cluster_process import pid_of_cluster
+from kreplica.cli.local.stop import not_running_text
+from kreplica.service.standalone.running import READY, cluster_state
+
+
+def profile_values(directory: Path) -> dict[str, str]:
+    """Return the addresses, and the credentials of the user ``admin`` of a secured cluster, by key of a profile.
+
+    :raise CommandFailed: no cluster runs on the directory, or it is not ready.
+    """
+    pid = pid_of_cluster(directory)
+    if pid is None:
+        raise CommandFailed(not_running_text(directory))
+    state = cluster_state(directory, pid)
+    if state.state != READY:
+        raise CommandFailed(f"the cluster on {directory} is not ready: it is {state.state}")
+    values = {"bootstrap": ",".join(state.bootstrap_servers)}
+    if state.admin_url is not None:
+        values["admin"] = state.admin_url
+    if state.security_directory is not None:
+        place = Path(state.security_directory)
+        values |= {
+            "ca-file": str(place / "ca.pem"),
+            "user": "admin",
+            "password-file": str(place / "admin-password"),
+            "client-config": str(place / "admin.properties"),
+        }
+    return values

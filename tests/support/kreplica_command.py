@@ -1,0 +1,51 @@
+"""The ``kreplica`` command in its own process, and a cluster that ``kreplica start`` runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.support.server_process import free_ports
+
+
+def kreplica_command(*words: object) -> list[str]:
+    """Return the command line, with this program's interpreter."""
+    return [sys.executable, "-m", "kreplica.cli", *map(str, words)]
+
+
+def run_kreplica(
+    *words: object, cwd: Path, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(
+        kreplica_command(*words),
+        cwd=cwd,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def port_options(brokers: int = 1) -> list[object]:
+    """Return options with free ports for a cluster."""
+    ports = free_ports(brokers + 2, consecutive=brokers)
+    return ["--port", ports[0], "--admin-port", ports[-2], "--coordinator-port", ports[-1]]
+
+
+def processes_of(directory: Path) -> dict[int, int]:
+    """Return the CPU ticks of each process that names a directory in its command line, by process ID."""
+    found = {}
+    for place in Path("/proc").iterdir():
+        if place.name.isdecimal() and int(place.name) != os.getpid():
+            try:
+                if os.fsencode(directory) in (place / "cmdline").read_bytes():
+                    fields = (place / "stat").read_text().rpartition(")")[2].split()
+                    found[int(place.name)] = int(fields[11]) + int(fields[12])
+            except (FileNotFoundError, ProcessLookupError):
+                pass
+    return found
