@@ -1,13 +1,14 @@
 """Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
 
 The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so other Python
-packages on the host do not matter.  It also contains units, the account, directories and commented settings.  The
-installation starts no unit.
+packages on the host do not matter.  It also contains manual pages, shell completion, units, the account, directories
+and commented settings.  The installation starts no unit.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import re
 import shutil
 import subprocess
@@ -119,6 +120,7 @@ def _lay_out(stage: Path, environment: Path | None) -> None:
     _copy([ROOT / "systemd/sysusers.d/kreplica.conf"], stage / "usr/lib/sysusers.d")
     _copy([ROOT / "systemd/tmpfiles.d/kreplica.conf"], stage / "usr/lib/tmpfiles.d")
     _copy([ROOT / "LICENSE"], stage / "usr/share/doc/kreplica", name="copyright")
+    _write_manual(stage / "usr/share")
     (stage / "usr/bin").mkdir(parents=True)
     (stage / "usr/bin/kreplica").symlink_to(f"/{PREFIX}/.venv/bin/kreplica")
 
@@ -127,6 +129,14 @@ def _copy(files: list[Path], to: Path, name: str | None = None) -> None:
     to.mkdir(parents=True, exist_ok=True)
     for file in files:
         shutil.copyfile(file, to / (name or file.name))
+
+
+def _write_manual(share: Path) -> None:
+    """Write the shell completion and the compressed manual pages."""
+    subprocess.run([sys.executable, str(ROOT / "packaging" / "manual.py"), str(share)], check=True)
+    for page in (share / "man" / "man1").iterdir():
+        page.with_name(f"{page.name}.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
+        page.unlink()
 
 
 def _make_environment(path: Path) -> None:

@@ -24,6 +24,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "jq": ("jq",),
     "kcat": ("kcat",),
     "make": ("make",),
+    "man": ("man-db",),
     "nft": ("nftables",),
     "systemctl": ("systemd",),
     "systemd-analyze": ("systemd",),

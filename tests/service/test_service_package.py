@@ -63,7 +63,7 @@ def unpacked(package, tmp_path_factory) -> Path:
 
 
 def test_contents(contents):
-    """The package has units, the account, directories, settings, programs, and manual pages."""
+    """The package has units, the account, directories, settings, programs, documentation and shell completion."""
     for name in NAMES:
         assert f"/lib/systemd/system/{name}" in contents
     for path in ("/usr/lib/sysusers.d/kreplica.conf", "/usr/lib/tmpfiles.d/kreplica.conf"):
@@ -74,6 +74,19 @@ def test_contents(contents):
         assert f"/opt/kreplica/{path}" in contents
     assert "/usr/share/doc/kreplica/copyright" in contents
     assert contents["/usr/bin/kreplica"].target == "/opt/kreplica/.venv/bin/kreplica"
+    for path in ("bash-completion/completions/kreplica", "zsh/vendor-completions/_kreplica", "man/man1/kreplica.1.gz"):
+        assert f"/usr/share/{path}" in contents
+    pages = {Path(path).name for path in contents if path.startswith("/usr/share/man/man1/k")}
+    assert {"kreplica-start.1.gz", "kreplica-topic-create.1.gz", "kreplica-profile.1.gz"} <= pages
+
+
+@pytest.mark.needs_program("man")
+def test_manual_page_is_readable(unpacked):
+    """``man`` shows a page of the package."""
+    page = unpacked / "usr/share/man/man1/kreplica-start.1.gz"
+    shown = output_of("env", "MANWIDTH=100", "man", "-P", "cat", "-l", page)
+    assert re.search(r"kreplica-start +- +Start +a +cluster +on +this +machine", shown)
+    assert "--processes" in shown
 
 
 def test_owners_and_modes(contents):

@@ -16,9 +16,15 @@ def command(shell: str) -> None:
     zsh:  kreplica completion zsh > ~/.zfunc/_kreplica    (a directory of $fpath)
     fish: kreplica completion fish > ~/.config/fish/completions/kreplica.fish
     """
-    root = click.get_current_context().find_root()
+    click.echo(completion_script(shell))
+
+
+def completion_script(shell: str) -> str:
+    """Return the completion script of a shell."""
+    from kreplica.cli import main
+
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     # source() would run bash to check its version, and the script is the same for all versions.
-    script = completion_class(root.command, {}, "kreplica", "_KREPLICA_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    script = completion_class(main, {}, "kreplica", "_KREPLICA_COMPLETE")
+    return script.source_template % script.source_vars()

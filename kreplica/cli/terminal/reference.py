@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
@@ -16,11 +17,19 @@ WIDTH = 10_000
 
 def reference() -> str:
     """Return the sections of all commands."""
-    with main.make_context("kreplica", [], resilient_parsing=True) as context:
+    with root_context() as context:
         return "\n\n".join(_sections(context))
 
 
-def _sections(context: click.Context) -> Iterator[str]:
+@contextmanager
+def root_context() -> Iterator[click.Context]:
+    """Open the context of ``kreplica`` without running it."""
+    with main.make_context("kreplica", [], resilient_parsing=True) as context:
+        yield context
+
+
+def subcommand_contexts(context: click.Context) -> Iterator[click.Context]:
+    """Yield an open context of each subcommand of a group."""
     group = context.command
     assert isinstance(group, click.Group)
     for name in group.list_commands(context):
@@ -28,9 +37,14 @@ def _sections(context: click.Context) -> Iterator[str]:
         assert command is not None
         settings = {**command.context_settings, "terminal_width": WIDTH}
         with click.Context(command, info_name=name, parent=context, **settings) as inner:
-            yield _section(command, inner)
-            if isinstance(command, click.Group):
-                yield from _sections(inner)
+            yield inner
+
+
+def _sections(context: click.Context) -> Iterator[str]:
+    for inner in subcommand_contexts(context):
+        yield _section(inner.command, inner)
+        if isinstance(inner.command, click.Group):
+            yield from _sections(inner)
 
 
 def _section(command: click.Command, context: click.Context) -> str:
