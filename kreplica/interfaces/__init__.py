@@ -7,6 +7,7 @@
 * ``interception`` ``IProduceInterceptor``; ``records`` a record
 * ``metrics`` ``IMetricsReporter`` and metric families
 * ``listeners`` ``IExtraListener``
+* ``formats`` ``IRecordFormat``
 
 A distribution installs ``kreplica/plugins/NAME.py`` (without an ``__init__.py``) on the path, with a ``Plugin`` in
 it. ``twisted.plugin`` finds it, and a broker's settings select it by name. Each broker creates its own objects, so the
@@ -29,6 +30,16 @@ from kreplica.interfaces.authorization import (
 )
 from kreplica.interfaces.cluster import ILeaderElection, IReplicaPlacement, PlacementBroker
 from kreplica.interfaces.context import BrokerView, LedPartitions, LogBatch, PluginContext
+from kreplica.interfaces.formats import (
+    Decoded,
+    FormatContext,
+    FormatError,
+    IRecordFormat,
+    Place,
+    RegisteredSchema,
+    SchemaNotLoaded,
+    Schemas,
+)
 from kreplica.interfaces.interception import Instead, IProduceInterceptor, ProducedBatch, Refuse
 from kreplica.interfaces.listeners import IExtraListener
 from kreplica.interfaces.metrics import (
@@ -47,7 +58,10 @@ __all__ = [
     "AuthenticationError",
     "BrokerView",
     "Buckets",
+    "Decoded",
     "Family",
+    "FormatContext",
+    "FormatError",
     "Headers",
     "Histogram",
     "IAuthorizer",
@@ -56,6 +70,7 @@ __all__ = [
     "IMetricsReporter",
     "IPluginMaker",
     "IProduceInterceptor",
+    "IRecordFormat",
     "IReplicaPlacement",
     "ISaslMechanism",
     "Instead",
@@ -64,14 +79,18 @@ __all__ = [
     "LogRecord",
     "MetricKind",
     "Operation",
+    "Place",
     "PlacementBroker",
     "Plugin",
     "PluginContext",
     "Principal",
     "ProducedBatch",
     "Refuse",
+    "RegisteredSchema",
     "Resource",
     "ResourceType",
     "Sample",
+    "SchemaNotLoaded",
+    "Schemas",
     "ServerExchange",
 ]

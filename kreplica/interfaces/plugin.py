@@ -12,6 +12,7 @@ from zope.interface import Attribute, implementer
 from zope.interface.interface import InterfaceClass
 
 from kreplica.interfaces.context import PluginContext
+from kreplica.interfaces.formats import FormatContext
 
 
 class IPluginMaker(IPlugin):
@@ -22,8 +23,10 @@ class IPluginMaker(IPlugin):
     description: str = Attribute("One sentence for lists of plugins.")
     settings: Mapping[str, str] = Attribute("Its settings, without kreplica.plugin.NAME., with descriptions.")
 
-    def make(context: PluginContext) -> Any:
+    def make(context: PluginContext | FormatContext) -> Any:
         """Create the object, once, before the broker starts; ``context.broker`` works when the broker runs.
+
+        A format of records gets a ``FormatContext``.
 
         :raise ValueError: a setting is missing or wrong; the broker reports the message and does not start.
         """
@@ -43,6 +46,6 @@ class Plugin:
     description: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def make(self, context: PluginContext) -> Any:
+    def make(self, context: PluginContext | FormatContext) -> Any:
         module, _, attribute = self.factory.partition(":")
         return getattr(import_module(module), attribute)(context)

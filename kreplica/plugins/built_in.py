@@ -1,6 +1,34 @@
 """Built-in plugins; ``racks``, ``assigned`` and ``allow-all`` are part of the broker instead."""
 
+from kreplica.formats.built_in import (
+    avro,
+    cbor,
+    group_record,
+    hexadecimal,
+    json,
+    json_schema,
+    msgpack,
+    protobuf,
+    text,
+    transaction_record,
+)
 from kreplica.interfaces import IExtraListener, IMetricsReporter, IProduceInterceptor, Plugin
+
+__all__ = [
+    "agent_check",
+    "avro",
+    "cbor",
+    "group_record",
+    "hexadecimal",
+    "json",
+    "json_schema",
+    "log_reporter",
+    "msgpack",
+    "protobuf",
+    "required_headers",
+    "text",
+    "transaction_record",
+]
 
 _PLACE = "kreplica.service.plugins"
 

@@ -13,6 +13,7 @@ from twisted.plugin import getPlugins
 
 import kreplica.plugins
 from kreplica.errors import KafkaError
+from kreplica.formats.built_in import FORMATS
 from kreplica.interfaces import IPluginMaker
 from kreplica.service.plugins import plugin_creation
 from kreplica.testing.cluster.cluster import SimulatedCluster
@@ -32,7 +33,7 @@ COMMANDS = [
 
 def test_example_works(tmp_path: Path, monkeypatch):
     """The plugin on the page, in a directory of its own, refuses the documented records."""
-    (block,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    block = next(iter(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
     place = tmp_path / "kreplica" / "plugins"
     place.mkdir(parents=True)
     (place / "mine.py").write_text(block)
@@ -55,7 +56,9 @@ def test_table_lists_every_plugin():
     assert {row[0] for row in rows} == one_plugin | several_plugins
     listed = {name for _, built_in, more in rows for name in (built_in, *re.findall(r"\[`([\w-]+)`\]", more))}
     found = {maker.name for maker in getPlugins(IPluginMaker, kreplica.plugins)}
-    assert listed == found | set(plugin_creation.BUILT_IN.values())
+    formats = {maker.name for maker in FORMATS}
+    assert listed | formats == found | set(plugin_creation.BUILT_IN.values())
+    assert [name for name in formats if f"`{name}`" not in PAGE] == []
 
 
 def overrides(command: str) -> list[str]:

@@ -15,7 +15,10 @@ from kreplica.admin.resources.standalone import StandaloneBrokers, StandaloneRes
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_documents import GroupDocuments
+from kreplica.service.admin.record_formats import record_formats
 from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.plugins import Plugins
+from kreplica.settings.broker_settings import BrokerSettings
 
 
 class DataDependencies(Protocol):
@@ -23,6 +26,9 @@ class DataDependencies(Protocol):
 
     @property
     def runtime(self) -> Runtime: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
 
     @property
     def broker_id(self) -> int: ...
@@ -34,6 +40,9 @@ class DataDependencies(Protocol):
     def metadata(self) -> MetadataCache: ...
 
     @property
+    def plugins(self) -> Plugins: ...
+
+    @property
     def standalone(self) -> StandaloneBrokers | None: ...
 
 
@@ -43,8 +52,9 @@ def data_resources(broker: DataDependencies, others: OtherBrokers) -> Sequence[R
     leaders = Leaders(broker.metadata, connections)
     documents = GroupDocuments(broker.coordinators)
     coordinators = GroupCoordinators(runtime.reactor, broker.broker_id, documents, connections)
+    formats, schemas = record_formats(runtime, broker.settings, broker.plugins.formats)
     return (
-        Messages(runtime, leaders),
+        Messages(runtime, leaders, formats, schemas),
         Groups(runtime, leaders, coordinators, documents.lag_of, others),
         StandaloneResource(broker.standalone),
     )

@@ -17,6 +17,7 @@ from kreplica.interfaces import (
     IMetricsReporter,
     IPluginMaker,
     IProduceInterceptor,
+    IRecordFormat,
     IReplicaPlacement,
     ISaslMechanism,
     PluginContext,
@@ -26,6 +27,7 @@ from kreplica.server.handlers.topics.topic_admin import Place, place_evenly
 from kreplica.server.produce.interception import Interception, Interceptor
 from kreplica.service.plugins.broker_view import PluginBroker, PluginDependencies
 from kreplica.service.plugins.discovery import find
+from kreplica.service.plugins.format_plugin import FormatPlugin
 from kreplica.service.plugins.led_partitions import Roles
 from kreplica.service.plugins.plugin_decisions import ChosenElection, ChosenPlacement
 from kreplica.service.plugins.plugin_failures import PluginFailures
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 PLACEMENT, ELECTION, AUTHORIZER = "kreplica.placement", "kreplica.leader.election", "kreplica.authorizer"
 INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.reporters"
-LISTENERS = "kreplica.extra.listeners"
+LISTENERS, FORMATS = "kreplica.extra.listeners", "kreplica.record.formats"
 
 BUILT_IN = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
 """Setting values that mean the built-in behaviour, for which no plugin is loaded."""
@@ -56,6 +58,7 @@ class Plugins:
     :ivar acl_authorizer: the authorizer with ACLs; None without ``authorizer.class.name``.
     :ivar sasl_mechanisms: SASL mechanisms of plugins by name.
     :ivar interception: intercepts produced batches; None without interceptors.
+    :ivar formats: formats of keys and values by name, which the admin API creates.
     :ivar roles: the plugins that follow partitions led by this broker.
     :raise SettingsError: a plugin does not exist or rejects its settings.
     """
@@ -90,6 +93,7 @@ class Plugins:
         self._reporting = MetricsReporting(runtime.reactor, reporters, interval_s)
         listeners = [Listener(*each) for each in self._all(LISTENERS, IExtraListener)]
         self._listeners = ExtraListeners(runtime.reactor, listeners)
+        self.formats = {name: self._format(name) for name in settings[FORMATS]}
         self._check_settings()
 
     def errors(self) -> Mapping[str, int]:
@@ -136,6 +140,11 @@ class Plugins:
             raise SettingsError(f"{setting}: the plugin {name} cannot be created: {error}") from error
         except Exception as error:
             raise SettingsError(f"{setting}: the plugin {name} failed while it was created: {error!r}") from error
+
+    def _format(self, name: str) -> FormatPlugin:
+        maker = find(FORMATS, name, IRecordFormat)
+        self._makers.setdefault(name, []).append(maker)
+        return FormatPlugin(maker, self._settings_of(name))
 
     def _settings_of(self, name: str) -> dict[str, str]:
         prefix = f"{PLUGIN_PREFIX}{name}."

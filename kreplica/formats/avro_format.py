@@ -1,0 +1,286 @@
+"""Avro with a registered schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from io import BytesIO
+from typing import Any
+from uuid import UUID
+
+from zope.interface import implementer
+
+from kreplica.formats.json_values import DEPTH_MAX, bytes_of, to_json
+from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
+from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
+
+AVRO = "AVRO"
+_COMPILED = "avro"
+Parsed = Any
+
+
+@implementer(IRecordFormat)
+class AvroFormat:
+    """Binary Avro after the ID of its schema."""
+
+    can_encode = True
+    schema_type = AVRO
+
+    def __init__(self, context: FormatContext) -> None:
+        self._schemas = context.schemas
+
+    def recognizes(self, data: bytes, place: Place) -> bool:
+        return has_schema_of_type(self._schemas, data, AVRO)
+
+    def decode(self, data: bytes, place: Place) -> Decoded:
+        schema = schema_of(self._schemas, data, AVRO)
+        compiled = compiled_schema(schema)
+        file = BytesIO(data)
+        file.seek(HEADER_SIZE)
+        # fastavro in C does not limit the depth of recursive data.
+        if compiled.is_recursive:
+            from fastavro._read_py import schemaless_reader
+        else:
+            from fastavro import schemaless_reader
+        try:
+            value = schemaless_reader(file, compiled.parsed, None)
+        except Exception as error:  # the library raises errors of many types for malformed data
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
+            raise FormatError(f"it does not match schema {schema.schema_id}: {reason}") from None
+        if file.tell() != len(data):
+            left = len(data) - file.tell()
+            raise FormatError(f"it does not match schema {schema.schema_id}: {left} bytes follow the value")
+        return Decoded(to_json(value), schema.describe(place, compiled.name))
+
+    def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
+        from fastavro import schemaless_writer
+        from fastavro.validation import ValidationError, validate
+
+        known = required(schema, AVRO)
+        compiled = compiled_schema(known)
+        datum = _Encoder(compiled.named).convert(value, compiled.parsed, "value", 0)
+        file = BytesIO()
+        file.write(header_of(known.schema_id))
+        try:
+            validate(datum, compiled.parsed, field="value")
+            schemaless_writer(file, compiled.parsed, datum)
+        except ValidationError as error:
+            first = error.errors[0] if error.errors else error
+            raise FormatError(f"it does not match schema {known.schema_id}: {first}"[:300]) from None
+        except Exception as error:  # the library raises errors of many types for values that do not fit
+            raise FormatError(f"it does not match schema {known.schema_id}: {_reason(error)}") from None
+        return file.getvalue()
+
+
+class CompiledAvro:
+    """A parsed schema.
+
+    :ivar parsed: fastavro's form.
+    :ivar named: named types by full name.
+    :ivar is_recursive: True if a type contains itself.
+    """
+
+    def __init__(self, parsed: Parsed, named: dict[str, Parsed]) -> None:
+        self.parsed = parsed
+        self.named = named
+        self.name: str | None = parsed.get("name") if isinstance(parsed, dict) else None
+        checker = _SchemaChecker(named)
+        checker.check(parsed, (), 0)
+        self.is_recursive = checker.is_recursive
+
+
+def compiled_schema(schema: RegisteredSchema) -> CompiledAvro:
+    """Parse a schema with its references, once.
+
+    :raise FormatError: the schema is invalid or unsafe to decode.
+    """
+    known = schema.compiled.get(_COMPILED)
+    if known is None:
+        try:
+            known = _compile(schema)
+        except FormatError as error:
+            known = error
+        schema.compiled[_COMPILED] = known
+    if isinstance(known, FormatError):
+        raise FormatError(str(known))
+    compiled: CompiledAvro = known
+    return compiled
+
+
+def _compile(schema: RegisteredSchema) -> CompiledAvro:
+    import fastavro
+
+    named: dict[str, Parsed] = {}
+    try:
+        for each in schema.references.values():
+            fastavro.parse_schema(json.loads(each.text), named_schemas=named)
+        parsed = fastavro.parse_schema(json.loads(schema.text), named_schemas=named)
+        return CompiledAvro(parsed, named)
+    except FormatError:
+        raise
+    except Exception as error:  # the library raises errors of many types for invalid schemas
+        raise FormatError(f"schema {schema.schema_id} is not a valid Avro schema: {_reason(error)}") from None
+
+
+def _reason(error: Exception) -> str:
+    return (str(error) or type(error).__name__)[:300]
+
+
+class _SchemaChecker:
+    """Finds recursive types, and rejects arrays of items without bytes, whose length the data does not limit."""
+
+    def __init__(self, named: Mapping[str, Parsed]) -> None:
+        self._named = named
+        self.is_recursive = False
+        self._checked: set[str] = set()
+
+    def check(self, schema: Parsed, path: tuple[str, ...], depth: int) -> None:
+        if depth > DEPTH_MAX:
+            raise FormatError(f"the schema is nested more than {DEPTH_MAX} levels deep")
+        if isinstance(schema, list):
+            for each in schema:
+                self.check(each, path, depth + 1)
+            return
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if isinstance(schema, str) or kind in ("record", "error", "enum", "fixed"):
+            name = schema if isinstance(schema, str) else schema["name"]
+            if name in path:
+                self.is_recursive = True
+                return
+            if isinstance(schema, str):
+                if name not in self._named:
+                    return
+                schema = self._named[name]
+                kind = schema["type"]
+            if name in self._checked:
+                return
+            if kind in ("record", "error"):
+                for each in schema["fields"]:
+                    self.check(each["type"], (*path, name), depth + 1)
+            self._checked.add(name)
+        elif kind in ("array", "map"):
+            inner = schema["items" if kind == "array" else "values"]
+            if kind == "array" and not self._has_bytes(inner, ()):
+                raise FormatError("the schema has an array of items that need no bytes, which is not decoded")
+            self.check(inner, path, depth + 1)
+        elif isinstance(kind, dict | list):
+            self.check(kind, path, depth + 1)
+
+    def _has_bytes(self, schema: Parsed, path: tuple[str, ...]) -> bool:
+        """Return True if each value of a schema has at least one byte."""
+        if isinstance(schema, list):
+            return True  # the index of the branch
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if isinstance(kind, str) and kind in self._named and kind not in path:
+            return self._has_bytes(self._named[kind], (*path, kind))
+        if kind in ("record", "error"):
+            return any(self._has_bytes(each["type"], path) for each in schema["fields"])
+        if kind == "fixed":
+            return bool(schema["size"])
+        return kind != "null"
+
+
+class _Encoder:
+    """Converts JSON values to the values that fastavro writes for a schema."""
+
+    def __init__(self, named: Mapping[str, Parsed]) -> None:
+        self._named = named
+
+    def convert(self, value: Any, schema: Parsed, where: str, depth: int) -> Any:
+        if depth > DEPTH_MAX:
+            raise FormatError(f"{where}: it is nested more than {DEPTH_MAX} levels deep")
+        if isinstance(schema, list):
+            return self._union(value, schema, where, depth)
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if isinstance(kind, str) and kind in self._named:
+            schema = self._named[kind]
+            kind = schema["type"]
+        if kind in ("record", "error"):
+            return self._record(value, schema, where, depth)
+        if kind == "array" and isinstance(value, list):
+            return [
+                self.convert(each, schema["items"], f"{where}[{index}]", depth + 1) for index, each in enumerate(value)
+            ]
+        if kind == "map" and isinstance(value, dict):
+            return {
+                key: self.convert(each, schema["values"], f"{where}.{key}", depth + 1) for key, each in value.items()
+            }
+        if isinstance(kind, dict | list):
+            return self.convert(value, kind, where, depth + 1)
+        return _scalar(value, kind, schema.get("logicalType") if isinstance(schema, dict) else None, where)
+
+    def _record(self, value: Any, schema: Parsed, where: str, depth: int) -> Any:
+        if not isinstance(value, dict):
+            raise FormatError(f"{where}: expected an object")
+        fields = {each["name"]: each for each in schema["fields"]}
+        for name in value:
+            if name not in fields:
+                raise FormatError(f"{where}.{name}: the record {schema['name']} has no such field")
+        row = {}
+        for name, each in fields.items():
+            if name in value:
+                row[name] = self.convert(value[name], each["type"], f"{where}.{name}", depth + 1)
+            elif "default" not in each:
+                raise FormatError(f"{where}.{name}: the field is missing")
+        return row
+
+    def _union(self, value: Any, branches: list[Parsed], where: str, depth: int) -> Any:
+        """Convert with the first branch that fits; ``{"TYPE": value}`` names the branch, as in Avro's JSON encoding."""
+        if value is None and "null" in branches:
+            return None
+        from fastavro.validation import validate
+
+        wanted = [each for each in branches if each != "null"]
+        if isinstance(value, dict) and len(value) == 1:
+            (name, inner), *_ = value.items()
+            named = [each for each in wanted if name == _branch_name(each)]
+            if named:
+                return self._tagged(named[0], self.convert(inner, named[0], f"{where}.{name}", depth + 1))
+        reasons = []
+        for each in wanted:
+            try:
+                converted = self.convert(value, each, where, depth + 1)
+                if validate(converted, self._resolved(each), raise_errors=False):
+                    return self._tagged(each, converted)
+                reasons.append(f"not {_branch_name(each)}")
+            except FormatError as error:
+                reasons.append(str(error))
+        raise FormatError(reasons[0] if len(wanted) == 1 else f"{where}: it fits no type of the union: {reasons}")
+
+    def _resolved(self, schema: Parsed) -> Parsed:
+        return self._named.get(schema, schema) if isinstance(schema, str) else schema
+
+    def _tagged(self, schema: Parsed, value: Any) -> Any:
+        """Name the branch for records, because fastavro would choose any record whose fields fit."""
+        resolved = self._resolved(schema)
+        is_record = isinstance(resolved, dict) and resolved.get("type") == "record"
+        return (resolved["name"], value) if is_record else value
+
+
+def _branch_name(schema: Parsed) -> str:
+    return schema if isinstance(schema, str) else str(schema.get("name") or schema["type"])
+
+
+def _scalar(value: Any, kind: str, logical: str | None, where: str) -> Any:
+    if kind in ("bytes", "fixed") and logical != "decimal":
+        data = bytes_of(value)
+        if data is not None:
+            return data
+    if logical is None or not isinstance(value, str):
+        return float(value) if kind in ("float", "double") and type(value) is int else value
+    try:
+        if logical.startswith(("timestamp", "local-timestamp")):
+            return datetime.fromisoformat(value)
+        if logical == "date":
+            return date.fromisoformat(value)
+        if logical.startswith("time-"):
+            return time.fromisoformat(value)
+        if logical == "decimal":
+            return Decimal(value)
+        if logical == "uuid":
+            return UUID(value)
+    except (ValueError, InvalidOperation):
+        raise FormatError(f"{where}: {value[:100]!r} is not a valid {logical}") from None
+    return value

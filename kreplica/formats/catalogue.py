@@ -1,0 +1,114 @@
+"""Chooses formats and decodes keys and values."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kreplica.formats.built_in import FORMATS
+from kreplica.formats.hex_format import SHOWN_BYTES_MAX
+from kreplica.formats.json_values import DECODED_BYTES_MAX
+from kreplica.formats.schema_header import schema_id_of
+from kreplica.interfaces import IPluginMaker
+from kreplica.interfaces.formats import (
+    Decoded,
+    FormatContext,
+    FormatError,
+    IRecordFormat,
+    Place,
+    SchemaNotLoaded,
+    Schemas,
+)
+
+AUTO = "auto"
+HEX, TEXT, BASE64 = "hex", "text", "base64"
+NULL = "null"
+"""Format of an absent key or value."""
+
+Part = dict[str, Any]
+"""A decoded key or value as a document, see ``docs/reference/rest.md``."""
+
+
+class Formats:
+    """The formats of one broker or command; created when first used.
+
+    :param schemas: schemas in memory.
+    :param more: formats of plugins by name; they are tried before the built-in ones.
+    """
+
+    def __init__(self, schemas: Schemas, more: Mapping[str, IRecordFormat] | None = None) -> None:
+        self._schemas = schemas
+        self._makers: dict[str, IPluginMaker] = {maker.name: maker for maker in FORMATS}
+        self._made: dict[str, IRecordFormat] = dict(more or {})
+        self._automatic = (*self._made, *(name for name in self._makers if name not in self._made))
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Names of all formats, in the order in which they are tried automatically."""
+        return self._automatic
+
+    def description(self, name: str) -> str:
+        """Return one sentence about a format."""
+        maker = self._makers.get(name)
+        return f"The plugin {name}." if maker is None else maker.description
+
+    def named(self, name: str) -> IRecordFormat:
+        """Return a format.
+
+        :raise FormatError: there is no format with this name.
+        """
+        made = self._made.get(name)
+        if made is None:
+            maker = self._makers.get(name)
+            if maker is None:
+                raise FormatError(f"unknown format {name!r}; the formats are: {', '.join(self._automatic)}")
+            made = self._made[name] = maker.make(FormatContext(name, {}, self._schemas))
+        return made
+
+    def part(self, data: bytes | None, place: Place, chosen: str, *, with_base64: bool) -> Part:
+        """Decode a key or value.
+
+        :param chosen: name of a format, or ``AUTO``.
+        :raise SchemaNotLoaded: a schema is needed first.
+        """
+        if data is None:
+            return _part(NULL, Decoded(None), b"", None, with_base64, is_null=True)
+        try:
+            name = self._automatic_name(data, place) if chosen == AUTO else chosen
+            if len(data) > DECODED_BYTES_MAX and name != HEX:
+                raise FormatError(f"it is longer than {DECODED_BYTES_MAX:,} bytes, so it is not decoded")
+            return _part(name, self.named(name).decode(data, place), data, None, with_base64)
+        except SchemaNotLoaded:
+            raise
+        except FormatError as error:
+            reason = str(error)
+        except Exception as error:
+            reason = f"the format failed: {error!r}"[:300]
+        shown = self.named(HEX).decode(data, place)
+        return _part(HEX, shown, data, reason if chosen == AUTO else f"{chosen}: {reason}", with_base64)
+
+    def _automatic_name(self, data: bytes, place: Place) -> str:
+        if len(data) > DECODED_BYTES_MAX:
+            return TEXT  # reported as too long
+        if self._schemas.has_registry:
+            schema_id = schema_id_of(data)
+            if schema_id is not None:
+                self._schemas.by_id(schema_id)
+        return next(name for name in self._automatic if self.named(name).recognizes(data, place))
+
+
+def _part(
+    name: str, decoded: Decoded, data: bytes, error: str | None, with_base64: bool, *, is_null: bool = False
+) -> Part:
+    part = {
+        "format": name,
+        "value": decoded.value,
+        "size_bytes": len(data),
+        "schema": decoded.schema,
+        "error": error,
+        "truncated": name == HEX and len(data) > SHOWN_BYTES_MAX,
+    }
+    if with_base64:
+        part["base64"] = None if is_null else b64encode(data).decode("ascii")
+    return part

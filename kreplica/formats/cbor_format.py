@@ -1,0 +1,63 @@
+"""CBOR (RFC 8949)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from typing import Any
+
+from zope.interface import implementer
+
+from kreplica.formats.json_values import DEPTH_MAX, from_json, to_json
+from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
+
+_SELF_DESCRIBED = b"\xd9\xd9\xf7"
+"""Tag 55799, the mark of self-described CBOR."""
+
+_TAGS_KEPT = (0, 1, 2, 3, 37)
+"""Tags that the library converts: times, big integers and UUIDs."""
+
+
+@implementer(IRecordFormat)
+class CborFormat:
+    """CBOR; other tags than times, big integers and UUIDs become ``{"$tag": NUMBER, "value": ...}``."""
+
+    can_encode = True
+    schema_type = None
+
+    def __init__(self, context: FormatContext) -> None:
+        self._tags: dict[int, Callable[..., Any]] = {}
+
+    def recognizes(self, data: bytes, place: Place) -> bool:
+        return data.startswith(_SELF_DESCRIBED)
+
+    def decode(self, data: bytes, place: Place) -> Decoded:
+        import cbor2
+
+        file = BytesIO(data)
+        try:
+            # Other tags cause computations, such as regular expressions, or shared and cyclic values.
+            decoder = cbor2.CBORDecoder(file, tag_hook=_tag, max_depth=DEPTH_MAX, semantic_decoders=_semantic())
+            value = decoder.decode()
+        except Exception as error:  # the library raises errors of many types for malformed data
+            raise FormatError(f"it is not CBOR: {str(error) or type(error).__name__}") from None
+        left = len(data) - file.tell()
+        if left:
+            raise FormatError(f"it is not CBOR: {left} bytes follow the value")
+        return Decoded(to_json(value))
+
+    def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
+        import cbor2
+
+        try:
+            return cbor2.dumps(from_json(value))
+        except (ValueError, TypeError, OverflowError) as error:
+            raise FormatError(f"it cannot be written as CBOR: {error}") from None
+
+
+def _tag(tag: Any, immutable: bool) -> Any:
+    return {"$tag": tag.tag, "value": tag.value}
+
+
+def _semantic() -> dict[int, Callable[..., Any]]:
+    return {}

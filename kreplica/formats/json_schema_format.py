@@ -1,0 +1,117 @@
+"""JSON with a registered JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from zope.interface import implementer
+
+from kreplica.formats.json_format import dump_json, parse_json
+from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
+from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
+from kreplica.patterns import Automaton, PatternError
+
+JSON = "JSON"
+_COMPILED = "json-schema"
+_STATES_MAX = 500
+_MESSAGE_LENGTH_MAX = 300
+
+
+@implementer(IRecordFormat)
+class JsonSchemaFormat:
+    """JSON after the ID of its schema; only values to write are validated."""
+
+    can_encode = True
+    schema_type = JSON
+
+    def __init__(self, context: FormatContext) -> None:
+        self._schemas = context.schemas
+
+    def recognizes(self, data: bytes, place: Place) -> bool:
+        return has_schema_of_type(self._schemas, data, JSON)
+
+    def decode(self, data: bytes, place: Place) -> Decoded:
+        schema = schema_of(self._schemas, data, JSON)
+        return Decoded(parse_json(data[HEADER_SIZE:]), schema.describe(place, _title(schema)))
+
+    def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
+        known = required(schema, JSON)
+        try:
+            error = next(_validator(known).iter_errors(value), None)
+        except FormatError:
+            raise
+        except Exception as failure:  # such as an unresolvable reference
+            raise FormatError(f"schema {known.schema_id} cannot be used: {_cut(str(failure))}") from None
+        if error is not None:
+            where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
+            raise FormatError(f"value{where}: {_cut(error.message)}")
+        return header_of(known.schema_id) + dump_json(value)
+
+
+def _title(schema: RegisteredSchema) -> str | None:
+    try:
+        document = json.loads(schema.text)
+    except (ValueError, RecursionError):
+        return None
+    title = document.get("title") if isinstance(document, dict) else None
+    return title if isinstance(title, str) else None
+
+
+def _validator(schema: RegisteredSchema) -> Any:
+    """Return the schema's validator, which is built once; it never loads schemas by URL.
+
+    :raise FormatError: the schema is invalid.
+    """
+    known = schema.compiled.get(_COMPILED)
+    if known is None:
+        from jsonschema import Draft7Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import extend, validator_for
+        from referencing import Registry, Resource
+        from referencing.exceptions import Unresolvable
+
+        try:
+            document = json.loads(schema.text)
+            kind = validator_for(document, default=Draft7Validator)
+            kind.check_schema(document)
+            resources = [
+                (name, Resource.from_contents(json.loads(each.text), default_specification=_specification(kind)))
+                for name, each in schema.references.items()
+            ]
+            if "patternProperties" in schema.text:
+                raise FormatError("patternProperties is not supported")
+            kind = extend(kind, {"pattern": _pattern})
+            known = kind(document, registry=Registry().with_resources(resources))
+        except (ValueError, SchemaError, Unresolvable, RecursionError) as error:
+            raise FormatError(f"schema {schema.schema_id} is not a valid JSON Schema: {_cut(str(error))}") from None
+        schema.compiled[_COMPILED] = known
+    return known
+
+
+def _specification(kind: Any) -> Any:
+    from referencing.jsonschema import DRAFT7, specification_with
+
+    try:
+        return specification_with(kind.META_SCHEMA.get("$schema", ""))
+    except Exception:
+        return DRAFT7
+
+
+def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
+    """Check ``pattern`` with an expression whose time is linear in the length of the text."""
+    from jsonschema.exceptions import ValidationError
+
+    if not isinstance(instance, str):
+        return
+    try:
+        automaton = Automaton(f"(?s:.*)(?:{pattern})(?s:.*)", _STATES_MAX)
+    except PatternError as error:
+        raise FormatError(f"the pattern {pattern[:100]!r} of the schema is not supported: {error}") from None
+    if not automaton.matches(instance):
+        yield ValidationError(f"{instance[:100]!r} does not match {pattern!r}")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MESSAGE_LENGTH_MAX else f"{text[:_MESSAGE_LENGTH_MAX]} ..."

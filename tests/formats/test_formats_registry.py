@@ -1,0 +1,378 @@
+"""Formats with a schema registry: data of Confluent's serializers, references, failures and mutations."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kreplica.blocking.coroutines import run
+from kreplica.cli.records.formats import RecordFormats, RegistryAccess
+from kreplica.errors import SettingsError
+from kreplica.formats.catalogue import AUTO, Formats
+from kreplica.formats.registry import SchemaRegistry, registry_options
+from kreplica.formats.schema_store import FAILURE_SECONDS, SchemaStore
+from kreplica.interfaces.formats import FormatError, Place, SchemaNotLoaded
+from tests.support.schema_registry import TestRegistry
+
+VALUE = Place("orders", False, None)
+
+ADDRESS = {
+    "type": "record",
+    "name": "Address",
+    "namespace": "shop",
+    "fields": [{"name": "city", "type": "string"}],
+}
+ORDER = {
+    "type": "record",
+    "name": "Order",
+    "namespace": "shop",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "total", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "image", "type": ["null", "bytes"], "default": None},
+        {"name": "tags", "type": {"type": "map", "values": "string"}, "default": {}},
+        {"name": "items", "type": {"type": "array", "items": ["string", "int"]}, "default": []},
+        {"name": "ship_to", "type": ["null", "shop.Address"], "default": None},
+        {"name": "state", "type": {"type": "enum", "name": "State", "symbols": ["NEW", "PAID"]}},
+    ],
+}
+DOCUMENT = {
+    "id": 2**60,
+    "total": "12.50",
+    "at": "2027-01-31T08:30:00+00:00",
+    "image": {"$base64": "AP8="},
+    "tags": {"a": "b"},
+    "items": ["tea", 7],
+    "ship_to": {"city": "Ulm"},
+    "state": "PAID",
+}
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[TestRegistry]:
+    with TestRegistry("reader:secret") as running:
+        yield running
+
+
+@pytest.fixture
+def formats(registry: TestRegistry) -> RecordFormats:
+    return RecordFormats(RegistryAccess(registry.url, "reader:secret", None))
+
+
+def shown(formats: RecordFormats, data: bytes, chosen: str = AUTO, place: Place = VALUE) -> Any:
+    """Decode data; load schemas like the readers of records."""
+    while True:
+        try:
+            return formats.formats.part(data, place, chosen, with_base64=False)
+        except SchemaNotLoaded as error:
+            run(formats.schemas.load(error.schema_id))
+
+
+def client(registry: TestRegistry) -> Any:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    return SchemaRegistryClient({"url": registry.url, "basic.auth.user.info": "reader:secret"})
+
+
+def context(topic: str = "orders") -> Any:
+    from confluent_kafka.serialization import MessageField, SerializationContext
+
+    return SerializationContext(topic, MessageField.VALUE)
+
+
+# --- Confluent's serializers -----------------------------------------------------------------------------------------
+
+
+def test_avro_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
+    """Data of the Avro serializer, with a reference, is decoded; data of kreplica is read by the deserializer."""
+    from datetime import UTC, datetime
+    from decimal import Decimal
+
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+    from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+
+    registry.register("address", json.dumps(ADDRESS))
+    schema = Schema(json.dumps(ORDER), "AVRO", [SchemaReference("shop.Address", "address", 1)])
+    order = {
+        **DOCUMENT,
+        "total": Decimal("12.50"),
+        "at": datetime(2027, 1, 31, 8, 30, tzinfo=UTC),
+        "image": b"\x00\xff",
+    }
+    data = AvroSerializer(client(registry), schema)(order, context())
+    part = shown(formats, data)
+    assert (part["format"], part["value"], part["error"]) == ("avro", DOCUMENT, None)
+    assert part["schema"] == {
+        "id": part["schema"]["id"],
+        "subject": "orders-value",
+        "version": 1,
+        "type": "AVRO",
+        "name": "shop.Order",
+    }
+    encoded = formats.encode("avro", DOCUMENT, None, "orders-value", None)
+    assert encoded == data
+    assert AvroDeserializer(client(registry), schema)(encoded, context()) == order
+
+
+def test_protobuf_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
+    """Data of the Protobuf serializer is decoded, also of a nested message; and the other way round."""
+    from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
+
+    message_class = protobuf_message("shop.Basket.Item")
+    message = message_class(name="tea", count=2**60, image=b"\x00\xff", state=1, tags={"a": 1}, prices=[1.5, 2.0])
+    message.at.FromJsonString("2027-01-31T08:30:00Z")
+    serializer = ProtobufSerializer(message_class, client(registry), {"use.deprecated.format": False})
+    data = serializer(message, context("baskets"))
+    part = shown(formats, data, place=Place("baskets", False, None))
+    value = {
+        "name": "tea",
+        "count": 2**60,
+        "image": {"$base64": "AP8="},
+        "state": "PAID",
+        "tags": {"a": 1},
+        "prices": [1.5, 2.0],
+        "at": "2027-01-31T08:30:00Z",
+    }
+    assert (part["format"], part["value"], part["error"]) == ("protobuf", value, None)
+    assert (part["schema"]["subject"], part["schema"]["name"]) == ("baskets-value", "shop.Basket.Item")
+    encoded = formats.encode("protobuf", value, None, "baskets-value", "shop.Basket.Item")
+    deserializer = ProtobufDeserializer(message_class, {"use.deprecated.format": False})
+    assert deserializer(encoded, context("baskets")) == message
+    with pytest.raises(FormatError, match=r"the schema has no message 'shop\.Cart'; it has: shop\.Order, shop\.Basket"):
+        formats.encode("protobuf", value, None, "baskets-value", "shop.Cart")
+    with pytest.raises(FormatError, match='no field named "nome"'):
+        formats.encode("protobuf", {"nome": "x"}, None, "baskets-value", "shop.Basket.Item")
+
+
+def protobuf_message(name: str) -> Any:
+    """Return the class of a message in a file with several messages, made without a compiler."""
+    from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+    from google.protobuf.descriptor_pool import Default
+    from google.protobuf.message_factory import GetMessageClass
+    from google.protobuf.timestamp_pb2 import DESCRIPTOR as timestamp_file
+
+    pool = Default()
+    try:
+        return GetMessageClass(pool.FindMessageTypeByName(name))
+    except KeyError:
+        pass
+    file = FileDescriptorProto(name="shop.proto", package="shop", syntax="proto3", dependency=[timestamp_file.name])
+    file.message_type.add(name="Order").field.add(name="id", number=1, type="TYPE_INT64", label="LABEL_OPTIONAL")
+    basket = file.message_type.add(name="Basket")
+    item = basket.nested_type.add(name="Item")
+    state = item.enum_type.add(name="State")
+    state.value.add(name="NEW", number=0)
+    state.value.add(name="PAID", number=1)
+    entry = item.nested_type.add(name="TagsEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    entry.field.add(name="value", number=2, type="TYPE_INT32", label="LABEL_OPTIONAL")
+    optional, repeated = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
+    for number, (field, kind, label, type_name) in enumerate(
+        [
+            ("name", "TYPE_STRING", optional, None),
+            ("count", "TYPE_INT64", optional, None),
+            ("image", "TYPE_BYTES", optional, None),
+            ("state", "TYPE_ENUM", optional, ".shop.Basket.Item.State"),
+            ("tags", "TYPE_MESSAGE", repeated, ".shop.Basket.Item.TagsEntry"),
+            ("prices", "TYPE_DOUBLE", repeated, None),
+            ("at", "TYPE_MESSAGE", optional, ".google.protobuf.Timestamp"),
+        ],
+        1,
+    ):
+        item.field.add(name=field, number=number, type=kind, label=label, type_name=type_name)
+    pool.AddSerializedFile(file.SerializeToString())
+    return GetMessageClass(pool.FindMessageTypeByName(name))
+
+
+PERSON = {
+    "title": "Person",
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "pattern": "^[A-Z]"},
+        "address": {"$ref": "address.json"},
+    },
+    "required": ["name"],
+}
+
+
+def test_json_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
+    """Data of the JSON serializer is decoded; data of kreplica is validated and read by the deserializer."""
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+    from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
+
+    city = {"$id": "address.json", "type": "object", "properties": {"city": {"type": "string"}}}
+    registry.register("address-json", json.dumps(city), "JSON")
+    schema = Schema(json.dumps(PERSON), "JSON", [SchemaReference("address.json", "address-json", 1)])
+    person = {"name": "Ada", "address": {"city": "Ulm"}}
+    data = JSONSerializer(schema, client(registry))(person, context("people"))
+    part = shown(formats, data, place=Place("people", False, None))
+    assert (part["format"], part["value"], part["schema"]["name"]) == ("json-schema", person, "Person")
+    encoded = formats.encode("json-schema", person, None, "people-value", None)
+    assert JSONDeserializer(schema, schema_registry_client=client(registry))(encoded, context("people")) == person
+    for wrong, reason in (
+        ({"name": 5}, "value.name: 5 is not of type 'string'"),
+        ({"name": "ada"}, "value.name: 'ada' does not match"),
+        ({"name": "Ada", "address": {"city": 5}}, "value.address.city: 5 is not of type 'string'"),
+        ({}, "value: 'name' is a required property"),
+    ):
+        with pytest.raises(FormatError) as refused:
+            formats.encode("json-schema", wrong, None, "people-value", None)
+        assert str(refused.value).startswith(reason)
+
+
+# --- failures --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ({**DOCUMENT, "id": "x"}, "shop.Order.id is <x> of type"),
+        ({**DOCUMENT, "ship_to": {"town": "Ulm"}}, "value.ship_to.town: the record shop.Address has no such field"),
+        ({key: DOCUMENT[key] for key in DOCUMENT if key != "id"}, "value.id: the field is missing"),
+        ({**DOCUMENT, "at": "yesterday"}, "value.at: 'yesterday' is not a valid timestamp-millis"),
+        ({**DOCUMENT, "state": "LOST"}, "shop.Order.state is <LOST>"),
+        ([], "value: expected an object"),
+    ],
+)
+def test_values_that_do_not_fit(registry: TestRegistry, formats: RecordFormats, value: Any, reason: str) -> None:
+    """The error names the field."""
+    registry.register("address", json.dumps(ADDRESS))
+    references = [{"name": "shop.Address", "subject": "address", "version": 1}]
+    registry.register("strict-value", json.dumps(ORDER), "AVRO", references)
+    with pytest.raises(FormatError) as refused:
+        formats.encode("avro", value, None, "strict-value", None)
+    assert reason in str(refused.value)
+
+
+def test_unknown_schemas(registry: TestRegistry, formats: RecordFormats) -> None:
+    """The reason is shown; the failure is remembered, so that the registry is not asked again for each record."""
+    data = b"\x00\x00\x00\xff\xff" + b"x"
+    for _ in range(3):
+        part = shown(formats, data)
+        assert (part["format"], part["error"]) == ("hex", "the schema registry does not have schema 65535")
+    assert registry.requests.count("/schemas/ids/65535") == 1
+    with pytest.raises(FormatError, match="the schema registry does not have subject no such/subject"):
+        formats.encode("avro", {}, None, "no such/subject", None)
+    assert "/subjects/no%20such%2Fsubject/versions/latest" in registry.requests
+
+
+def test_missing_credentials(registry: TestRegistry) -> None:
+    """The error has the status, and neither errors nor representations have the password."""
+    formats = RecordFormats(RegistryAccess(registry.url, "reader:wrong-password", None))
+    part = shown(formats, b"\x00\x00\x00\x00\x01x")
+    assert part["error"] == "the schema registry returned status 401 for schema 1: credentials are missing"
+    options = registry_options("http://reader:secret@127.0.0.1:8081/", None)
+    assert "secret" not in repr(options)
+    assert (options.url, options.user_info) == ("http://127.0.0.1:8081", "reader:secret")
+    assert "secret" not in repr(RegistryAccess(registry.url, "reader:secret", None))
+
+
+@pytest.mark.parametrize("url", ["ftp://h", "h:80", "http://", "http://h:99999", "http://h/?a=b", "file:///etc/passwd"])
+def test_invalid_urls(url: str) -> None:
+    with pytest.raises(SettingsError, match="must have the form"):
+        registry_options(url, None)
+
+
+def test_registry_without_response() -> None:
+    """It is not asked again for a while, and for other schemas neither."""
+    now = [0.0]
+    sent = []
+
+    async def exchange(request: Any) -> Any:
+        from kreplica.blocking.http_exchange import HttpFailed
+
+        sent.append(request.url)
+        raise HttpFailed("http://registry: connection refused")
+
+    store = SchemaStore(lambda: now[0], has_registry=True)
+    registry = SchemaRegistry(registry_options("http://registry", None), store, exchange, lambda: now[0])
+    for schema_id in (1, 2):
+        run(registry.load(schema_id))
+        with pytest.raises(FormatError, match="does not respond: http://registry: connection refused"):
+            store.by_id(schema_id)
+    assert sent == ["http://registry/schemas/ids/1"]
+    now[0] = FAILURE_SECONDS
+    with pytest.raises(SchemaNotLoaded):
+        store.by_id(1)
+
+
+# --- malicious data --------------------------------------------------------------------------------------------------
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+NULLS = {"type": "array", "items": "null"}
+EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields": []}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "content", "reason"),
+    [
+        (NODE, b"\x02" * 1_000_000, "it is nested too deeply"),
+        (NULLS, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
+        (EMPTY, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
+        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "it does not match schema"),
+        ("string", b"\xfe\xff\xff\xff\x0f", "it does not match schema"),
+        ("bytes", b"\x01", "it does not match schema"),
+        ("int", b"\x02\x02", "1 bytes follow the value"),
+        ({"type": "unknown"}, b"", "is not a valid Avro schema"),
+        ({"type": "record", "fields": []}, b"", "is not a valid Avro schema"),
+    ],
+    ids=lambda given: str(given)[:30],
+)
+def test_malicious_avro(
+    registry: TestRegistry, formats: RecordFormats, schema: Any, content: bytes, reason: str
+) -> None:
+    """It is refused in bounded time and memory."""
+    schema_id = registry.register("malicious", json.dumps(schema))
+    part = shown(formats, b"\x00" + schema_id.to_bytes(4, "big") + content)
+    assert part["format"] == "hex"
+    assert reason in part["error"]
+
+
+
+@pytest.fixture(scope="module")
+def samples(registry: TestRegistry) -> tuple[RecordFormats, list[bytes]]:
+    formats = RecordFormats(RegistryAccess(registry.url, "reader:secret", None))
+    registry.register("address", json.dumps(ADDRESS))
+    references = [{"name": "shop.Address", "subject": "address", "version": 1}]
+    registry.register("orders-value", json.dumps(ORDER), "AVRO", references)
+    registry.register("node-value", json.dumps(NODE))
+    registry.register("people-value", json.dumps({**PERSON, "properties": {}}), "JSON")
+    from base64 import b64encode
+
+    file = protobuf_message("shop.Basket.Item").DESCRIPTOR.file
+    registry.register("baskets-value", b64encode(file.serialized_pb).decode(), "PROTOBUF")
+    item = {"name": "tea", "tags": {"a": 1}, "prices": [1.5], "at": "2027-01-31T08:30:00Z"}
+    return formats, [
+        formats.encode("avro", DOCUMENT, None, "orders-value", None),
+        formats.encode("avro", {"next": {"next": None}}, None, "node-value", None),
+        formats.encode("protobuf", item, None, "baskets-value", "shop.Basket.Item"),
+        formats.encode("json-schema", {"name": "Ada"}, None, "people-value", None),
+    ]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 3), st.data())
+def test_mutated_data(samples: tuple[RecordFormats, list[bytes]], index: int, data: st.DataObject) -> None:
+    """Every input has a result or a reason; internal errors of formats do not occur."""
+    formats, contents = samples
+    mutated = bytearray(contents[index])
+    for _ in range(data.draw(st.integers(1, 4))):
+        position = data.draw(st.integers(5, len(mutated)))
+        mutated[position : position + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
+    found = shown(formats, bytes(mutated))
+    json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
+    assert found["format"] in ("avro", "protobuf", "json-schema", "hex")
+    assert "the format failed" not in (found["error"] or "")
+
+
+def test_formats_without_registry() -> None:
+    formats = Formats(SchemaStore(lambda: 0.0, has_registry=False))
+    part = formats.part(b"\x00\x00\x00\x00\x01x", VALUE, "avro", with_base64=False)
+    assert part["error"] == "avro: it needs schema 1, but no schema registry is configured"
