@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -12,10 +13,14 @@ import pytest
 from kafka.partitioner.default import murmur2 as peer_murmur2
 
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.messages.positions import Span, decode_spans, encode_spans
+from kreplica.admin.messages.positions import NEWEST, OLDEST, Span, decode_spans, encode_spans
 from kreplica.admin.messages.reading import merge_by_time
-from kreplica.admin.messages.scanning import Chunk, ScanLimits, scan
+from kreplica.admin.messages.scanning import Chunk, ScanLimits, Selection, scan
 from kreplica.admin.messages.searching import SEARCHED_BYTES_MAX, search_for
+from kreplica.formats.catalogue import Formats
+from kreplica.formats.filters import compile_filter
+from kreplica.formats.messages import RecordView
+from kreplica.formats.schema_store import SchemaStore
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import HEADER_SIZE
 from kreplica.wire.compression import Codec
@@ -25,6 +30,11 @@ from kreplica.wire.records import Record
 
 ALL = ScanLimits(matches=1000, records=1000, match_bytes=1 << 20)
 TOPIC_ID = UUID(int=7)
+VIEW = RecordView(Formats(SchemaStore(lambda: 0.0, has_registry=False)), "orders")
+SELECTION = Selection(VIEW)
+
+
+PART = {"size_bytes": 0, "schema": None, "error": None, "truncated": False}
 
 
 def records(start: int, count: int, **more: Any) -> bytes:
@@ -46,7 +56,7 @@ def offsets(
     data: bytes, limits: ScanLimits = ALL, aborted: Sequence[tuple[int, int]] = (), **span: int
 ) -> tuple[Any, ...]:
     chunk = Chunk(0, data, span.get("start", 0), span.get("end", 10_000), aborted)
-    found = scan(chunk, None, limits)
+    found = scan(chunk, SELECTION, limits)
     return [row["offset"] for row in found.found], found.next_offset, found.count
 
 
@@ -83,7 +93,7 @@ class TestScan:
         bad = bytearray(records(3, 4, codec=Codec.GZIP))
         bad[HEADER_SIZE + 2] ^= 0xFF
         chunk = Chunk(0, records(0, 3) + bytes(bad) + records(7, 1), 0, 100)
-        found = scan(chunk, None, ALL)
+        found = scan(chunk, SELECTION, ALL)
         assert ([row["offset"] for row in found.found], found.undecodable, found.next_offset) == ([0, 1, 2, 7], [3], 8)
 
     def test_aborted_transactions(self) -> None:
@@ -103,27 +113,45 @@ class TestScan:
         assert offsets(data) == ([0, 1, 2, 3, 5, 6, 9], 11, 7)
 
     def test_json_encoding(self) -> None:
-        """UTF-8 bytes are text, others base64; a missing timestamp is null; sizes are those on the wire."""
+        """Printable UTF-8 is text, other bytes are hex; a missing timestamp is null; sizes are those on the wire."""
         headers = (("a", b"\xff"), ("b", None), ("bad\udcff", b"x"))
         data = build_batch([Record(0, -1, None, b"\x00\xff", headers), Record(1, 5, "ké".encode(), None)])
-        first, second = scan(Chunk(3, data, 0, 10), None, ALL).found
+        first, second = scan(Chunk(3, data, 0, 10), SELECTION, ALL).found
         assert first == {
             "partition": 3,
             "offset": 0,
             "timestamp_ms": None,
             "timestamp_type": "create_time",
-            "key": None,
-            "value": "AP8=",
-            "key_encoding": None,
-            "value_encoding": "base64",
+            "key": {**PART, "format": "null", "value": None},
+            "value": {**PART, "format": "hex", "value": "00ff", "size_bytes": 2},
             "headers": [
                 {"key": "a", "value": "/w==", "encoding": "base64"},
                 {"key": "b", "value": None, "encoding": None},
                 {"key": "bad�", "value": "x", "encoding": "utf8"},
             ],
             "size_bytes": 2 + 2 + 1 + 4 + 1,
+            "control": None,
         }
-        assert (second["key"], second["key_encoding"], second["value"], second["size_bytes"]) == ("ké", "utf8", None, 3)
+        assert (second["key"]["value"], second["value"]["format"], second["size_bytes"]) == ("ké", "null", 3)
+
+    def test_filter(self) -> None:
+        """Records that match are found; records for which the filter fails are counted, with the first reason."""
+        rows = [Record(at, at, b"k", b'{"total": %d}' % at if at % 3 else b"{}") for at in range(7)]
+        view = replace(VIEW, record_filter=compile_filter("value.total > 3"))
+        found = scan(Chunk(0, build_batch(rows), 0, 10), Selection(view), ALL)
+        assert ([row["offset"] for row in found.found], found.count, found.filter_errors) == ([4, 5], 7, 3)
+        assert found.filter_error is not None
+        assert found.filter_error.startswith("partition 0, offset 0: ")
+
+    def test_control_records(self) -> None:
+        """Transaction markers are shown as fields if they are requested."""
+        data = in_transaction(0, 1, producer=1) + marker(1, 1, committed=False) + marker(2, 3, committed=True)
+        found = scan(Chunk(0, data, 0, 10), replace(SELECTION, with_control_records=True), ALL).found
+        assert [row["control"] for row in found] == [
+            None,
+            {"type": "abort", "producer_id": 1, "producer_epoch": 0, "coordinator_epoch": 0},
+            {"type": "commit", "producer_id": 3, "producer_epoch": 0, "coordinator_epoch": 0},
+        ]
 
 
 class TestSearch:
@@ -188,27 +216,29 @@ class TestPositions:
     def test_round_trip(self) -> None:
         """The remaining offsets of each partition are encoded; the result is empty when all records were read."""
         spans = {0: Span(3, 9), 1: Span(9, 9), 7: Span(0, 2**62)}
-        text = encode_spans(TOPIC_ID, spans)
+        text = encode_spans(TOPIC_ID, OLDEST, spans)
         assert text is not None
-        assert decode_spans(TOPIC_ID, text) == {0: Span(3, 9), 7: Span(0, 2**62)}
-        assert encode_spans(TOPIC_ID, {1: Span(9, 9)}) is None
+        assert decode_spans(TOPIC_ID, OLDEST, text) == {0: Span(3, 9), 7: Span(0, 2**62)}
+        assert encode_spans(TOPIC_ID, OLDEST, {1: Span(9, 9)}) is None
 
     def test_many_partitions(self) -> None:
         """The encoded positions fit into the request line."""
         random = Random(1)
         spans = {number: Span(random.randrange(10**9), 10**9 + random.randrange(10**9)) for number in range(500)}
-        text = encode_spans(TOPIC_ID, spans)
+        text = encode_spans(TOPIC_ID, OLDEST, spans)
         assert text is not None
-        assert decode_spans(TOPIC_ID, text) == spans
+        assert decode_spans(TOPIC_ID, OLDEST, text) == spans
         assert len(text) < 12_000
 
     def test_invalid_positions(self) -> None:
-        """Any other text, also that of another topic, is refused."""
-        good = encode_spans(UUID(int=8), {0: Span(0, 1)})
+        """Any other text, also that of another topic or order, is refused."""
+        good = encode_spans(UUID(int=8), OLDEST, {0: Span(0, 1)})
+        backwards = encode_spans(TOPIC_ID, NEWEST, {0: Span(0, 1)})
         assert good is not None
-        for text in ("", "x", "zzzz", "eJwrSS0uAQAEXQHB", good, good[:-4], "é"):
+        assert backwards is not None
+        for text in ("", "x", "zzzz", "eJwrSS0uAQAEXQHB", good, backwards, good[:-4], "é"):
             with pytest.raises(Problem) as refused:
-                decode_spans(TOPIC_ID, text)
+                decode_spans(TOPIC_ID, OLDEST, text)
             assert refused.value.status == 400
 
 

@@ -130,18 +130,28 @@ class World:
         }
 
     def message(self, offset: int) -> Document:
-        value = HOSTILE if offset == 0 else '{"order": 42, "items": ["coffee", "cake"]}'
+        value = HOSTILE if offset == 0 else {"order": 42, "items": ["coffee", "cake"]}
         return {
             "partition": 0,
             "offset": offset,
             "timestamp_ms": int(self.started_ms),
             "timestamp_type": "create_time",
-            "key": HOSTILE if offset == 0 else "42",
-            "value": value,
-            "key_encoding": "utf8",
-            "value_encoding": "utf8",
+            "key": self.part("text", HOSTILE if offset == 0 else "42"),
+            "value": self.part("text" if offset == 0 else "json", value),
             "headers": [{"key": HOSTILE, "value": HOSTILE, "encoding": "utf8"}],
             "size_bytes": 120,
+            "control": None,
+        }
+
+    @staticmethod
+    def part(format_name: str, value: object) -> Document:
+        return {
+            "format": format_name,
+            "value": value,
+            "size_bytes": 42,
+            "schema": None,
+            "error": HOSTILE if format_name == "text" else None,
+            "truncated": False,
         }
 
     def entry(self, number: int) -> Document:
@@ -244,7 +254,8 @@ class World:
                 rows = [self.partition(name, number) for number in range(self.count)]
                 return 200, {"partitions": rows[: int(query.get("limit", 1000))], "next": None}
             case ["topics", _, "messages"]:
-                return 200, {"messages": [self.message(offset) for offset in range(3)], "next": None, "scanned": 3}
+                counts = {"scanned": 3, "remaining": 0, "filter_errors": 0, "filter_error": None, "problems": []}
+                return 200, {"messages": [self.message(offset) for offset in range(3)], "next": None, **counts}
             case ["partitions"]:
                 return 200, {"partitions": self.partitions()[: int(query.get("limit", 1000))], "next": None}
             case ["configs", *_]:

@@ -112,7 +112,20 @@ class RawResponse:
     etag: str | None = None
 
 
-AnyResponse = JsonResponse | EventStream | RawResponse
+@dataclass(frozen=True, slots=True)
+class Download:
+    """A file that is sent while it is made.
+
+    :param name: proposed name of the file, in ASCII.
+    :param parts: closed (``aclose``) when the client disconnects; an error breaks the connection.
+    """
+
+    name: str
+    content_type: str
+    parts: AsyncIterator[bytes]
+
+
+AnyResponse = JsonResponse | EventStream | RawResponse | Download
 """A response of any kind."""
 
 Handler = Callable[[Call], Awaitable[AnyResponse]]
@@ -131,8 +144,8 @@ class Route:
     :param znodes: the znodes that the route writes, for the OpenAPI document.
     :param problems: additional error statuses with their descriptions; 412 only for routes that check ``If-Match``.
     :param other_responses: non-error responses with other statuses: description and schema.
-    :param streams: True if the response is an ``EventStream``.
-    :param media_type: the content type of a ``RawResponse``.
+    :param streams: True if the response is an ``EventStream``, or a ``Download``, which has a ``media_type``.
+    :param media_type: the content type of a ``RawResponse`` or ``Download``.
     """
 
     method: str

@@ -1,10 +1,10 @@
-"""Sends server-sent events at the client's pace until the client disconnects."""
+"""Sends streams at the client's pace until the client disconnects: server-sent events, and files."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.internet.interfaces import IDelayedCall, IPushProducer
@@ -18,6 +18,8 @@ from kreplica.runtime import Reactor
 
 log = Logger()
 
+T = TypeVar("T")
+
 HEARTBEAT_SECONDS = 15.0
 """Idle time before a comment is sent, which detects broken connections and keeps proxies from closing the stream."""
 
@@ -26,26 +28,26 @@ SLOW_SECONDS_MAX = 60.0
 
 
 @implementer(IPushProducer)
-class EventSender:
-    """Sends one event stream; ``run`` returns when the stream has ended.
+class StreamSender(Generic[T]):
+    """Sends one stream; ``run`` returns when the stream has ended.
 
     :param request: must have its headers set.
     """
 
-    def __init__(self, reactor: Reactor, request: Request, events: AsyncIterator[ServerEvent]) -> None:
+    def __init__(self, reactor: Reactor, request: Request, items: AsyncIterator[T]) -> None:
         self._reactor = reactor
         self._request = request
-        self._events = events
+        self._items = items
         self._resumed: Deferred[None] | None = None
         self._timer: IDelayedCall | None = None
 
     async def run(self) -> None:
-        """Send events until they end, or until cancelled by a disconnect or a stop."""
+        """Send items until they end, or until cancelled by a disconnect or a stop."""
         self._request.registerProducer(self, True)
         try:
-            self._send(b": kreplica\n\n")  # sends the headers
-            async for event in self._events:
-                self._send(_encoded(event))
+            self._begin()
+            async for item in self._items:
+                self._send(self._encoded(item))
                 if self._resumed is not None:
                     await self._resumed
         except CancelledError:
@@ -57,19 +59,22 @@ class EventSender:
                 self._timer.cancel()
             if self._request.channel is not None:  # the client is still there
                 self._request.unregisterProducer()
-            close = getattr(self._events, "aclose", None)
+            close = getattr(self._items, "aclose", None)
             if close is not None:
                 await close()
 
+    def _begin(self) -> None:
+        """Send the headers."""
+
+    def _encoded(self, item: T) -> bytes:
+        raise NotImplementedError
+
     def _fail(self, error: Exception) -> None:
-        """Send the error as the last event, because the status was already sent."""
-        problem = problem_of(error)
-        if problem is None:
-            log.failure("an event stream failed")
-            self._send(b'event: problem\ndata: {"title":"UNKNOWN_SERVER_ERROR"}\n\n')
-        else:
-            path = self._request.path.decode(errors="replace")
-            self._send(_encoded(ServerEvent("problem", problem.document(path))))
+        """Report an error after the status was sent."""
+        raise NotImplementedError
+
+    def _idle(self) -> None:
+        """Called if nothing was sent for ``HEARTBEAT_SECONDS``."""
 
     # --- flow control ------------------------------------------------------------------------------------------------
 
@@ -100,10 +105,49 @@ class EventSender:
     def _timer_expired(self) -> None:
         self._timer = None
         if self._resumed is None:
-            self._send(b": still here\n\n")
+            self._idle()
         else:
-            transport: Any = self._request.transport
-            transport.abortConnection()
+            self._abort()
+
+    def _abort(self) -> None:
+        transport: Any = self._request.transport
+        transport.abortConnection()
+
+
+class EventSender(StreamSender[ServerEvent]):
+    """Sends server-sent events."""
+
+    def _begin(self) -> None:
+        self._send(b": kreplica\n\n")
+
+    def _encoded(self, item: ServerEvent) -> bytes:
+        return _encoded(item)
+
+    def _idle(self) -> None:
+        self._send(b": still here\n\n")
+
+    def _fail(self, error: Exception) -> None:
+        """Send the error as the last event, because the status was already sent."""
+        problem = problem_of(error)
+        if problem is None:
+            log.failure("an event stream failed")
+            self._send(b'event: problem\ndata: {"title":"UNKNOWN_SERVER_ERROR"}\n\n')
+        else:
+            path = self._request.path.decode(errors="replace")
+            self._send(_encoded(ServerEvent("problem", problem.document(path))))
+
+
+class FileSender(StreamSender[bytes]):
+    """Sends the parts of a file."""
+
+    def _encoded(self, item: bytes) -> bytes:
+        return item
+
+    def _fail(self, error: Exception) -> None:
+        """Break the connection, so that the client does not take the file for complete."""
+        if problem_of(error) is None:
+            log.failure("a download failed")
+        self._abort()
 
 
 def _encoded(event: ServerEvent) -> bytes:

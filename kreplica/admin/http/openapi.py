@@ -215,7 +215,7 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
 
 def _content(route: Route, components: _Components) -> Row:
     if route.streams:
-        return {"text/event-stream": {"schema": {"type": "string"}}}
+        return {route.media_type or "text/event-stream": {"schema": {"type": "string"}}}
     if route.response is not None:
         return {"application/json": {"schema": components.reference(route.response)}}
     if route.media_type is not None:

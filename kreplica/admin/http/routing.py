@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import Any
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from klein import Klein
 from twisted.internet.defer import CancelledError, Deferred
@@ -22,20 +23,22 @@ from kreplica.admin.http.api import (
     AnyResponse,
     Authorize,
     Call,
+    Download,
     EventStream,
     JsonResponse,
     RawResponse,
     Route,
-    ServerEvent,
 )
 from kreplica.admin.http.calls import CallReader
-from kreplica.admin.http.event_streams import EventSender
+from kreplica.admin.http.event_streams import EventSender, FileSender, StreamSender
 from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.json_stream import dumped, json_pieces
 from kreplica.admin.http.problems import Problem
 from kreplica.runtime import Runtime
 
 log = Logger()
+
+T = TypeVar("T")
 
 CALLS_MAX = 256
 HEALTH_CALLS_MAX = 32
@@ -100,13 +103,18 @@ class Router:
         finally:
             self._calls -= 1
         if isinstance(reply, EventStream):
-            await self._stream(request, reply)
+            _set_stream_headers(request, "text/event-stream")
+            await self._stream(request, EventSender(self._runtime.reactor, request, reply.events))
+        elif isinstance(reply, Download):
+            _set_stream_headers(request, reply.content_type)
+            request.setHeader(b"content-disposition", f'attachment; filename="{reply.name}"'.encode())
+            await self._stream(request, FileSender(self._runtime.reactor, request, reply.parts))
 
     async def _reply(self, route: Route, reader: CallReader, request: Request, in_path: dict[str, str]) -> AnyResponse:
         call = await reader.read(request, in_path)
         self._authorize(route, call)
         if route.streams and request.method == b"HEAD":
-            _set_stream_headers(request)
+            _set_stream_headers(request, route.media_type or "text/event-stream")
             return JsonResponse(None)
         if route.streams and len(self._streams) >= STREAMS_MAX:
             raise _too_many("streams", len(self._streams))
@@ -116,20 +124,20 @@ class Router:
             reply = await self._with_timeout(route, call)
         if isinstance(reply, EventStream):
             return EventStream(self._while_authorized(route, call, reply.events))
+        if isinstance(reply, Download):
+            return replace(reply, parts=self._while_authorized(route, call, reply.parts))
         if isinstance(reply, RawResponse):
             _write_page(request, reply)
         else:
             await self._write_json(request, reply)
         return reply
 
-    async def _while_authorized(
-        self, route: Route, call: Call, events: AsyncIterator[ServerEvent]
-    ) -> AsyncIterator[ServerEvent]:
-        """Yield the events of a stream until the caller loses the permission for it."""
-        async with aclosing(events) as open_events:  # type: ignore[type-var]
-            async for event in open_events:
+    async def _while_authorized(self, route: Route, call: Call, items: AsyncIterator[T]) -> AsyncIterator[T]:
+        """Yield the items of a stream until the caller loses the permission for it."""
+        async with aclosing(items) as open_items:  # type: ignore[type-var]
+            async for item in open_items:
                 self._authorize(route, call)
-                yield event
+                yield item
 
     async def _with_timeout(self, route: Route, call: Any) -> AnyResponse:
         handled = Deferred.fromCoroutine(_handled(route, call))
@@ -157,9 +165,7 @@ class Router:
 
     # --- streams -----------------------------------------------------------------------------------------------------
 
-    async def _stream(self, request: Request, reply: EventStream) -> None:
-        _set_stream_headers(request)
-        stream = EventSender(self._runtime.reactor, request, reply.events)
+    async def _stream(self, request: Request, stream: StreamSender[Any]) -> None:
         running = Deferred.fromCoroutine(stream.run())
         self._streams[running] = None
         try:
@@ -242,8 +248,8 @@ def _set_caching(request: Request, etag: str | None, *, is_public: bool) -> None
         request.setHeader(b"etag", f'"{etag}"'.encode())
 
 
-def _set_stream_headers(request: Request) -> None:
-    request.setHeader(b"content-type", b"text/event-stream")
+def _set_stream_headers(request: Request, content_type: str) -> None:
+    request.setHeader(b"content-type", content_type.encode())
     request.setHeader(b"cache-control", b"no-store")
 
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from twisted.internet.defer import Deferred
-
 from kreplica.admin.messages.positions import Span
-from kreplica.admin.messages.scanning import Chunk, ScanLimits, Scanned, scan
-from kreplica.admin.messages.searching import Search
+from kreplica.admin.messages.scanning import Chunk, ScanLimits, Scanned, Selection, scan
 from kreplica.admin.peers.leaders import EARLIEST, Leaders
 from kreplica.client.errors import ClientError
 from kreplica.errors import ErrorCode
+from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.model import TopicPartition
 from kreplica.runtime.gather import gather
 from kreplica.runtime.offload import Offload
@@ -25,13 +23,15 @@ CHUNK_BYTES = 256 * 1024
 
 RESPONSE_BYTES = 1024 * 1024
 FETCH_SECONDS_MAX = 5.0
+SCHEMAS_PER_CHUNK_MAX = 50
+"""Maximum number of schemas that are loaded for one chunk; records with other schemas are reported."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class TopicQuery:
-    """Topic, isolation level and search of a read.
+    """Topic, isolation level and selection of a read.
 
     :param isolation: 0 for read uncommitted, 1 for read committed.
     """
@@ -39,7 +39,7 @@ class TopicQuery:
     name: str
     topic_id: UUID
     isolation: int
-    search: Search | None
+    selection: Selection
 
 
 @dataclass(slots=True)
@@ -61,9 +61,10 @@ class Round:
 class ChunkFetcher:
     """Fetches and scans chunks; has no state between two rounds."""
 
-    def __init__(self, leaders: Leaders, offload: Offload) -> None:
+    def __init__(self, leaders: Leaders, offload: Offload, schemas: RecordSchemas) -> None:
         self._leaders = leaders
         self._offload = offload
+        self._schemas = schemas
 
     async def round(self, topic: TopicQuery, spans: Mapping[int, Span], limits: ScanLimits) -> Round:
         """Fetch once from every leader; a full response contains only the first partitions of ``spans``.
@@ -114,12 +115,19 @@ class ChunkFetcher:
             if row["records"]:
                 result.scanned[number] = await self._scan(topic, row, span, limits)
 
-    def _scan(self, topic: TopicQuery, row: Row, span: Span, limits: ScanLimits) -> Deferred[Scanned]:
+    async def _scan(self, topic: TopicQuery, row: Row, span: Span, limits: ScanLimits) -> Scanned:
+        """Scan a chunk; if a schema is missing, load it and scan the chunk again."""
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
         # The response's buffer belongs to the connection, so the worker thread gets a copy.
         data = bytes(row["records"])
         chunk = Chunk(row["partition_index"], data, span.next_offset, span.end_offset, aborted)
-        return self._offload.run(scan, chunk, topic.search, limits)
+        loads = 0
+        while True:
+            scanned = await self._offload.run(scan, chunk, topic.selection, limits)
+            if scanned.missing_schema is None:
+                return scanned
+            await self._schemas.load(scanned.missing_schema, is_allowed=loads < SCHEMAS_PER_CHUNK_MAX)
+            loads += 1
 
     async def _find_next_offset(self, key: TopicPartition, span: Span, result: Round) -> None:
         """Record the next offset to read after records were deleted or the log was truncated."""

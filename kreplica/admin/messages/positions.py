@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kreplica.admin.http.problems import Problem
 
-VERSION = 1
+VERSION = 2
 PARTITIONS_MAX = 500
 """Maximum number of partitions of a page; a longer token would exceed the maximum length of a request line."""
 
@@ -22,10 +22,10 @@ _DECODED_BYTES_MAX = 100_000
 
 @dataclass(slots=True)
 class Span:
-    """The unread range of a partition.
+    """The unread range of a partition, which is read from its start, or from its end if the newest records are first.
 
-    :param next_offset: the next offset to read.
-    :param end_offset: exclusive end: the log end offset when the first page was read.
+    :param next_offset: its first offset.
+    :param end_offset: its exclusive end.
     """
 
     next_offset: int
@@ -36,31 +36,41 @@ class Span:
         """True if the range is empty."""
         return self.next_offset >= self.end_offset
 
+    @property
+    def size(self) -> int:
+        """Number of offsets in the range."""
+        return max(self.end_offset - self.next_offset, 0)
 
-def encode_spans(topic_id: UUID, spans: Mapping[int, Span]) -> str | None:
+
+OLDEST, NEWEST = "oldest", "newest"
+"""Orders of records."""
+
+
+def encode_spans(topic_id: UUID, order: str, spans: Mapping[int, Span]) -> str | None:
     """Return the page token; None if nothing is left to read."""
     rows = [[number, span.next_offset, span.end_offset] for number, span in spans.items() if not span.is_read]
     if not rows:
         return None
-    text = json.dumps([VERSION, topic_id.hex, rows], separators=(",", ":"))
+    text = json.dumps([VERSION, topic_id.hex, order, rows], separators=(",", ":"))
     return base64.urlsafe_b64encode(zlib.compress(text.encode())).decode()
 
 
-def decode_spans(topic_id: UUID, text: str) -> dict[int, Span]:
+def decode_spans(topic_id: UUID, order: str, text: str) -> dict[int, Span]:
     """Decode a page token.
 
-    :raise Problem: 400 if the token is malformed, or belongs to another topic or a deleted one of the same name.
+    :raise Problem: 400 if the token is malformed, or belongs to another order, to another topic, or to a deleted one of
+        the same name.
     """
     try:
-        version, topic, rows = json.loads(_inflated(text))
-        if version == VERSION and topic == topic_id.hex:
+        version, topic, its_order, rows = json.loads(_inflated(text))
+        if version == VERSION and topic == topic_id.hex and its_order == order:
             return {_offset(number): Span(_offset(next_offset), _offset(end)) for number, next_offset, end in rows}
     except (ValueError, TypeError, zlib.error, binascii.Error):
         pass
     raise Problem(
         400,
         "INVALID_REQUEST",
-        "the query parameter 'after' is not a `next` of a response for this topic",
+        "the query parameter 'after' is not a `next` of a response for this topic and order",
         what_to_do="Omit it to start again.",
     )
 

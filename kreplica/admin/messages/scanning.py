@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kreplica.admin.messages.searching import Search
 from kreplica.errors import ProtocolError
+from kreplica.formats.filters import FilterFailed
+from kreplica.formats.messages import RecordView
+from kreplica.formats.record_data import RecordData
+from kreplica.interfaces.formats import SchemaNotLoaded
 from kreplica.runtime.offload import release_gil
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.control_records import parse_end_marker
@@ -21,6 +24,24 @@ RECORDS_PER_TIME_CHECK = 10
 """Number of records between two checks of the time limit; searching them takes 1 to 2 ms with a regular expression."""
 
 Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Selects records of a chunk and converts them to documents.
+
+    :param search: None to find all records.
+    :param with_control_records: True to find transaction markers as well.
+    """
+
+    view: RecordView
+    search: Search | None = None
+    with_control_records: bool = False
+
+    @property
+    def is_selective(self) -> bool:
+        """True if some records may not be found."""
+        return self.search is not None or self.view.record_filter is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +86,11 @@ class Scanned:
     :ivar count: the number of scanned records.
     :ivar found_bytes: the size of the matching records.
     :ivar undecodable: base offsets of the batches that cannot be decoded.
+    :ivar oldest_ms: the lowest timestamp of the scanned records; None if there are none.
+    :ivar filter_errors: the number of records for which the filter failed.
+    :ivar filter_error: the first failure.
+    :ivar missing_schema: ID of a schema that must be loaded before the chunk is scanned again; the other results are
+        then incomplete.
     """
 
     next_offset: int
@@ -72,12 +98,16 @@ class Scanned:
     count: int = 0
     found_bytes: int = 0
     undecodable: list[int] = field(default_factory=list)
+    oldest_ms: int | None = None
+    filter_errors: int = 0
+    filter_error: str | None = None
+    missing_schema: int | None = None
 
 
-def scan(chunk: Chunk, search: Search | None, limits: ScanLimits) -> Scanned:
+def scan(chunk: Chunk, selection: Selection, limits: ScanLimits) -> Scanned:
     """Scan a chunk until a limit or its end is reached.
 
-    Transaction markers are skipped. Each call scans at least one record if the chunk has a complete batch.
+    Each call scans at least one record if the chunk has a complete batch.
     """
     scanned = Scanned(chunk.start_offset)
     aborted = _Aborted(chunk.aborted)
@@ -88,8 +118,8 @@ def scan(chunk: Chunk, search: Search | None, limits: ScanLimits) -> Scanned:
             scanned.next_offset = max(scanned.next_offset, chunk.end_offset)
             break
         batch = memoryview(chunk.data)[position : position + header.size]
-        is_wanted = aborted.is_wanted(header, batch)
-        if is_wanted and not _scan_batch(chunk, header, batch, search, limits, scanned):
+        is_wanted = aborted.is_wanted(header, batch) or (header.is_control and selection.with_control_records)
+        if is_wanted and not _scan_batch(chunk, header, batch, selection, limits, scanned):
             break
         scanned.next_offset = min(header.next_offset, chunk.end_offset)
     return scanned
@@ -99,13 +129,13 @@ def _scan_batch(
     chunk: Chunk,
     header: BatchHeader,
     batch: memoryview,
-    search: Search | None,
+    selection: Selection,
     limits: ScanLimits,
     scanned: Scanned,
 ) -> bool:
     """Scan a batch.
 
-    :return: False if a limit was reached within the batch.
+    :return: False if a limit was reached within the batch, or a schema is missing.
     """
     try:
         for record in iter_records(batch, decompressed_size_max=DECOMPRESSED_BYTES_MAX):
@@ -115,13 +145,54 @@ def _scan_batch(
                 return False
             scanned.count += 1
             scanned.next_offset = record.offset + 1
-            if search is None or search(record):
-                document = document_of(chunk.partition, header, record)
-                scanned.found.append(document)
-                scanned.found_bytes += document["size_bytes"]
+            if scanned.oldest_ms is None or record.timestamp_ms < scanned.oldest_ms:
+                scanned.oldest_ms = record.timestamp_ms
+            if selection.search is None or selection.search(record):
+                _add(chunk.partition, header, record, selection.view, scanned)
     except ProtocolError:
         scanned.undecodable.append(header.base_offset)
+    except SchemaNotLoaded as error:
+        scanned.missing_schema = error.schema_id
+        return False
     return True
+
+
+def _add(partition: int, header: BatchHeader, record: Record, view: RecordView, scanned: Scanned) -> None:
+    """Add a record if the filter matches."""
+    data = RecordData(
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        header.timestamp_type.name.lower(),
+        record.key,
+        record.value,
+        record.headers,
+        _control(header, record) if header.is_control else None,
+    )
+    try:
+        document = view.document(data)
+    except FilterFailed as error:
+        scanned.filter_errors += 1
+        if scanned.filter_error is None:
+            scanned.filter_error = f"partition {partition}, offset {record.offset}: {error}"
+        return
+    if document is not None:
+        scanned.found.append(document)
+        scanned.found_bytes += document["size_bytes"]
+
+
+def _control(header: BatchHeader, record: Record) -> Document:
+    """Return the fields of a control record.
+
+    :raise ProtocolError: the record is truncated.
+    """
+    marker = parse_end_marker(record)
+    return {
+        "type": "other" if marker is None else "commit" if marker.committed else "abort",
+        "producer_id": header.producer_id,
+        "producer_epoch": header.producer_epoch,
+        "coordinator_epoch": None if marker is None else marker.coordinator_epoch,
+    }
 
 
 def _limit_reached(scanned: Scanned, limits: ScanLimits) -> bool:
@@ -160,51 +231,3 @@ def _is_abort(batch: memoryview) -> bool:
         marker = parse_end_marker(record)
         return marker is not None and not marker.committed
     return False
-
-
-# --- conversion to JSON ----------------------------------------------------------------------------------------------
-
-
-def document_of(partition: int, header: BatchHeader, record: Record) -> Document:
-    """Return the JSON value of a record: text for UTF-8 bytes, otherwise base64."""
-    key, key_encoding = encoded(record.key)
-    value, value_encoding = encoded(record.value)
-    return {
-        "partition": partition,
-        "offset": record.offset,
-        "timestamp_ms": record.timestamp_ms if record.timestamp_ms >= 0 else None,
-        "timestamp_type": header.timestamp_type.name.lower(),
-        "key": key,
-        "value": value,
-        "key_encoding": key_encoding,
-        "value_encoding": value_encoding,
-        "headers": [_header(name, content) for name, content in record.headers],
-        "size_bytes": _size(record),
-    }
-
-
-def encoded(data: bytes | None) -> tuple[str | None, str | None]:
-    """Return bytes as text, and the encoding of the text: ``utf8`` or ``base64``; None and None for null."""
-    if data is None:
-        return None, None
-    try:
-        return data.decode(), "utf8"
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), "base64"
-
-
-def _header(name: str, content: bytes | None) -> Mapping[str, Any]:
-    value, encoding = encoded(content)
-    return {
-        "key": name.encode(errors="surrogateescape").decode(errors="replace"),
-        "value": value,
-        "encoding": encoding,
-    }
-
-
-def _size(record: Record) -> int:
-    return (
-        len(record.key or b"")
-        + len(record.value or b"")
-        + sum(len(name.encode(errors="surrogateescape")) + len(value or b"") for name, value in record.headers)
-    )

@@ -13,10 +13,11 @@ from kreplica.admin.messages.scanning import ScanLimits
 from kreplica.admin.peers.leaders import LATEST, Leaders, problem_texts
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.runtime import Runtime
+from kreplica.runtime import Reactor, Runtime
 from kreplica.runtime.pause import pause
 
 POLL_INTERVAL_S = 0.25
+PROGRESS_INTERVAL_S = 1.0
 BACKLOG_MAX = 10_000
 """Maximum backlog per partition; older records are skipped and reported."""
 
@@ -35,11 +36,14 @@ class MessageTail:
     async def events(self, topic: TopicQuery, partitions: Sequence[int]) -> AsyncIterator[ServerEvent]:
         """Yield ``message`` for each record, ``skipped`` for skipped offsets, and ``problems`` when they change.
 
+        ``progress`` is yielded at most once per second, when records were scanned.
+
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION after the topic is deleted.
         """
         spans: dict[int, Span] = {}
         problems: Sequence[str] = []
         rounds = 0
+        progress = _Progress(self._reactor)
         while True:
             self._check(topic)
             await self._begin(topic, [number for number in partitions if number not in spans], spans)
@@ -49,7 +53,7 @@ class MessageTail:
             if current != problems:
                 problems = current
                 yield ServerEvent("problems", {"problems": current})
-            for event in _events(spans, fetched):
+            for event in (*_events(spans, fetched), *progress.events(fetched)):
                 yield event
             if not fetched.scanned:
                 await pause(self._reactor, POLL_INTERVAL_S)
@@ -65,6 +69,34 @@ class MessageTail:
             ends = await self._leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
             for key, end_offset in ends.found.items():
                 spans[key.partition] = Span(end_offset, NO_END)
+
+
+class _Progress:
+    """Counts the scanned records of a stream."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self._reactor = reactor
+        self._shown: dict[str, object] = {}
+        self._next_s = 0.0
+        self._scanned = self._filter_errors = 0
+        self._filter_error: str | None = None
+
+    def events(self, fetched: Round) -> Iterable[ServerEvent]:
+        """Count a round, and return the event to send."""
+        for scanned in fetched.scanned.values():
+            self._scanned += scanned.count
+            self._filter_errors += scanned.filter_errors
+            self._filter_error = scanned.filter_error or self._filter_error
+        document: dict[str, object] = {
+            "scanned": self._scanned,
+            "filter_errors": self._filter_errors,
+            "filter_error": self._filter_error,
+        }
+        now_s = self._reactor.seconds()
+        if not self._scanned or document == self._shown or now_s < self._next_s:
+            return ()
+        self._shown, self._next_s = document, now_s + PROGRESS_INTERVAL_S
+        return (ServerEvent("progress", document),)
 
 
 def _events(spans: dict[int, Span], fetched: Round) -> Iterable[ServerEvent]:

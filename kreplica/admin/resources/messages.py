@@ -2,144 +2,60 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.cluster_state.published_metadata import PublishedTopic, topic_of
-from kreplica.admin.http.api import Call, EventStream, JsonResponse, Parameter, Route
+from kreplica.admin.http.api import Call, Download, EventStream, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.http.schemas import (
-    COUNT,
-    IN_TOPIC,
-    PARTITION,
-    STRING,
-    TIME_MS,
-    listing,
-    nullable,
-    one_of,
-    record,
-    written,
-)
+from kreplica.admin.http.schemas import IN_TOPIC
+from kreplica.admin.messages.downloading import CONTENT_TYPES, NDJSON, file_parts
 from kreplica.admin.messages.fetching import TopicQuery
-from kreplica.admin.messages.reading import MessageReader, PageRequest, StartPosition
-from kreplica.admin.messages.searching import search_for
+from kreplica.admin.messages.message_schemas import (
+    AFTER,
+    BASE64,
+    BODY,
+    DOWNLOAD_LIMIT,
+    FILE_TYPE,
+    FORMATS,
+    FROM,
+    LIMIT,
+    MESSAGE,
+    MESSAGES,
+    ORDER,
+    SCAN_LIMIT,
+    SELECTION,
+    UTF8,
+    WRITTEN,
+)
+from kreplica.admin.messages.pages import PageRequest, StartPosition
+from kreplica.admin.messages.positions import NEWEST
+from kreplica.admin.messages.reading import MessageReader
+from kreplica.admin.messages.selections import encoded_part, from_base64, selection_of
 from kreplica.admin.messages.tailing import MessageTail
 from kreplica.admin.messages.writing import MessageWriter
-from kreplica.admin.peers.leaders import ISOLATIONS, READ_UNCOMMITTED, Leaders
+from kreplica.admin.peers.leaders import ISOLATIONS, Leaders
+from kreplica.formats.catalogue import Formats
+from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 
 PATH = "/v1/topics/{topic}/messages"
 
-UTF8, BASE64 = "utf8", "base64"
-ENCODING = one_of(UTF8, BASE64)
-LIMIT_MAX = 1000
-SCANNED_MAX = 1_000_000
-SEARCH_LENGTH_MAX = 1000
+SCANNED_PER_PAGE = 100_000
+"""Maximum number of records that a page of a download scans."""
 
-HEADER = record(
-    {"key": STRING, "value": nullable(STRING), "encoding": nullable(ENCODING)},
-    title="MessageHeader",
-)
-
-MESSAGE = record(
-    {
-        "partition": PARTITION,
-        "offset": COUNT,
-        "timestamp_ms": {**nullable(TIME_MS), "description": "Null if the producer set none."},
-        "timestamp_type": one_of("create_time", "log_append_time"),
-        "key": nullable(STRING),
-        "value": nullable(STRING),
-        "key_encoding": {**nullable(ENCODING), "description": "base64 if the bytes are not UTF-8; null: no key."},
-        "value_encoding": {**nullable(ENCODING), "description": "base64 if the bytes are not UTF-8; null: no value."},
-        "headers": listing(HEADER),
-        "size_bytes": {**COUNT, "description": "Size of key, value and headers in bytes."},
-    },
-    title="Message",
-)
-
-MESSAGES = record(
-    {
-        "messages": {**listing(MESSAGE), "description": "Ordered by time; records of one partition keep their order."},
-        "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
-        "scanned": {**COUNT, "description": "Number of scanned records."},
-        "problems": {**listing(STRING), "description": "A sentence for each partition that could not be read."},
-    },
-    title="Messages",
-)
-
-BODY = record(
-    {
-        "partition": {
-            **nullable(PARTITION),
-            "description": "If absent, chosen by the key as in the Java client; any partition without a key.",
-        },
-        "key": nullable(STRING),
-        "value": {**nullable(STRING), "description": "Null or absent: no value, which deletes a compacted key."},
-        "key_encoding": ENCODING,
-        "value_encoding": ENCODING,
-        "headers": listing(
-            record({"key": STRING, "value": nullable(STRING), "encoding": ENCODING}, optional=("value", "encoding")),
-            maxItems=1000,
-        ),
-    },
-    title="MessageToWrite",
-    optional=("partition", "key", "value", "key_encoding", "value_encoding", "headers"),
-    examples=[{"key": "42", "value": "two coffees"}],
-)
-
-WRITTEN = written(
-    {
-        "partition": PARTITION,
-        "offset": {**nullable(COUNT), "description": "Null if nothing was written."},
-        "timestamp_ms": nullable(TIME_MS),
-    },
-    title="MessageWritten",
-)
-
-ONE_PARTITION = Parameter("partition", PARTITION, "Only this partition.")
-SEARCH = Parameter(
-    "search",
-    {"type": "string", "maxLength": SEARCH_LENGTH_MAX},
-    "Only records with this text, case-insensitive, in the key, the value or a header; "
-    "`/expression/` is an RE2 expression. Only the first 64 KiB of each field are searched.",
-)
-ISOLATION = Parameter(
-    "isolation", one_of(*ISOLATIONS), "Whether uncommitted records are included.", default=READ_UNCOMMITTED
-)
-READ = (
-    IN_TOPIC,
-    ONE_PARTITION,
-    Parameter(
-        "from",
-        {"type": "string", "pattern": r"^(earliest|latest|offset:[0-9]{1,18}|timestamp:[0-9]{1,18})$"},
-        "Start: `earliest`; `latest` (the last records); `offset:N`; `timestamp:MS` (milliseconds since 1970).",
-        default="earliest",
-    ),
-    Parameter("after", {"type": "string"}, "`next` of the previous response; `from` is then ignored."),
-    Parameter(
-        "limit", {"type": "integer", "minimum": 1, "maximum": LIMIT_MAX}, "Maximum number of records.", default=100
-    ),
-    SEARCH,
-    Parameter(
-        "scan_limit",
-        {"type": "integer", "minimum": 1, "maximum": SCANNED_MAX},
-        "Maximum number of records scanned, for at most three seconds; continue with `next`.",
-        default=20_000,
-    ),
-    ISOLATION,
-)
 _ABSENT = "The topic or partition does not exist."
 
 
 class Messages:
     """Reads and writes records through the leaders of the partitions, over Kafka's protocol."""
 
-    def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
+    def __init__(self, runtime: Runtime, leaders: Leaders, formats: Formats, schemas: RecordSchemas) -> None:
         self._leaders = leaders
-        self._reader = MessageReader(runtime, leaders)
+        self._formats = formats
+        self._schemas = schemas
+        self._reader = MessageReader(runtime, leaders, schemas)
         self._tail = MessageTail(runtime, leaders, self._reader.fetcher)
         self._writer = MessageWriter(runtime, leaders)
 
@@ -152,18 +68,28 @@ class Messages:
                 self.read,
                 "A page of a topic's records.",
                 response=MESSAGES,
-                query=READ,
+                query=(IN_TOPIC, ORDER, FROM, AFTER, LIMIT, SCAN_LIMIT, *SELECTION),
                 problems={404: _ABSENT, 503: "No partition has a leader that responds."},
             ),
             Route(
                 "GET",
                 f"{PATH}/tail",
                 self.tail,
-                "New records of a topic as stream events: `message`, `skipped` and `problems`.",
+                "New records of a topic as stream events: `message`, `skipped`, `progress` and `problems`.",
                 response=MESSAGE,
-                query=(IN_TOPIC, ONE_PARTITION, SEARCH, ISOLATION),
+                query=(IN_TOPIC, *SELECTION),
                 problems={404: _ABSENT},
                 streams=True,
+            ),
+            Route(
+                "GET",
+                f"{PATH}/download",
+                self.download,
+                "A topic's records as a file. If the file cannot be completed, the connection is closed early.",
+                query=(IN_TOPIC, FILE_TYPE, ORDER, FROM, DOWNLOAD_LIMIT, *SELECTION),
+                problems={404: _ABSENT},
+                streams=True,
+                media_type=CONTENT_TYPES[NDJSON],
             ),
             Route(
                 "POST",
@@ -180,33 +106,36 @@ class Messages:
                     413: "The record is larger than the topic allows.",
                 },
             ),
+            Route("GET", "/v1/formats", self.formats, "The formats of keys and values.", response=FORMATS),
         )
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/messages``."""
-        query = call.query
-        topic = self._topic(call)
-        page = PageRequest(
-            topic, query["partition"], _begin(query["from"]), query["after"], query["limit"], query["scan_limit"]
-        )
-        return JsonResponse(await self._reader.page(page))
+        wanted = self._wanted(call, call.query["after"], call.query["scan_limit"])
+        return JsonResponse(await self._reader.page(wanted))
+
+    async def download(self, call: Call) -> Download:
+        """``GET /v1/topics/{topic}/messages/download``."""
+        kind = call.query["as"]
+        wanted = self._wanted(call, None, SCANNED_PER_PAGE)
+        self._check_partition(wanted.topic, wanted.partition)
+        parts = file_parts(self._reader, wanted, kind)
+        return Download(f"{wanted.topic.name}.{kind}", CONTENT_TYPES[kind], parts)
 
     async def tail(self, call: Call) -> EventStream:
         """``GET /v1/topics/{topic}/messages/tail``."""
         topic, partition = self._topic(call), call.query["partition"]
-        known = topic_of(self._leaders.published, topic.name).partitions
-        if partition is not None and partition not in known:
-            raise _no_partition(TopicPartition(topic.name, partition))
+        known = self._check_partition(topic, partition)
         return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(known)))
 
     async def write(self, call: Call) -> JsonResponse:
         """``POST /v1/topics/{topic}/messages``."""
         body: Mapping[str, Any] = call.body
         topic = self._published(call)
-        key = _decoded(body.get("key"), body.get("key_encoding", UTF8), "body.key")
-        value = _decoded(body.get("value"), body.get("value_encoding", UTF8), "body.value")
+        key = await encoded_part(self._formats, self._schemas, body, "key")
+        value = await encoded_part(self._formats, self._schemas, body, "value")
         headers = tuple(
-            (row["key"], _decoded(row.get("value"), row.get("encoding", UTF8), f"body.headers[{number}].value"))
+            (row["key"], _header_bytes(row, f"body.headers[{number}].value"))
             for number, row in enumerate(body.get("headers", ()))
         )
         partition = self._writer.partition_for(topic, body.get("partition"), key)
@@ -216,13 +145,44 @@ class Messages:
         document = {"partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
         return JsonResponse({**document, "dry_run": call.dry_run, "znodes": []}, status=200 if call.dry_run else 201)
 
+    async def formats(self, call: Call) -> JsonResponse:
+        """``GET /v1/formats``."""
+        rows = []
+        for name in self._formats.names:
+            each = self._formats.named(name)
+            rows.append(
+                {
+                    "name": name,
+                    "description": self._formats.description(name),
+                    "can_encode": each.can_encode,
+                    "needs_schema": each.schema_type is not None,
+                }
+            )
+        return JsonResponse({"formats": rows, "schema_registry": {"configured": self._schemas.store.has_registry}})
+
     def _published(self, call: Call) -> PublishedTopic:
         return topic_of(self._leaders.published, call.path["topic"])
+
+    def _check_partition(self, topic: TopicQuery, partition: int | None) -> Collection[int]:
+        """Return the partitions of a topic.
+
+        :raise Problem: 404 if the partition does not exist.
+        """
+        known = topic_of(self._leaders.published, topic.name).partitions
+        if partition is not None and partition not in known:
+            raise _no_partition(TopicPartition(topic.name, partition))
+        return known
+
+    def _wanted(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
+        query = call.query
+        order = query["order"]
+        begin = _begin(query["from"] or ("latest" if order == NEWEST else "earliest"))
+        return PageRequest(self._topic(call), query["partition"], begin, after, query["limit"], scan_limit, order)
 
     def _topic(self, call: Call) -> TopicQuery:
         topic = self._published(call)
         isolation = ISOLATIONS[call.query["isolation"]]
-        return TopicQuery(topic.name, topic.topic_id, isolation, search_for(call.query["search"]))
+        return TopicQuery(topic.name, topic.topic_id, isolation, selection_of(self._formats, topic.name, call.query))
 
 
 def _begin(text: str) -> StartPosition:
@@ -230,19 +190,11 @@ def _begin(text: str) -> StartPosition:
     return StartPosition(kind, int(value or 0))
 
 
-def _decoded(text: str | None, encoding: str, where: str) -> bytes | None:
-    """Return a text field of the body as bytes.
-
-    :raise Problem: 400 for malformed base64.
-    """
-    if text is None:
-        return None
-    if encoding == UTF8:
-        return text.encode()
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Problem(400, "INVALID_REQUEST", f"{where} is not valid base64: {error}") from None
+def _header_bytes(row: Mapping[str, Any], where: str) -> bytes | None:
+    text = row.get("value")
+    if text is None or row.get("encoding", UTF8) != BASE64:
+        return None if text is None else text.encode()
+    return from_base64(text, where)
 
 
 def _no_partition(key: TopicPartition) -> Problem:

@@ -163,7 +163,9 @@ RULES: Mapping[str, Rule] = {
     # Records.
     "GET /v1/topics/{topic}/messages": _READ_TOPIC,
     "GET /v1/topics/{topic}/messages/tail": _READ_TOPIC,
+    "GET /v1/topics/{topic}/messages/download": _READ_TOPIC,
     "POST /v1/topics/{topic}/messages": _on_topic(Operation.WRITE),
+    "GET /v1/formats": AUTHENTICATED,
     # Groups.
     "GET /v1/groups": LISTED_GROUPS,
     "GET /v1/groups/{group:path}": _DESCRIBE_GROUP_AND_TOPICS,

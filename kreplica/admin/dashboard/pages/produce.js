@@ -8,17 +8,17 @@ import { request, pathOf } from "../shell/api.js";
 import { announce } from "../shell/notifications.js";
 import { href } from "../shell/routes.js";
 
-const ENCODINGS = [["utf8", "Text"], ["base64", "Base64"]];
+const FORMATS = [["text", "Text"], ["json", "JSON"], ["base64", "Base64"], ["hex", "Hexadecimal"]];
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export function produce(page, topic, partitions) {
   const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "By the key"));
   const key = field({ label: "Key", name: "key", autocomplete: "off", spellcheck: "false" });
   const noKey = checkbox({ label: "No key (null)", checked: true });
-  const keyEncoding = selectField({ label: "Key is", name: "key_encoding" }, ENCODINGS);
+  const keyFormat = selectField({ label: "Key is", name: "key_format" }, FORMATS);
   const value = field({ label: "Value", name: "value", tag: "textarea", rows: 8, spellcheck: "false" });
   const tombstone = checkbox({ label: "No value (null, a tombstone)" });
-  const valueEncoding = selectField({ label: "Value is", name: "value_encoding" }, ENCODINGS);
+  const valueFormat = selectField({ label: "Value is", name: "value_format" }, FORMATS);
   const headers = field({ label: "Headers", name: "headers", tag: "textarea", rows: 2, spellcheck: "false", placeholder: "trace-id: 42", hint: "One per line: name: value." });
   const problem = problemArea();
   const outcome = element("p", { hidden: true });
@@ -28,19 +28,19 @@ export function produce(page, topic, partitions) {
 
   const body = () => ({
     partition: partition.input.value === "" ? undefined : Number(partition.input.value),
-    key: noKey.input.checked ? null : key.input.value,
-    value: tombstone.input.checked ? null : value.input.value,
-    key_encoding: noKey.input.checked ? undefined : keyEncoding.input.value,
-    value_encoding: tombstone.input.checked ? undefined : valueEncoding.input.value,
+    key: noKey.input.checked ? null : contentOf(keyFormat, key),
+    value: tombstone.input.checked ? null : contentOf(valueFormat, value),
+    key_format: noKey.input.checked ? undefined : keyFormat.input.value,
+    value_format: tombstone.input.checked ? undefined : valueFormat.input.value,
     headers: headersIn(headers),
   });
   const send = async (dryRun) => {
-    const message = body();
     problem.show(null);
-    if (message.headers === null) {
-      return;
-    }
     try {
+      const message = body();
+      if (message.headers === null) {
+        return;
+      }
       const { document } = await request("POST", pathOf("topics", topic, "messages"), { body: message, dryRun });
       showOutcome(outcome, topic, document, dryRun);
     } catch (error) {
@@ -54,9 +54,14 @@ export function produce(page, topic, partitions) {
       send(event.submitter?.value === "check");
     },
   },
-  element("div", { class: "pair" }, partition.node, keyEncoding.node, valueEncoding.node), key.node, noKey.node, value.node, tombstone.node, headers.node,
+  element("div", { class: "pair" }, partition.node, keyFormat.node, valueFormat.node), key.node, noKey.node, value.node, tombstone.node, headers.node,
   problem.node, outcome,
   element("div", { class: "buttons" }, element("button", { class: "primary" }, "Produce"), element("button", { value: "check" }, "Check only"))));
+}
+
+/** The text of a field, or its JSON. */
+function contentOf(format, input) {
+  return format.input.value === "json" ? JSON.parse(input.input.value) : input.input.value;
 }
 
 function showOutcome(outcome, topic, { partition, offset }, dryRun) {

@@ -1,9 +1,8 @@
 /** A table of messages, and a dialog with one complete message. */
 
 import { element, set, setText } from "./elements.js";
-import { bytes, count, dateTime, prettyJson } from "./format.js";
+import { bytes, count, dateTime, inlineJson } from "./format.js";
 import { dismissButton, openDialog } from "./dialogs.js";
-import { selectField } from "./forms.js";
 import { table } from "./tables.js";
 import { announce } from "../shell/notifications.js";
 
@@ -33,11 +32,11 @@ function payload(name) {
   return {
     node,
     update(message) {
-      const text = message[name];
-      const placeholder = text === null ? "null" : text === "" ? "empty" : null;
+      const part = message[name];
+      const placeholder = part.format === "null" ? "null" : part.size_bytes === 0 ? "empty" : null;
       set(node, "class", `payload ${name}${placeholder === null ? "" : " absent"}`);
-      const prefix = message[`${name}_encoding`] === "base64" ? "base64: " : "";
-      setText(node, placeholder ?? prefix + text.slice(0, SHOWN_CHARACTERS));
+      const prefix = part.format === "hex" ? "hex: " : "";
+      setText(node, placeholder ?? prefix + inlineJson(part.value).slice(0, SHOWN_CHARACTERS));
     },
   };
 }
@@ -62,8 +61,8 @@ function showMessage(message) {
         ["Time", `${dateTime(message.timestamp_ms)} (${String(message.timestamp_type ?? "create time").toLowerCase().replaceAll("_", " ")})`],
         ["Size", bytes(message.size_bytes)],
       ].flatMap(([term, text]) => [element("dt", null, term), element("dd", null, text)])),
-      payloadSection("Key", message.key, message.key_encoding),
-      payloadSection("Value", message.value, message.value_encoding),
+      payloadSection("Key", message.key),
+      payloadSection("Value", message.value),
       headersOf(message.headers ?? []),
       element("div", { class: "buttons" }, dismissButton(close, "Close")),
     ],
@@ -77,19 +76,19 @@ function headersOf(headers) {
       element("dt", null, key), element("dd", null, value === null ? "null" : encoding === "base64" ? `base64: ${value}` : value)])));
 }
 
-/** A key or a value in several representations: plain text, JSON and base64. */
-function payloadSection(title, text, encoding) {
-  if (text === null) {
+/** A decoded key or value, with its schema and the reason why it could not be decoded. */
+function payloadSection(title, part) {
+  if (part.format === "null") {
     return element("section", null, element("h3", null, title), element("p", { class: "muted" }, "null"));
   }
-  const representations = representationsOf(text, encoding);
-  const pre = element("pre", null, representations[0][1]);
-  const select = selectField({ label: `${title} as` }, representations.map(([name], index) => [String(index), name]));
-  select.input.addEventListener("change", () => setText(pre, representations[Number(select.input.value)][1]));
+  const pre = element("pre", null, typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
   const copy = element("button", { class: "tight", type: "button", onclick: () => copyText(pre.textContent, title) }, "Copy");
+  const schema = part.schema === null ? "" : `, schema ${part.schema.id}${part.schema.subject === null ? "" : ` (${part.schema.subject})`}`;
   return element("section", { class: "stack" }, element("h3", null, title),
+    element("p", { class: "muted small" }, `${part.format}${schema}${part.truncated ? ", only the first bytes" : ""}`),
+    part.error === null ? null : element("p", { class: "small" }, part.error),
     element("div", { class: "code", tabindex: "0", role: "region", "aria-label": title }, pre),
-    element("div", { class: "fields" }, select.node, copy));
+    element("div", { class: "fields" }, copy));
 }
 
 async function copyText(text, title) {
@@ -99,21 +98,4 @@ async function copyText(text, title) {
   } catch {
     announce("The browser does not allow copying here.");
   }
-}
-
-/** @returns {[string, string][]} name and text of each representation, the most readable first */
-function representationsOf(text, encoding) {
-  if (encoding === "base64") {
-    return [["base64", text], ["hexadecimal", hexadecimal(text)]];
-  }
-  const json = prettyJson(text);
-  return [...(json === null ? [] : [["JSON", json]]), ["text", text], ["base64", base64(text)]];
-}
-
-function hexadecimal(text) {
-  return [...atob(text)].map((character) => character.charCodeAt(0).toString(16).padStart(2, "0")).join(" ");
-}
-
-function base64(text) {
-  return btoa(Array.from(new TextEncoder().encode(text), (byte) => String.fromCharCode(byte)).join(""));
 }
