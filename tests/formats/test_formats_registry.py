@@ -146,8 +146,8 @@ def test_protobuf_serializer(registry: TestRegistry, formats: RecordFormats) -> 
     assert deserializer(encoded, context("baskets")) == message
     with pytest.raises(FormatError, match=r"the schema has no message 'shop\.Cart'; it has: shop\.Order, shop\.Basket"):
         formats.encode("protobuf", value, None, "baskets-value", "shop.Cart")
-    with pytest.raises(FormatError, match='no field named "nome"'):
-        formats.encode("protobuf", {"nome": "x"}, None, "baskets-value", "shop.Basket.Item")
+    with pytest.raises(FormatError, match='no field named "title"'):
+        formats.encode("protobuf", {"title": "x"}, None, "baskets-value", "shop.Basket.Item")
 
 
 def protobuf_message(name: str) -> Any:

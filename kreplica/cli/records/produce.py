@@ -17,6 +17,8 @@ from kreplica.cli.records.data_access import (
     report_failures,
 )
 from kreplica.cli.records.data_progress import records_text
+from kreplica.cli.records.encoding import ENCODABLE, PartEncoder, PartFormat
+from kreplica.cli.records.formats import RegistryAccess, registry_options
 from kreplica.cli.records.line_input import LineTooLong, read_files
 from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
 from kreplica.cli.terminal.parameter_types import Setting
@@ -47,6 +49,15 @@ IDLE_S = 0.02
 )
 @click.option("--header", "headers", multiple=True, type=Setting(),
               help="A header that is added to each record; may be repeated.")  # fmt: skip
+@click.option("--key-format", metavar="FORMAT", help=f"Encode keys: raw, {', '.join(ENCODABLE)}.  Keys and values are "
+              "JSON, or text for text and hex.  [default: raw]")  # fmt: skip
+@click.option("--value-format", metavar="FORMAT", help="Encode values, like --key-format.")
+@click.option("--schema-id", type=click.IntRange(1), help="Schema of values, for avro, protobuf and json-schema.")
+@click.option("--subject", metavar="NAME", help="Subject whose latest schema is that of values.")
+@click.option("--message", metavar="NAME", help="Name of the Protobuf message of values.  [default: the first one]")
+@click.option("--key-schema-id", type=click.IntRange(1), help="Schema of keys.")
+@click.option("--key-subject", metavar="NAME", help="Subject whose latest schema is that of keys.")
+@registry_options
 @codec_option
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
               help="Required acknowledgements: all in-sync replicas (all), the leader (1) or none (0).")  # fmt: skip
@@ -58,6 +69,14 @@ def command(
     as_json: bool,
     partition: int | None,
     headers: tuple[tuple[str, str], ...],
+    key_format: str | None,
+    value_format: str | None,
+    schema_id: int | None,
+    subject: str | None,
+    message: str | None,
+    key_schema_id: int | None,
+    key_subject: str | None,
+    registry: RegistryAccess,
     codec: Codec,
     acks: str,
 ) -> None:
@@ -70,11 +89,17 @@ def command(
     echo hello | kreplica produce greetings
     printf 'anna:1\\nbert:2\\n' | kreplica produce scores --key-separator :
     kreplica consume orders --json | kreplica produce orders-again --json
+    echo '{"total": 3}' | kreplica produce orders --value-format avro --subject orders-value
     """
     if as_json and key_separator is not None:
         raise click.UsageError("--json and --key-separator cannot be combined")
+    encoder = PartEncoder(
+        registry,
+        PartFormat(key_format, key_schema_id, key_subject, None),
+        PartFormat(value_format, schema_id, subject, message),
+    )
     converter = _LineConverter(
-        key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers)
+        key_separator, as_json, partition, tuple((name, value.encode()) for name, value in headers), encoder
     )
     options = ProducerOptions(acks=ACKS[acks], codec=codec, linger_s=IDLE_S)
     with open_cluster(bootstrap) as cluster:
@@ -118,7 +143,10 @@ def _produce(
 class _LineConverter:
     """Converts lines to records."""
 
-    def __init__(self, separator: str | None, as_json: bool, partition: int | None, headers: Headers) -> None:
+    def __init__(
+        self, separator: str | None, as_json: bool, partition: int | None, headers: Headers, encoder: PartEncoder
+    ) -> None:
+        self._encoder = encoder
         self._separator = None if separator is None else separator.encode()
         self._as_json = as_json
         self._partition = partition
@@ -130,12 +158,15 @@ class _LineConverter:
         :raise BadRecord: the line is not a valid record.
         """
         if self._as_json:
-            record = parse_line(line)
+            record = parse_line(line, self._encoder.key_from_json, self._encoder.value_from_json)
             partition = record.partition if self._partition is None else self._partition
             return record._replace(headers=record.headers + self._headers, partition=partition)
         if self._separator is None:
-            return InputRecord(None, line, self._headers, self._partition)
+            return InputRecord(None, self._encoder.value_from_line(line), self._headers, self._partition)
         key, separator, value = line.partition(self._separator)
         if not separator:
             raise BadRecord(f"the key separator {self._separator.decode()!r} is missing")
-        return InputRecord(key, value, self._headers, self._partition)
+        encoder = self._encoder
+        return InputRecord(
+            encoder.key_from_line(key), encoder.value_from_line(value), self._headers, self._partition
+        )

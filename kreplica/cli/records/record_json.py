@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kreplica.blocking.reader import ReadRecord
@@ -57,9 +58,15 @@ def record_line(record: ReadRecord) -> bytes:
     return json.dumps(record_document(record), separators=(",", ":")).encode("ascii")
 
 
-def parse_line(line: bytes) -> InputRecord:
+Encode = Callable[[Any], "bytes | None"]
+"""Encodes a member of a line."""
+
+
+def parse_line(line: bytes, encode_key: Encode | None = None, encode_value: Encode | None = None) -> InputRecord:
     """Parse a line; topic, offset and unknown members are ignored.
 
+    :param encode_key: encodes the key, which can then be any JSON; None for the text or base64 of its bytes.
+    :param encode_value: likewise for the value.
     :raise BadRecord: the line is not a valid record.
     """
     try:
@@ -69,8 +76,8 @@ def parse_line(line: bytes) -> InputRecord:
     if not isinstance(document, dict):
         raise BadRecord(f'expected a JSON object such as {{"key": "k", "value": "v"}}, not {_type_name(document)}')
     return InputRecord(
-        _bytes(document, "key"),
-        _bytes(document, "value"),
+        _bytes(document, "key") if encode_key is None else encode_key(document.get("key")),
+        _bytes(document, "value") if encode_value is None else encode_value(document.get("value")),
         _headers(document.get("headers")),
         _number(document, "partition", 0),
         _number(document, "timestamp_ms", -1),
