@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from OpenSSL import SSL
 from twisted.internet.defer import Deferred, execute
 from twisted.internet.task import Clock
 
@@ -17,6 +19,7 @@ from kreplica.runtime.disk import OsDisk
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.security.tls.listener import ListenerTls
 from kreplica.security.tls.options import TlsOptions
+from kreplica.security.tls.reloading import CHECK_INTERVAL_S
 from kreplica.service.broker.certificate_watch import INTERVAL_S, CertificateWatch
 
 DAY_S = 86_400
@@ -99,6 +102,27 @@ def test_issuer_that_expires_first(tmp_path: Path) -> None:
     (expiry,) = scene.watch.expiring
     assert expiry.subject.startswith("CN=kreplica development CA")
     assert expiry.days == pytest.approx(5, abs=0.01)
+
+
+def test_replaced_certificates_are_freed(tmp_path: Path) -> None:
+    """Neither replaced files nor changed settings keep the contexts of previous certificates in memory."""
+    scene = Scene(tmp_path)
+    other = create_certificate(tmp_path, open_authority(tmp_path, 400), "other", ["127.0.0.1"], 40)
+
+    def contexts() -> int:
+        gc.collect()
+        return sum(isinstance(each, SSL.Context) for each in gc.get_objects())
+
+    scene.tls.serverConnectionForTLS(None)
+    before = contexts()
+    for number in range(40):
+        scene.renew(30)
+        scene.clock.advance(CHECK_INTERVAL_S)
+        scene.tls.serverConnectionForTLS(None)
+        path = other if number % 2 else scene.path
+        scene.tls.change(TlsOptions(keystore_type="PEM", keystore_location=str(path)))
+        scene.tls.serverConnectionForTLS(None)
+    assert contexts() <= before + 1
 
 
 def test_without_tls(tmp_path: Path) -> None:

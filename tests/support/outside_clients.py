@@ -161,13 +161,21 @@ class TailingReader:
     :ivar read: partition -> (offset, number) of each record, in the order of arrival.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str, topic: str, partitions: int, *, settings: Mapping[str, Any] | None = None
+    ) -> None:
         self.read: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
         self._finishing = threading.Event()
         # librdkafka requires a group ID even without a group.
         group = {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap_servers, "fetch.error.backoff.ms": 50, **group, **RECONNECT}
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "fetch.error.backoff.ms": 50,
+                **group,
+                **RECONNECT,
+                **(settings or {}),
+            }
         )
         self._consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in range(partitions)])
         self.errors: list[str] = []

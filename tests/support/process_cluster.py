@@ -56,6 +56,7 @@ class ProcessCluster:
     :param settings: settings of all brokers, which override ``QUICK``.
     :param racks: racks of the brokers in the order of their IDs.
     :param links: the links to these addresses, if a test cuts or delays them.
+    :ivar connect: connects to a broker; tests of secured clusters replace it.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class ProcessCluster:
         links: Links | None = None,
     ) -> None:
         self.brokers: dict[int, BrokerProcess] = {}
+        self.connect: Callable[[BrokerProcess], BlockingClient] = connect_in_plaintext
         for index, (broker_id, place) in enumerate(places.items()):
             own = {**QUICK, **(settings or {})}
             if racks:
@@ -149,7 +151,7 @@ class ProcessCluster:
         last: Exception = ConnectionError("no broker runs")
         for broker in asked:
             try:
-                with BlockingClient(broker.place.host, broker.place.port) as client:
+                with self.connect(broker) as client:
                     return client.request(api, body, version=version)
             except (OSError, ProtocolError) as error:
                 last = error
@@ -245,6 +247,11 @@ class ProcessCluster:
     def _all_know_all(self) -> bool:
         ids = {broker.broker_id for broker in self.answering}
         return all({row["node_id"] for row in self.metadata(of)["brokers"]} >= ids for of in ids)
+
+
+def connect_in_plaintext(broker: BrokerProcess) -> BlockingClient:
+    """Connect to the listener of a broker's place."""
+    return BlockingClient(broker.place.host, broker.place.port)
 
 
 def direct_places(zookeeper: str, brokers: int = 3) -> dict[int, Place]:

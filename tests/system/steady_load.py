@@ -10,6 +10,26 @@ SOME = 300
 
 
 @contextmanager
+def clients(servers, topic, *, partitions=PARTITIONS, records_per_second=500, settings=None):
+    """Write and read in the block; then every acknowledged record must be read once and in order.
+
+    :param settings: of both clients, in addition to their own.
+    :return: the producer, for whose acknowledgements the block can wait, and the reader.
+    """
+    rate = {"records_per_second": records_per_second}
+    with (
+        SteadyProducer(servers, topic, partitions, **rate, settings=settings) as producer,
+        TailingReader(servers, topic, partitions, settings=settings) as reader,
+    ):
+        producer.wait_for_more(SOME)
+        yield producer, reader
+        producer.wait_for_more(SOME)
+        producer.finish()
+        reader.finish(producer.sent)
+    check_exactly_once(producer, reader)
+
+
+@contextmanager
 def load(cluster, topic, *, partitions=PARTITIONS, min_in_sync=2, records_per_second=500):
     """Write and read in the block; then every acknowledged record must be read once, in order, and be on all replicas.
 
@@ -17,16 +37,13 @@ def load(cluster, topic, *, partitions=PARTITIONS, min_in_sync=2, records_per_se
     """
     cluster.create_topic(topic, partitions, 3, {"min.insync.replicas": min_in_sync})
     servers = cluster.bootstrap_servers
-    with (
-        SteadyProducer(servers, topic, partitions, records_per_second=records_per_second) as producer,
-        TailingReader(servers, topic, partitions) as reader,
-    ):
-        producer.wait_for_more(SOME)
+    with clients(servers, topic, partitions=partitions, records_per_second=records_per_second) as (producer, _):
         yield producer
-        producer.wait_for_more(SOME)
-        producer.finish()
-        reader.finish(producer.sent)
-    check_exactly_once(producer, reader)
+    check_healthy(cluster, topic, producer)
+
+
+def check_healthy(cluster, topic, producer):
+    """Check that all brokers run, and that all replicas have all acknowledged records."""
     cluster.start()
     cluster.wait_until_in_sync(topic)
     check_replicas_equal(cluster, topic, producer.sent)
