@@ -12,6 +12,7 @@ from typing import Any
 
 import jwt
 from OpenSSL import SSL
+from tls_peer import TlsPeer
 from twisted.internet.testing import MemoryReactorClock, StringTransport
 from twisted.logger import LogLevel, globalLogPublisher
 from twisted.python.failure import Failure
@@ -52,7 +53,31 @@ RESPONSE_BYTES_MAX = 65_536
 INTERESTING = (0, 1, 127, 128, 255)
 
 
-class Wire(StringTransport):
+class PlainPeer:
+    """A client without TLS; see ``TlsPeer``."""
+
+    def __init__(self, server: Server, factory: Any, address: _Address) -> None:
+        self._protocol = factory.buildProtocol(address)
+        self._wire = _Wire()
+        self._protocol.makeConnection(self._wire)
+        (self.connection,) = server.resources.connections
+
+    @property
+    def lost(self) -> bool:
+        return self._wire.lost
+
+    def value(self) -> bytes:
+        return self._wire.value()
+
+    def send(self, data: bytes) -> None:
+        if not self._wire.lost:
+            self._protocol.dataReceived(data)
+
+    def disconnect(self) -> None:
+        self._protocol.connectionLost(Failure(_LOST))
+
+
+class _Wire(StringTransport):
     """Transport of a connection; a closed one receives no data."""
 
     def __init__(self) -> None:
@@ -80,11 +105,12 @@ class Fuzzer:
         self._clock = MemoryReactorClock()
         # Installed before the runtime replaces the clock of a reactor, which this one must keep.
         runtime = replace(real_runtime(MemoryReactorClock()), reactor=self._clock)
-        self._server = Server(runtime, {METADATA.key: HandlerEntry.of(METADATA, _metadata)}, use_twisted_transport=True)
-        self._factories = {}
-        for name, tls in (("PLAIN", None), ("TLS", _tls(certificates))):
-            self._server.listen(Endpoint(name, "127.0.0.1", 9092, "SASL_SSL"), tls, self._sasl())
-            self._factories[name] = self._clock.tcpServers[-1][1]
+        table = {METADATA.key: HandlerEntry.of(METADATA, _metadata)}
+        self._plain = Server(runtime, table, use_twisted_transport=True)
+        self._plain.listen(Endpoint("PLAIN", "0.0.0.0", 9092, "SASL_PLAINTEXT"), None, self._sasl())
+        self._secured = Server(runtime, table)
+        self._secured.listen(Endpoint("TLS", "0.0.0.0", 9093, "SASL_SSL"), _tls(certificates), self._sasl())
+        self._factories = [port[1] for port in self._clock.tcpServers]
         self._client = SSL.Context(SSL.TLS_CLIENT_METHOD)
         self._salted: dict[tuple[bytes, int], bytes] = {}
         self._errors: list[dict[str, Any]] = []
@@ -123,55 +149,56 @@ class Fuzzer:
     def _case(self) -> None:
         random = self._random
         name = "TLS" if random.random() < TLS_SHARE else "PLAIN"
-        protocol = self._factories[name].buildProtocol(_Address(random))
-        wire = Wire()
-        protocol.makeConnection(wire)
-        (connection,) = self._server.resources.connections
+        peer: PlainPeer | TlsPeer
+        if name == "TLS":
+            peer = TlsPeer(self._secured, self._factories[1], self._clock, _Address(random).host)
+        else:
+            peer = PlainPeer(self._plain, self._factories[0], _Address(random))
+        connection = peer.connection
         sent: list[bytes] = []
         try:
-            feeds = self._tls(wire) if name == "TLS" else self._requests(wire)
+            feeds = self._tls(peer) if name == "TLS" else self._requests(peer)
             for data in feeds:
                 sent.append(data)
                 for piece in _pieces(random, data):
-                    if not wire.lost:
-                        protocol.dataReceived(piece)
+                    peer.send(piece)
             self._clock.advance(0)
-            self._check(name, wire, connection.user, sent)
+            self._check(name, peer, connection.user, sent)
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error}; the client sent {sent!r}") from error
         finally:
-            if not wire.lost and connection.user == ANONYMOUS and random.random() < 0.1:
+            if not peer.lost and connection.user == ANONYMOUS and random.random() < 0.1:
                 self._clock.advance(TIMEOUT_S)
-                assert wire.lost, f"the connection was not closed in time; the client sent {sent!r}"
-            protocol.connectionLost(Failure(_LOST))
+                assert peer.lost, f"the connection was not closed in time; the client sent {sent!r}"
+            peer.disconnect()
         left = [call for call in self._clock.getDelayedCalls() if call.getTime() > self._clock.seconds()]
         assert not left, f"{left} was left; the client sent {sent!r}"
-        assert not len(self._server.resources.connections)
+        assert not len(self._plain.resources.connections) + len(self._secured.resources.connections)
 
-    def _check(self, name: str, wire: Wire, user: str, sent: list[bytes]) -> None:
+    def _check(self, name: str, peer: PlainPeer | TlsPeer, user: str, sent: list[bytes]) -> None:
         assert not self._errors, self._errors
-        assert len(wire.value()) <= RESPONSE_BYTES_MAX
+        assert len(peer.value()) <= RESPONSE_BYTES_MAX
         if name == "PLAIN":
-            for response in FrameReader().feed(wire.value()):
+            for response in FrameReader().feed(peer.value()):
                 assert len(response) < RESPONSE_BYTES_MAX
         if user != ANONYMOUS:
             assert user == f"User:{USER}"
             self.outcomes["authenticated"] += 1
         else:
-            self.outcomes["closed" if wire.lost else "open"] += 1
+            self.outcomes["closed" if peer.lost else "open"] += 1
 
-    def _requests(self, wire: Wire) -> Iterator[bytes]:
+    def _requests(self, peer: PlainPeer | TlsPeer) -> Iterator[bytes]:
         """Yield requests, one of them mutated."""
         random = self._random
         if random.random() < SCRAM_SHARE:
-            yield from self._scram(wire)
+            yield from self._scram(peer)
             return
         frames = [_request(random, number) for number in range(random.randint(1, 4))]
         mutated = random.randrange(len(frames))
         frames[mutated] = _mutated(random, frames[mutated])
         yield b"".join(frames)
 
-    def _scram(self, wire: Wire) -> Iterator[bytes]:
+    def _scram(self, peer: PlainPeer | TlsPeer) -> Iterator[bytes]:
         random = self._random
         mechanism = random.choice(list(HASHES))
         user, password = random.choice([(USER, PASSWORD), (USER, "wrong"), ("unknown", PASSWORD)])
@@ -179,7 +206,7 @@ class Fuzzer:
         yield _frame(SASL_HANDSHAKE, 1, {"mechanism": mechanism})
         first = _frame(SASL_AUTHENTICATE, 1, {"auth_bytes": client.step(b"")})
         yield _mutated(random, first) if random.random() < 0.3 else first
-        responses = list(FrameReader().feed(wire.value()))
+        responses = list(FrameReader().feed(peer.value()))
         if len(responses) < 2:
             return
         try:
@@ -190,7 +217,7 @@ class Fuzzer:
         whole = _frame(SASL_AUTHENTICATE, 1, {"auth_bytes": final})
         yield _mutated(random, whole) if random.random() < 0.9 else whole
 
-    def _tls(self, wire: Wire) -> Iterator[bytes]:
+    def _tls(self, peer: PlainPeer | TlsPeer) -> Iterator[bytes]:
         """Yield records of a client's handshake, one of them mutated, or a mutated request."""
         random = self._random
         if random.random() < 0.1:
@@ -211,7 +238,7 @@ class Fuzzer:
             except SSL.WantReadError:
                 return
             yield _mutated(random, data) if number == mutated else data
-            answer, received = wire.value()[received:], len(wire.value())
+            answer, received = peer.value()[received:], len(peer.value())
             if not answer:
                 return
             client.bio_write(answer)

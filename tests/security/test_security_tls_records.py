@@ -11,7 +11,7 @@ import pytest
 from tls_scene import Brokers, with_brokers
 from twisted.internet.threads import deferToThread
 
-from kreplica.server.transport.twisted_transport import TwistedTransport
+from kreplica.server.transport.tls_socket import TlsSocket
 from tests.support.coordinator import CoordinatorProcess
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
@@ -19,33 +19,34 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 
 
 @pytest.fixture
-def handled(monkeypatch: pytest.MonkeyPatch) -> dict[TwistedTransport, list[bytes]]:
-    """Pieces of data that each connection passed to frame parsing."""
-    pieces: dict[TwistedTransport, list[bytes]] = {}
-    parse = TwistedTransport.dataReceived
+def handled(monkeypatch: pytest.MonkeyPatch) -> dict[TlsSocket, list[bytes]]:
+    """Data that each connection decrypted, by read."""
+    reads: dict[TlsSocket, list[bytes]] = {}
+    receive = TlsSocket.recv_into
 
-    def record(transport: TwistedTransport, data: bytes) -> None:
-        pieces.setdefault(transport, []).append(data)
-        parse(transport, data)
+    def record(encrypted: TlsSocket, buffer: memoryview) -> int:
+        size = receive(encrypted, buffer)
+        reads.setdefault(encrypted, []).append(bytes(buffer[:size]))
+        return size
 
-    monkeypatch.setattr(TwistedTransport, "dataReceived", record)
-    return pieces
+    monkeypatch.setattr(TlsSocket, "recv_into", record)
+    return reads
 
 
 def test_records_of_one_read_are_handled_together(
     tmp_path: Path,
     certificates: Path,
     coordinator: CoordinatorProcess,
-    handled: dict[TwistedTransport, list[bytes]],
+    handled: dict[TlsSocket, list[bytes]],
 ) -> None:
-    """Two requests in 28 TLS records of one read are handled in one piece, also if the client closes right after."""
+    """Two requests in 28 TLS records of one read are handled together, also if the client closes right after."""
 
     async def story(scene: Brokers) -> None:
         await deferToThread(send_and_receive, scene.address("SSL"), scene.trusted)
 
     with_brokers(1, tmp_path, certificates, coordinator.address, story)
-    (pieces,) = (each for each in handled.values() if b"".join(each) == 4 * API_VERSIONS)
-    assert len(pieces) < len(API_VERSIONS), "each TLS record was handled separately"
+    (reads,) = (each for each in handled.values() if b"".join(each) == 4 * API_VERSIONS)
+    assert len(reads) < len(API_VERSIONS), "each TLS record was handled separately"
 
 
 def send_and_receive(address: str, trusted: Path) -> None:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import random
 import struct
+import tempfile
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred
-from twisted.internet.interfaces import IReactorFDSet
+from twisted.internet.interfaces import IHandshakeListener, IReactorFDSet
 from twisted.internet.protocol import ClientFactory, Protocol
 from twisted.internet.task import deferLater
+from twisted.protocols.policies import ProtocolWrapper
+from zope.interface import implementer
 
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
@@ -27,6 +32,9 @@ from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
 from kreplica.wire.messages import APIS, FETCH, PRODUCE, Api
 from tests.support.real_reactor import run
+
+if TYPE_CHECKING:
+    from kreplica.security.tls.listener import ListenerTls
 
 PRODUCE_VERSION = 7
 FETCH_VERSION = 11
@@ -113,6 +121,7 @@ def parse_answer(frame: memoryview, key: int, version: int) -> tuple[int, dict[s
     return correlation_id, api.response.parse(version, frame, offset)
 
 
+@implementer(IHandshakeListener)
 class Client(Protocol):
     """One connection; a test awaits its responses one by one."""
 
@@ -126,6 +135,10 @@ class Client(Protocol):
         self._waiting: list[tuple[Callable[[], bool], Deferred[None]]] = []
 
     def connectionMade(self) -> None:
+        if not isinstance(self.transport, ProtocolWrapper):
+            self.connected_.callback(None)
+
+    def handshakeCompleted(self) -> None:
         self.connected_.callback(None)
 
     def dataReceived(self, data: bytes) -> None:
@@ -178,14 +191,38 @@ class Client(Protocol):
         self.transport.loseConnection()
 
 
-class Scene:
-    """One server, its handlers, and the transport through which clients reach it."""
+@cache
+def server_tls() -> ListenerTls:
+    """Return the TLS of a listener whose certificate clients do not verify."""
+    # Imported here because most tests need no OpenSSL.
+    from kreplica.security.tls.development_ca import create_certificate, open_authority
+    from kreplica.security.tls.listener import ListenerTls
+    from kreplica.security.tls.options import TlsOptions
 
-    def __init__(self, runtime: Runtime, client_reactor: Any, host: str, *, use_twisted: bool) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        certificate = create_certificate(Path(directory), open_authority(Path(directory), 10), "broker", ["host"], 10)
+        options = TlsOptions(keystore_type="PEM", keystore_location=str(certificate))
+        return ListenerTls(options, lambda: 0.0, _read_once)
+
+
+def _read_once(*_: object) -> Any:
+    raise AssertionError("the clock does not advance, so no file is read again")
+
+
+class Scene:
+    """One server, its handlers, and the transport through which clients reach it.
+
+    :param use_tls: clients connect with TLS.
+    """
+
+    def __init__(
+        self, runtime: Runtime, client_reactor: Any, host: str, *, use_twisted: bool, use_tls: bool = False
+    ) -> None:
         self.runtime = runtime
         self.handlers = Handlers()
         self.host = host
         self.use_twisted = use_twisted
+        self.use_tls = use_tls
         self.server: Server
         self.port = 0
         self._client_reactor = client_reactor
@@ -199,12 +236,17 @@ class Scene:
         self.server = Server(
             self.runtime, self.handlers.table(), bounds, limits=limits, use_twisted_transport=self.use_twisted
         )
-        self.port = self.server.listen(Endpoint("PLAINTEXT", self.host, 0))
+        self.port = self.server.listen(Endpoint("PLAINTEXT", self.host, 0), server_tls() if self.use_tls else None)
 
     async def connect(self, port: int | None = None) -> Client:
         client = Client()
         factory = ClientFactory.forProtocol(lambda: client)  # type: ignore[arg-type]
         factory.noisy = False
+        if self.use_tls:
+            from twisted.internet.ssl import CertificateOptions
+            from twisted.protocols.tls import TLSMemoryBIOFactory
+
+            factory = TLSMemoryBIOFactory(CertificateOptions(), True, factory, self._client_reactor)  # type: ignore[assignment]
         self._client_reactor.connectTCP(self.host, self.port if port is None else port, factory)
         await client.connected_
         self._clients.append(client)
@@ -230,6 +272,7 @@ class Scene:
 Story = Callable[[Scene], Coroutine[Any, Any, None]]
 
 ENVIRONMENTS = ("epoll", "twisted", "epoll simulated", "twisted simulated")
+ALL_ENVIRONMENTS = (*ENVIRONMENTS, "tls")
 
 
 def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
@@ -247,7 +290,8 @@ def play(environment: str, story: Story, timeout_s: float = 20.0) -> None:
     offload = ThreadOffload(reactor, threads_max=1)
     runtime = Runtime(reactor, OsDisk(), offload, random.Random(1), lambda: 0)  # type: ignore[arg-type]
     try:
-        run(_whole(Scene(runtime, reactor, "127.0.0.1", use_twisted=use_twisted), story), timeout_s)
+        scene = Scene(runtime, reactor, "127.0.0.1", use_twisted=use_twisted, use_tls=environment == "tls")
+        run(_whole(scene, story), timeout_s)
     finally:
         offload.stop()
 

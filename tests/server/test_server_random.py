@@ -105,7 +105,7 @@ class Traffic:
                 assert await client.fetched() == (number, self.content[start : start + size])
 
 
-@pytest.mark.parametrize("environment", ["epoll", "twisted"])
+@pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
 @pytest.mark.parametrize("seed", range(3))
 def test_random_traffic_on_real_sockets(environment: str, seed: int, tmp_path: Path) -> None:
     play(environment, Traffic(seed, str(tmp_path / "segment")).play, timeout_s=30.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from server_scene import ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
+from server_scene import ALL_ENVIRONMENTS, Scene, Story, fetch_frame, play, produce_frame
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
@@ -27,7 +27,7 @@ class Slice(NamedTuple):
 Play = Callable[[Story], None]
 
 
-@pytest.fixture(params=ENVIRONMENTS)
+@pytest.fixture(params=ALL_ENVIRONMENTS)
 def play_story(request: pytest.FixtureRequest) -> Play:
     return lambda story: play(request.param, story)
 

@@ -1,6 +1,6 @@
 """Client connection without I/O: orders requests and responses, and bounds both.
 
-A ``Transport`` (``epoll_transport`` or ``twisted_transport``) delivers frames and sends buffers.
+A ``Transport`` (``epoll_transport``, ``tls_transport`` or ``twisted_transport``) delivers frames and sends buffers.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from __future__ import annotations
 from mmap import mmap
 from socket import socket
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from twisted.internet import main, tcp
 from twisted.python.failure import Failure
@@ -44,12 +44,14 @@ _LENGTH = Struct(">i")
 class EpollTransport(tcp.Server):
     """Transport of one connection, created by ``Port.transport``.
 
+    :cvar outgoing_queue: type of the send queue.
     :ivar connection: set before the first read.
     :ivar share: time used by the client's address.
     :ivar is_bulk: the requests of the last read exceeded the time limit.
     """
 
     connection: Connection
+    outgoing_queue: ClassVar[type[OutgoingQueue]] = OutgoingQueue
 
     def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
         self._resources = resources
@@ -64,7 +66,7 @@ class EpollTransport(tcp.Server):
         self._frame_size = 0
         self._waits_for_memory = False
         self._is_writing = False
-        self._outgoing = OutgoingQueue(sock, ReadAhead(resources.page_prefetch, self), self._address)
+        self._outgoing = self.outgoing_queue(sock, ReadAhead(resources.page_prefetch, self), self._address)
         super().__init__(sock, protocol, client, *arguments)
         self.repstr = type(self).__name__  # a string per connection would take 80 bytes each
 

@@ -71,7 +71,8 @@ class _EpollProtocol(Protocol):
         self._resources.connections.closed(self.connection)
 
 
-NewTransport = Callable[[Resources, Connection], TwistedTransport]
+NewTransport = Callable[..., EpollTransport]
+"""Creates the transport of a connection with the arguments of ``tcp.Server``."""
 
 
 class Authentication(TypingProtocol):
@@ -80,11 +81,10 @@ class Authentication(TypingProtocol):
     def attach(self, connection: Connection) -> None: ...
 
 
-
 class _ListenerFactory(Factory):
     """Creates the protocols of a listener's connections.
 
-    :param transport: creates the transport of a connection; None for ``EpollTransport``.
+    :param use_epoll: use an ``EpollTransport``, which the listening port creates.
     :param authentication: authenticates the clients; None if they need not authenticate.
     """
 
@@ -94,13 +94,14 @@ class _ListenerFactory(Factory):
         self,
         resources: Resources,
         listener: str,
-        transport: NewTransport | None,
-        authentication: Authentication | None = None,
+        authentication: Authentication | None,
+        *,
+        use_epoll: bool,
     ) -> None:
         self._resources = resources
         self._authentication = authentication
         self._listener = listener
-        self._transport = transport
+        self._use_epoll = use_epoll
 
     def buildProtocol(self, addr: IPv4Address | IPv6Address) -> Protocol | None:  # type: ignore[override]
         resources = self._resources
@@ -115,9 +116,9 @@ class _ListenerFactory(Factory):
         resources.connections.opened(connection, address)
         if self._authentication is not None:
             self._authentication.attach(connection)
-        if self._transport is None:
+        if self._use_epoll:
             return _EpollProtocol(resources, connection)
-        protocol = self._transport(resources, connection)
+        protocol = TwistedTransport(resources, connection)
         connection.attach(protocol)
         return protocol
 
@@ -164,17 +165,17 @@ class Server:
         :return: the port.
         :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
-        use_epoll = self._use_epoll and tls is None
+        assert self._use_epoll or tls is None, "TLS needs a reactor with file descriptors"
         authentication = None if sasl is None else self._authentication(sasl)
-        factory = self._factory(endpoint.listener, tls, authentication, use_epoll=use_epoll)
+        factory = _ListenerFactory(self.resources, endpoint.listener, authentication, use_epoll=self._use_epoll)
         backlog = self.resources.bounds.accept_backlog
         try:
             bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
         except CannotListenError as error:
             raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
         self.resources.connections.add_port(bound, endpoint.listener)
-        if use_epoll:
-            bound.transport = partial(_transport, self.resources)
+        if self._use_epoll:
+            bound.transport = partial(_transport, self._new_transport(tls))
             if endpoint.host in LOOPBACK:
                 disable_pacing(bound.socket)
         self._ports.append(bound)
@@ -187,17 +188,13 @@ class Server:
 
         return SaslListener(self.resources, config)
 
-    def _factory(
-        self, listener: str, tls: ListenerTls | None, authentication: Authentication | None, *, use_epoll: bool
-    ) -> Any:
+    def _new_transport(self, tls: ListenerTls | None) -> NewTransport:
         if tls is None:
-            transport = None if use_epoll else TwistedTransport
-            return _ListenerFactory(self.resources, listener, transport, authentication)
+            return partial(EpollTransport, self.resources)
         # Imported here because it imports OpenSSL.
-        from kreplica.server.transport.tls_transport import TlsFactory, TlsTransport
+        from kreplica.server.transport.tls_transport import TlsTransport
 
-        inner = _ListenerFactory(self.resources, listener, partial(TlsTransport, tls=tls), authentication)
-        return TlsFactory(tls, inner, self.resources.reactor)
+        return partial(TlsTransport, tls, self.resources)
 
     def replace_handlers(self, table: Mapping[int, HandlerEntry]) -> None:
         """See ``Dispatch.replace_handlers``."""
@@ -216,11 +213,11 @@ class Server:
         await self.resources.connections.stop(timeout_s)
 
 
-def _transport(resources: Resources, sock: socket.socket, protocol: Any, *arguments: Any) -> tcp.Server:
-    """Return the transport of a connection that was accepted on a plaintext listener."""
+def _transport(new: NewTransport, sock: socket.socket, protocol: Any, *arguments: Any) -> tcp.Server:
+    """Return the transport of an accepted connection."""
     if isinstance(protocol, HeldConnection):
         return tcp.Server(sock, protocol, *arguments)
-    return EpollTransport(resources, sock, protocol, *arguments)
+    return new(sock, protocol, *arguments)
 
 
 def _cannot_listen(endpoint: Endpoint, error: Exception) -> str:

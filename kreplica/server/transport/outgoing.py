@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from socket import MSG_MORE, socket
+from typing import ClassVar
 
 from twisted.logger import Logger
 
@@ -36,9 +37,11 @@ class OutgoingQueue:
     One system call sends the bytes of several responses.  File ranges are sent from the page cache; ``MSG_MORE`` makes
     the kernel hold back the bytes before a range, so that both share packets.  Queued ranges keep their files open.
 
+    :cvar copies_ranges: file ranges are read into memory, even if ``sendfile`` could send them.
     :ivar failed: the socket or a file has failed, and nothing more can be sent.
     """
 
+    copies_ranges: ClassVar[bool] = False
     __slots__ = ("_is_blocked", "_peer", "_queue", "_range_sent", "_read_ahead", "_socket", "failed")
 
     def __init__(self, connected: socket, read_ahead: ReadAhead, peer: str) -> None:
@@ -171,7 +174,7 @@ class OutgoingQueue:
             self._is_blocked = True
             return 0
         descriptor = file.descriptor()
-        if descriptor is None:
+        if descriptor is None or self.copies_ranges:
             data = file.read_at(position, min(size, COPY_BYTES))
             size = len(data)
             sent = self._socket.send(data) if data else 0

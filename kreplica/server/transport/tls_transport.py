@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from twisted.internet.interfaces import IDelayedCall, IHandshakeListener
-from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet import main
+from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
-from twisted.protocols.tls import BufferingTLSTransport, TLSMemoryBIOFactory
 from twisted.python.failure import Failure
-from zope.interface import implementer
 
 from kreplica.security.tls.listener import ListenerTls
-from kreplica.server.protocol.connection import Connection
-from kreplica.server.transport.accept_gate import HeldConnection
-from kreplica.server.transport.twisted_transport import TwistedTransport
+from kreplica.server.transport.epoll_transport import EpollTransport
+from kreplica.server.transport.outgoing import OutgoingQueue
+from kreplica.server.transport.tls_socket import TlsSocket
 
 if TYPE_CHECKING:
     from kreplica.server.protocol.server_context import Resources
@@ -25,52 +23,73 @@ HANDSHAKE_TIMEOUT_S = 30.0
 """Maximum time between the acceptance of a connection and the end of its TLS handshake."""
 
 
-@implementer(IHandshakeListener)
-class TlsTransport(TwistedTransport):
-    """Transport of one TLS connection."""
+class _TlsOutgoingQueue(OutgoingQueue):
+    """Queue of unsent pieces, and of encrypted bytes in the socket.  File ranges are copied and encrypted."""
 
-    def __init__(self, resources: Resources, connection: Connection, tls: ListenerTls) -> None:
-        super().__init__(resources, connection)
+    __slots__ = ()
+
+    _socket: TlsSocket  # type: ignore[assignment]
+    copies_ranges = True
+
+    def __bool__(self) -> bool:
+        return self._socket.unsent > 0 or super().__bool__()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._socket.unsent + super().held_bytes
+
+    @property
+    def wants_to_write(self) -> bool:
+        return self._socket.unsent > 0 or super().wants_to_write
+
+    def send(self) -> int:
+        try:
+            if self._socket.unsent and not self._socket.flush():
+                return 0
+        except OSError:
+            self._fail()
+        return super().send()
+
+
+class TlsTransport(EpollTransport):
+    """Transport of one TLS connection, created by ``Port.transport``."""
+
+    socket: TlsSocket  # type: ignore[assignment]
+    outgoing_queue = _TlsOutgoingQueue
+
+    def __init__(
+        self, tls: ListenerTls, resources: Resources, connected: Any, protocol: Any, client: Any, *arguments: Any
+    ) -> None:
         self._tls = tls
-        self._timeout: IDelayedCall | None = None
-        self._received: list[bytes] = []
+        encrypted: Any = TlsSocket(connected, tls.serverConnectionForTLS(self))
+        super().__init__(resources, encrypted, protocol, client, *arguments)
+        self._timeout: IDelayedCall | None = resources.reactor.callLater(
+            HANDSHAKE_TIMEOUT_S, self._handshake_timed_out
+        )
 
-    def connectionMade(self) -> None:
-        super().connectionMade()
-        self._timeout = self._resources.reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)
+    def _read(self, now_s: float, budget_s: float) -> BaseException | None:
+        tls = self.socket
+        error = super()._read(now_s, budget_s)
+        if self._timeout is not None and tls.is_open:
+            self._handshake_completed()
+            error = super()._read(now_s, budget_s)
+        if tls.unsent and not self._is_writing:
+            self._send()
+        if error is None and tls.has_ended and self.is_reading and not self._is_queued:
+            return main.CONNECTION_DONE
+        return error
 
-    def dataReceived(self, data: bytes) -> None:
-        """Keep the content of one TLS record until ``handle_received``."""
-        self._received.append(data)
-
-    def handle_received(self) -> None:
-        """Handle the content of all records of one read together.
-
-        librdkafka encrypts the fields of each Kafka record separately: a Produce of 16 KB has dozens of TLS records.
-        """
-        received = self._received
-        if received:
-            self._received = []
-            super().dataReceived(received[0] if len(received) == 1 else b"".join(received))
-
-    def handshakeCompleted(self) -> None:
+    def _handshake_completed(self) -> None:
         """Set the user of the connection, unless the client authenticates with SASL."""
         self._cancel_timeout()
-        if self.connection.sasl is not None:
+        connection = self.connection
+        if connection.sasl is not None:
             return
-        user = self._tls.user_of(self.transport.getPeerCertificate())
+        user = self._tls.user_of(self.socket.connection.get_peer_certificate())
         if user is None:
-            self.connection.drop("no rule of ssl.principal.mapping.rules matches the certificate of the client")
+            connection.drop("no rule of ssl.principal.mapping.rules matches the certificate of the client")
         else:
-            self.connection.user = f"User:{user}"
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.handle_received()
-        if self._timeout is not None:
-            self._cancel_timeout()
-            peer, why = self.connection.peer, reason.getErrorMessage()
-            log.info("the TLS handshake with {peer} failed: {reason}", peer=peer, reason=why)
-        super().connectionLost(reason)
+            connection.user = f"User:{user}"
 
     def _handshake_timed_out(self) -> None:
         self._timeout = None
@@ -81,28 +100,17 @@ class TlsTransport(TwistedTransport):
         if timeout is not None:
             timeout.cancel()
 
+    def doWrite(self) -> BaseException | None:  # type: ignore[override]
+        reason = super().doWrite()
+        if reason is main.CONNECTION_DONE and not self.socket.close_notify():
+            return None
+        return reason
 
-class _TlsProtocol(BufferingTLSTransport):
-    """Decrypts the data of one connection, and notifies its transport at the end of each read."""
-
-    wrappedProtocol: TlsTransport
-
-    def dataReceived(self, data: bytes) -> None:
-        super().dataReceived(data)  # type: ignore[no-untyped-call]
-        self.wrappedProtocol.handle_received()
-
-
-class TlsFactory(TLSMemoryBIOFactory):
-    """Factory of a TLS listener; unlike Twisted's, it supports a wrapped factory that refuses or holds connections."""
-
-    noisy = False
-    protocol = _TlsProtocol
-
-    def __init__(self, tls: ListenerTls, wrapped: Factory, reactor: Any) -> None:
-        super().__init__(tls, False, wrapped, reactor)
-
-    def buildProtocol(self, addr: Any) -> Any:
-        protocol = self.wrappedFactory.buildProtocol(addr)
-        if protocol is None or isinstance(protocol, HeldConnection):
-            return protocol
-        return self.protocol(self, protocol)
+    def connectionLost(self, reason: Failure) -> None:
+        if self.connected:
+            if self._timeout is not None:
+                self._cancel_timeout()
+                why = self.socket.error or reason.getErrorMessage()
+                log.info("the TLS handshake with {peer} failed: {reason}", peer=self.connection.peer, reason=why)
+            self.socket.close_notify()
+        super().connectionLost(reason)

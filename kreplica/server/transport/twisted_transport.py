@@ -1,4 +1,4 @@
-"""Transport on top of Twisted's own, for TLS and for reactors without file descriptors."""
+"""Transport on top of Twisted's own, for reactors without file descriptors."""
 
 from __future__ import annotations
 
