@@ -40,6 +40,7 @@ class Partition:
 
     :param min_insync_replicas: topic setting; updated when it changes.
     :param role_changed: called each time a role is assigned, also if it is the same role in a new epoch.
+    :ivar bytes_out: bytes of records sent to consumers since this broker started.
     :ivar leader_state: state of the leader role; None if this broker does not lead.
     :ivar leadership_generation: number of times this broker stopped leading; while it is unchanged, no appended record
         was truncated.
@@ -48,6 +49,7 @@ class Partition:
     __slots__ = (
         "_context",
         "_last_proposed",
+        "bytes_out",
         "high_watermark",
         "leadership",
         "leadership_generation",
@@ -80,6 +82,7 @@ class Partition:
         self.leadership = NO_LEADERSHIP
         self.watchers: dict[Watcher, None] = {}
         self.min_insync_replicas = min_insync_replicas
+        self.bytes_out = 0
         self.leadership_generation = 0
         self._last_proposed: Proposal | None = None
         self._context = context

@@ -266,6 +266,7 @@ class _PendingFetch:
 
     def _wait(self) -> None:
         """Read partitions again when they change; start the timeout if all of them are read."""
+        self._request.has_waited = True
         session = self._context.session
         if session is None:
             watch = Watch(self._changed)
@@ -329,10 +330,13 @@ class _PendingFetch:
             respond_in_slices(self._request, self._response_steps())
             return
         rows: dict[FetchPartition, Row] = {}
+        is_follower = self._reader.is_follower
         for fetch_partition, read in self._reads.items():
             for bucket in read.throttles:
                 bucket.use(read.size)
             row = read.row
+            if read.size and not is_follower:
+                read.partition.bytes_out += read.size  # type: ignore[union-attr]  # a read with records has a partition
             if row is None:
                 assert read.partition is not None
                 row = row_without_records(self._reader, fetch_partition, read.partition)
@@ -357,10 +361,13 @@ class _PendingFetch:
         context = self._context
         responses: list[Row] = []
         last: FetchPartition | None = None
+        is_follower = self._reader.is_follower
         for count, (fetch_partition, read) in enumerate(self._reads.items(), 1):
             for bucket in read.throttles:
                 bucket.use(read.size)
             row = read.row
+            if read.size and not is_follower:
+                read.partition.bytes_out += read.size  # type: ignore[union-attr]  # a read with records has a partition
             if row is None:
                 assert read.partition is not None
                 row = row_without_records(self._reader, fetch_partition, read.partition)

@@ -93,6 +93,7 @@ class DelayedProduce:
     ) -> None:
         self._pending = pending
         self._respond = respond
+        request.has_waited = True
         waiting = DelayedOperation(reactor, [p.partition for p in pending], timeout_s, self._try_complete, self._expire)
         request.on_abandoned(waiting.abandon)
 

@@ -6,67 +6,20 @@ A ``Transport`` (``epoll_transport``, ``tls_transport`` or ``twisted_transport``
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from twisted.logger import Logger
 
 from kreplica.interfaces.authorization import ANONYMOUS
 from kreplica.runtime.slices import Slices
 from kreplica.server.protocol.client_load import AddressLoad, ClientLoads
+from kreplica.server.protocol.client_names import NO_NAMES
+from kreplica.server.protocol.connection_parts import OutstandingRequest, Transport
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.metrics import ServerMetrics
 from kreplica.server.transport.flush_scope import FlushScope
 from kreplica.server.transport.outgoing_buffers import Piece, memory_size
 
 log = Logger()
-
-
-class Transport(Protocol):
-    """Transport of a connection; its methods neither raise nor call the connection before they return."""
-
-    def send(self, pieces: list[Piece]) -> int:
-        """Send buffers in order, after those of earlier calls.
-
-        :return: bytes written at once; the remaining ones are reported to ``Connection.sent`` when they are written.
-        """
-
-    def pause_reading(self) -> None:
-        """Stop delivering frames, and keep the data already read."""
-
-    def resume_reading(self) -> None:
-        """Resume delivering frames."""
-
-    def close(self) -> None:
-        """Close after all buffers are sent."""
-
-    def abort(self) -> None:
-        """Close at once."""
-
-    def mark_control(self) -> None:
-        """Read this connection before others."""
-
-    def release_frame(self) -> None:
-        """Reuse the memory of the frame that was kept (``Connection.keeps_frame``)."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes in memory that are not written yet."""
-
-
-class OutstandingRequest(Protocol):
-    """Request whose response is not sent yet, as its connection sees it; implemented by ``Request``."""
-
-    size: int
-    is_complete: bool
-    pieces: list[Piece] | None
-    response_bytes: int
-
-    @property
-    def description(self) -> str:
-        """API, version, size, client id and peer, for the log."""
-
-    def abandon(self) -> list[Callable[[], object]]:
-        """Drop the response, since the connection has closed; return the callbacks to run."""
 
 
 class Connection:
@@ -84,6 +37,8 @@ class Connection:
     :ivar paused: the connection is held or has reached a bound; frames stop until ``Transport.resume_reading``.
     :ivar keeps_frame: the last frame is still being parsed; its memory must not change until ``release_frame``.
     :ivar last_active_s: reactor time of the last byte read or written; set by the transport.
+    :ivar opened_s: reactor time at which the connection was accepted.
+    :ivar names: the client's names, for lists of connections.
     """
 
     __slots__ = (
@@ -110,6 +65,8 @@ class Connection:
         "keeps_frame",
         "last_active_s",
         "listener",
+        "names",
+        "opened_s",
         "paused",
         "peer",
         "sasl",
@@ -137,7 +94,8 @@ class Connection:
         self.closed = False
         self.held = False
         self.paused = False
-        self.last_active_s = seconds()
+        self.last_active_s = self.opened_s = seconds()
+        self.names = NO_NAMES
         self.seconds = seconds
         self._bounds = bounds
         self._flush_scope = flush_scope
@@ -165,6 +123,11 @@ class Connection:
     def host(self) -> str:
         """Address of the client without its port."""
         return self.peer.rpartition(":")[0].strip("[]")
+
+    @property
+    def transport(self) -> Transport:
+        """The transport, for the counters of its socket."""
+        return self._transport
 
     @property
     def outstanding(self) -> int:

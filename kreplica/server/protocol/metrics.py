@@ -16,10 +16,12 @@ class ApiMetrics:
     :ivar bytes_in: bytes of request frames, without length prefixes.
     :ivar bytes_out: bytes of responses, with length prefixes.
     :ivar response_time_s: sum of the times from dispatch to response, including waits.
+    :ivar waits: requests that waited for replicas (Produce) or new records (Fetch).
+    :ivar wait_time_s: sum of the times of these requests; it is part of ``response_time_s``.
     :ivar times: distribution of these times in seconds, for Produce and Fetch; None for other APIs.
     """
 
-    __slots__ = ("bytes_in", "bytes_out", "errors", "requests", "response_time_s", "times")
+    __slots__ = ("bytes_in", "bytes_out", "errors", "requests", "response_time_s", "times", "wait_time_s", "waits")
 
     def __init__(self, times: Distribution | None = None) -> None:
         self.requests = 0
@@ -27,6 +29,8 @@ class ApiMetrics:
         self.bytes_in = 0
         self.bytes_out = 0
         self.response_time_s = 0.0
+        self.waits = 0
+        self.wait_time_s = 0.0
         self.times = times
 
     def count_response(self, seconds: float, requests: int = 1) -> None:

@@ -111,6 +111,7 @@ class Request:
     :ivar size: frame size in bytes.
     :ivar is_waiting: the request has no response yet and is not abandoned.
     :ivar is_complete: the response is built, or the request needs none.
+    :ivar has_waited: the response waited for replicas or new records, which its time is counted as.
     :ivar is_sliced: the response is prepared and built in slices (``build_in_slices``).
     """
 
@@ -123,6 +124,7 @@ class Request:
         "client_id",
         "connection",
         "correlation_id",
+        "has_waited",
         "is_complete",
         "is_sliced",
         "is_waiting",
@@ -147,6 +149,7 @@ class Request:
         self.body = body
         self.size = size
         self.is_waiting = True
+        self.has_waited = False
         self.is_complete = False
         self.is_sliced = False
         self._route = route
@@ -291,7 +294,11 @@ class Request:
         connection = self.connection
         metrics = self._route.metrics
         metrics.bytes_out += size
-        metrics.count_response(connection.seconds() - self._received_s)
+        seconds = connection.seconds() - self._received_s
+        metrics.count_response(seconds)
+        if self.has_waited:
+            metrics.waits += 1
+            metrics.wait_time_s += seconds
         connection.response_ready(self)
 
     def _refuse_second(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kreplica.errors import ErrorCode
+from kreplica.server.protocol.client_names import CLIENT_NAME_LENGTH_MAX, ClientNames
 from kreplica.server.protocol.features import features_response
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
@@ -29,12 +30,15 @@ class ApiVersions:
 
     def __call__(self, request: Request) -> None:
         error = ErrorCode.NONE
+        names: list[str | None] = [request.client_id]
         if request.version >= SOFTWARE_FROM:
-            body = request.body
             for field in ("client_software_name", "client_software_version"):
-                if _SOFTWARE.fullmatch(body[field]) is None:
+                name = request.body[field]
+                names.append(name)
+                if _SOFTWARE.fullmatch(name) is None:
                     error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
+            request.connection.names = ClientNames(*(name and name[:CLIENT_NAME_LENGTH_MAX] for name in names))
             features = features_response(self._table, request.version)
             request.respond({"error_code": 0, "api_keys": self._all_rows(), **features})
         else:
