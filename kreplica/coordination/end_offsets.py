@@ -1,4 +1,4 @@
-"""End offsets of partitions for consumers: the high watermark, read locally or requested from the leader."""
+"""First and end offsets of partitions for consumers, read locally or requested from the leader."""
 
 from __future__ import annotations
 
@@ -19,57 +19,69 @@ log = Logger()
 PER_REQUEST_MAX = 1000
 TIMEOUT_S = 10.0
 
-_LATEST = -1
-"""Timestamp in ListOffsets that requests the end offset."""
+_LATEST, _EARLIEST = -1, -2
+"""Timestamps in ListOffsets that request the end offset and the log start offset."""
+
+LocalOffset = Callable[[TopicPartition], int | None]
+"""Returns an offset of a partition if this broker leads it, else None."""
 
 
 class EndOffsets:
-    """Finds the end offsets of partitions, which are their high watermarks; owned by a broker.
-
-    :param local_high_watermark: returns the high watermark of a partition if this broker leads it, else None.
-    """
+    """Finds the end offsets of partitions, which are their high watermarks; owned by a broker."""
 
     def __init__(
         self,
         view: ClusterView,
         connections: BrokerConnections,
-        local_high_watermark: Callable[[TopicPartition], int | None],
+        local_high_watermark: LocalOffset,
+        local_log_start: LocalOffset = lambda _: None,
     ) -> None:
         self._view = view
         self._connections = connections
         self._local_high_watermark = local_high_watermark
+        self._local_log_start = local_log_start
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the end offset of each partition.
 
         :return: end offsets by partition; partitions whose leader is unknown or does not respond are missing.
         """
+        return await self._find(keys, self._local_high_watermark, _LATEST)
+
+    async def first_of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the log start offset of each partition, as ``of`` does for the end offset."""
+        return await self._find(keys, self._local_log_start, _EARLIEST)
+
+    async def _find(
+        self, keys: Sequence[TopicPartition], local: LocalOffset, timestamp: int
+    ) -> Mapping[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         keys_by_leader: dict[int, list[TopicPartition]] = {}
         for key in keys:
-            end_offset = self._local_high_watermark(key)
-            if end_offset is not None:
-                found[key] = end_offset
+            offset = local(key)
+            if offset is not None:
+                found[key] = offset
             elif (leader := self._view.leader_of(key)) is not None:
                 keys_by_leader.setdefault(leader, []).append(key)
-        for offsets in await gather(self._request_all(leader, led_keys) for leader, led_keys in keys_by_leader.items()):
+        requests = (self._request_all(leader, led_keys, timestamp) for leader, led_keys in keys_by_leader.items())
+        for offsets in await gather(requests):
             found.update(offsets)
         return found
 
-    async def _request_all(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request_all(self, leader: int, keys: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for start in range(0, len(keys), PER_REQUEST_MAX):
             try:
-                found.update(await self._request(leader, keys[start : start + PER_REQUEST_MAX]))
+                found.update(await self._request(leader, keys[start : start + PER_REQUEST_MAX], timestamp))
             except ClientError as error:
-                log.debug("cannot get end offsets from broker {leader}: {error}", leader=leader, error=str(error))
+                log.debug("cannot get offsets from broker {leader}: {error}", leader=leader, error=str(error))
                 break
         return found
 
-    async def _request(self, leader: int, keys: list[TopicPartition]) -> dict[TopicPartition, int]:
+    async def _request(self, leader: int, keys: list[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         topics: dict[str, list[dict[str, Any]]] = {}
         for key in keys:
-            topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": _LATEST})
+            topics.setdefault(key.topic, []).append({"partition_index": key.partition, "timestamp": timestamp})
         body = {
             "replica_id": -1,
             "isolation_level": 0,

@@ -63,6 +63,14 @@ class Group(Protocol):
         :raise KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
 
+    @property
+    def member_count(self) -> int:
+        """Number of members."""
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        """Topics that members are subscribed to; empty if their subscriptions cannot be decoded."""
+
     def is_subscribed_to(self, topic: str) -> bool:
         """Return True if a member is or may be subscribed to the topic, so that its offsets are kept."""
 

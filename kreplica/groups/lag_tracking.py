@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from kreplica.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from kreplica.coordination.shards import Shards
+    from kreplica.groups.group import Group
     from kreplica.groups.shard import GroupShard
 
 log = Logger()
@@ -29,10 +30,13 @@ PAUSE_FACTOR = 10
 
 
 class EndOffsets(Protocol):
-    """Source of end offsets (``coordination.EndOffsets``)."""
+    """Source of offsets (``coordination.EndOffsets``)."""
 
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the end offset (high watermark) of each partition whose leader responds."""
+
+    async def first_of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Return the log start offset of each partition whose leader responds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +55,71 @@ class LagConfig:
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
 
+    :param committed: None if the group never committed an offset; the lag is then that of all records.
     :param log_end_offset: the high watermark; None if unknown, and then lag and status are also None.
     """
 
     topic: str
     partition: int
-    committed: CommittedOffset
+    committed: CommittedOffset | None
     log_end_offset: int | None
     lag: int | None
     status: Status | None
 
 
 class GroupLag(NamedTuple):
-    """Lag of a group: the sum of known lags and the worst status."""
+    """Lag of a group: the sum of known lags and the worst status.
+
+    :param partitions: partitions with a committed offset, and the others of their topics and of subscribed topics.
+    :param partitions_without_commit: number of the others.
+    :param lag_without_commit: their part of the lag.
+    """
 
     group_id: str
     state_name: str
     lag: int
     status: Status
     partitions: list[PartitionLag]
+    partitions_without_commit: int = 0
+    lag_without_commit: int = 0
+
+
+class GroupSummary(NamedTuple):
+    """Lag of a group without its partitions; see ``GroupLag``.
+
+    :param topics: topics with committed offsets, and subscribed topics.
+    :param partitions: number of partitions of these topics.
+    :param lag: None if no end offset is known.
+    :param last_commit_ms: time of the last commit in milliseconds since 1970; None without one.
+    """
+
+    group: Group
+    topics: tuple[str, ...]
+    partitions: int
+    partitions_without_commit: int
+    lag: int | None
+    lag_without_commit: int
+    last_commit_ms: int | None
+    status: Status
 
 
 class LagTracker:
     """Lag of the groups that this broker coordinates, sampled from ``start`` to ``stop``; owned by the broker.
 
     Committed offsets are polled, so that tracking adds no cost to commits.
+
+    :param partition_count: returns the number of partitions of a topic; None if the topic is unknown.
     """
 
     def __init__(
-        self, runtime: Runtime, shards: Shards[GroupShard], end_offsets: EndOffsets, config: LagConfig | None = None
+        self,
+        runtime: Runtime,
+        shards: Shards[GroupShard],
+        end_offsets: EndOffsets,
+        config: LagConfig | None = None,
+        partition_count: Callable[[str], int | None] = lambda _: None,
     ) -> None:
+        self._partition_count = partition_count
         self._runtime = runtime
         self._shards = shards
         self._end_offsets = end_offsets
@@ -108,17 +147,87 @@ class LagTracker:
         shard = self._shards.current_shard_of(group_id)
         group = shard.group(group_id)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, group_id)
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} does not exist")
         offsets = list(_offsets_of(shard, group_id))
-        ends = await self._end_offsets.of([_partition_of(key) for key, _ in offsets])
+        others = list(self._without_commit(group, shard))
+        ends = await self._end_offsets.of([*(_partition_of(key) for key, _ in offsets), *others])
+        starts = await self._end_offsets.first_of(others)
         partitions = [self._partition_lag(key, committed, ends.get(_partition_of(key))) for key, committed in offsets]
+        unread = [_unread(key, starts.get(key), ends.get(key)) for key in others]
         return GroupLag(
             group_id,
             group.state_name,
-            sum(each.lag for each in partitions if each.lag is not None),
+            sum(each.lag for each in (*partitions, *unread) if each.lag is not None),
             worst(each.status for each in partitions if each.status is not None),
-            partitions,
+            sorted([*partitions, *unread], key=_position),
+            len(unread),
+            sum(each.lag for each in unread if each.lag is not None),
         )
+
+    async def summaries(self) -> list[GroupSummary]:
+        """Return the current lag of all groups that this broker coordinates."""
+        turns = Turns(self._runtime.reactor)
+        groups = [(shard, group_id) for shard in self._shards.loaded_shards() for group_id in list(shard.groups)]
+        keys: dict[TopicPartition, None] = {}
+        never: dict[TopicPartition, None] = {}
+        for shard, group_id in groups:
+            group = shard.group(group_id)
+            if group is not None:
+                for topic, numbers in shard.offsets.partitions_of(group_id):
+                    keys.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
+                never.update(dict.fromkeys(self._without_commit(group, shard)))
+            if turns.is_over:
+                await turns.next()
+        ends = await self._end_offsets.of(list({**keys, **never}))
+        starts = await self._end_offsets.first_of(list(never))
+        found = []
+        for shard, group_id in groups:
+            group = shard.group(group_id)
+            if group is not None:
+                found.append(self._summary(group, shard, ends, starts))
+            if turns.is_over:
+                await turns.next()
+        return found
+
+    def _summary(
+        self,
+        group: Group,
+        shard: GroupShard,
+        ends: Mapping[TopicPartition, int],
+        starts: Mapping[TopicPartition, int],
+    ) -> GroupSummary:
+        now_ms, silence_ms = self._runtime.wall_clock_ms(), int(WINDOW * self._config.interval_s * 1000)
+        topics: dict[str, None] = {}
+        lags: list[int] = []
+        last_ms: int | None = None
+        status, count = Status.OK, 0
+        for key, committed in _offsets_of(shard, group.group_id):
+            count += 1
+            topics[key.topic] = None
+            last_ms = max(last_ms or committed.commit_timestamp_ms, committed.commit_timestamp_ms)
+            end = ends.get(_partition_of(key))
+            if end is not None:
+                lag = lag_between(committed.offset, end)
+                lags.append(lag)
+                window = self._windows.get(key)
+                if lag and window is not None:
+                    status = max(status, status_of(window, lag, now_ms, silence_ms))
+        unread = [_unread(key, starts.get(key), ends.get(key)) for key in self._without_commit(group, shard)]
+        topics.update(dict.fromkeys(each.topic for each in unread))
+        never = [each.lag for each in unread if each.lag is not None]
+        total = sum(lags) + sum(never) if lags or never or not (count or unread) else None
+        return GroupSummary(
+            group, tuple(sorted(topics)), count + len(unread), len(unread), total, sum(never), last_ms, status
+        )
+
+    def _without_commit(self, group: Group, shard: GroupShard) -> Iterator[TopicPartition]:
+        """Yield the partitions of the group's topics for which it never committed an offset."""
+        known = dict(shard.offsets.partitions_of(group.group_id))
+        for topic in sorted({*known, *group.subscribed_topics}):
+            committed = set(known.get(topic, ()))
+            for number in range(self._partition_count(topic) or 0):
+                if number not in committed:
+                    yield TopicPartition(topic, number)
 
     def _partition_lag(self, key: OffsetKey, committed: CommittedOffset, log_end_offset: int | None) -> PartitionLag:
         if log_end_offset is None:
@@ -211,6 +320,16 @@ def _offsets_of(shard: GroupShard, group_id: str) -> Iterator[tuple[OffsetKey, C
 
 def _partition_of(key: OffsetKey) -> TopicPartition:
     return TopicPartition(key.topic, key.partition)
+
+
+def _unread(key: TopicPartition, start: int | None, end: int | None) -> PartitionLag:
+    """Return the lag in a partition without a committed offset: all of its records."""
+    lag = None if start is None or end is None else max(end - start, 0)
+    return PartitionLag(key.topic, key.partition, None, end, lag, None)
+
+
+def _position(row: PartitionLag) -> tuple[str, int]:
+    return row.topic, row.partition
 
 
 def _log_failure(failure: Failure) -> None:

@@ -127,6 +127,16 @@ class ClassicGroup(ClassicGroupState):
             ],
         )
 
+    @property
+    def member_count(self) -> int:
+        return len(self.roster.members)
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        if self.protocol_type != CONSUMERS:
+            return frozenset()
+        return self.roster.topics(self.protocol) or frozenset()
+
     def is_subscribed_to(self, topic: str) -> bool:
         if self.protocol_type != CONSUMERS:
             return False

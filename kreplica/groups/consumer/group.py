@@ -241,6 +241,14 @@ class ConsumerGroup:
                 f"member {member_id!r} is at epoch {member.progress.epoch}, the request has {member_epoch}",
             )
 
+    @property
+    def member_count(self) -> int:
+        return len(self.state.members)
+
+    @property
+    def subscribed_topics(self) -> frozenset[str]:
+        return frozenset(self.state.topics)
+
     def is_subscribed_to(self, topic: str) -> bool:
         return is_subscribed(self.state, topic)
 

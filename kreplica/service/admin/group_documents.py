@@ -46,6 +46,8 @@ class GroupDocuments:
             "state": found.state_name,
             "status": found.status.name,
             "lag": found.lag,
+            "lag_without_commit": found.lag_without_commit,
+            "partitions_without_commit": found.partitions_without_commit,
             "partitions": [_partition(row) for row in found.partitions],
         }
 
@@ -59,10 +61,10 @@ def _partition(row: PartitionLag) -> Document:
     return {
         "topic": row.topic,
         "partition": row.partition,
-        "committed_offset": committed.offset,
-        "committed_leader_epoch": committed.leader_epoch,
-        "committed_at_ms": committed.commit_timestamp_ms,
-        "metadata": committed.metadata,
+        "committed_offset": None if committed is None else committed.offset,
+        "committed_leader_epoch": None if committed is None else committed.leader_epoch,
+        "committed_at_ms": None if committed is None else committed.commit_timestamp_ms,
+        "metadata": None if committed is None else committed.metadata,
         "log_end_offset": row.log_end_offset,
         "lag": row.lag,
         "status": row.status.name if row.status is not None else None,

@@ -8,11 +8,10 @@ from kreplica.admin.why.groups import GroupFacts, GroupPartition, GroupWait
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic.group import ClassicGroup
-from kreplica.groups.consumer.group import ConsumerGroup
 from kreplica.groups.diagnostics import pending_members, session_deadlines
 from kreplica.groups.group import Group
 from kreplica.groups.lag_tracking import PartitionLag
+from kreplica.groups.records import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.service.broker.coordinators import Coordinators
 
@@ -52,10 +51,10 @@ class LocalGroupFacts:
             found.type_name,
             found.state_name,
             self._broker_id,
-            _members_count(found),
+            found.member_count,
             waits,
             self._silent(found, now_ms),
-            [self._partition(row) for row in lag.partitions],
+            [self._partition(row, row.committed) for row in lag.partitions if row.committed is not None],
         )
 
     def _silent(self, group: Group, now_ms: int) -> dict[str, int]:
@@ -70,23 +69,17 @@ class LocalGroupFacts:
             if each.remaining_s < each.session_s / 2
         }
 
-    def _partition(self, row: PartitionLag) -> GroupPartition:
+    def _partition(self, row: PartitionLag, committed: CommittedOffset) -> GroupPartition:
         return GroupPartition(
             row.topic,
             row.partition,
-            row.committed.offset,
-            row.committed.commit_timestamp_ms,
+            committed.offset,
+            committed.commit_timestamp_ms,
             row.log_end_offset,
             row.lag,
             row.status.name if row.status is not None else None,
             self._coordinators.view.leader_of(TopicPartition(row.topic, row.partition)),
         )
-
-
-def _members_count(group: Group) -> int:
-    if isinstance(group, ClassicGroup):
-        return len(group.roster.members)
-    return len(group.state.members) if isinstance(group, ConsumerGroup) else 0
 
 
 def _member_name(member_id: str, instance_id: str | None, client_id: str, host: str) -> str:

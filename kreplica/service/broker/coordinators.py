@@ -141,8 +141,13 @@ class Coordinators:
             partition = broker.partitions.get(key)
             return partition.high_watermark if partition is not None and partition.is_leader else None
 
-        end_offsets = EndOffsets(self.view, self.connections, local_high_watermark)
-        return LagTracker(broker.runtime, self.groups.shards, end_offsets, LagConfig(interval_s))
+        def local_log_start(key: TopicPartition) -> int | None:
+            partition = broker.partitions.get(key)
+            return partition.log.log_start_offset if partition is not None and partition.is_leader else None
+
+        end_offsets = EndOffsets(self.view, self.connections, local_high_watermark, local_log_start)
+        config, partition_count = LagConfig(interval_s), self.view.partition_count
+        return LagTracker(broker.runtime, self.groups.shards, end_offsets, config, partition_count)
 
     def _make_transactions(self) -> TransactionCoordinator:
         broker = self._broker
