@@ -29,7 +29,7 @@ SUBCOMMANDS = {
     "produce": Subcommand("records.produce", "Write records to a topic, one per line."),
     "consume": Subcommand("records.consume", "Print the records of a topic."),
     "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
-    "broker": Subcommand("commands.broker", "Brokers: list, show, cordon, uncordon, drain."),
+    "broker": Subcommand("commands.broker", "Brokers: list, show, connections, cordon, uncordon, drain."),
     "topic": Subcommand(
         "commands.topic", "Topics: list, show, create, grow, shrink, delete, config, export, import, copy."
     ),

@@ -77,7 +77,10 @@ def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
     )
     assert "already exists" in kreplica("topic", "create", "orders", status=1)
     assert kreplica("topic", "grow", "orders", 4) == "Topic orders now has 4 partitions.\n"
-    assert kreplica("topic", "list").splitlines()[1].split() == ["orders", "4", "2", "0", "0"]
+    listed = kreplica("topic", "list", "--fields", "name,partitions,replication_factor,records,retention_ms,health")
+    assert listed.splitlines()[1].split() == ["orders", "4", "2", "0", "5", "s", "healthy"]
+    assert kreplica("topic", "list", "--filter", "health!=healthy") == "No topics match.\n"
+    assert "Did you mean records?" in kreplica("topic", "list", "--sort", "record", status=1)
     assert "retention.ms=5000" in kreplica("topic", "show", "orders")
     kreplica("topic", "config", "set", "orders", "retention.ms=6000")
     assert "6000" in kreplica("topic", "config", "get", "orders", "retention.ms")
@@ -93,6 +96,9 @@ def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
 def test_brokers_and_their_settings(kreplica: Kreplica, read: Read) -> None:
     assert read("cluster")["live_brokers"] == [1, 2, 3]
     assert [line.split()[0] for line in kreplica("broker", "list").splitlines()[1:]] == ["1", "2", "3"]
+    connections = read("broker", "connections", 1, "--filter", "is_broker=true")["connections"]
+    assert connections
+    assert all(row["client_id"] is None or row["bytes_in"] > 0 for row in connections)
     kreplica("broker", "cordon", 3, "--reason", "trial")
     assert read("broker", "show", 3)["cordoned"] is True
     read("topic", "create", "elsewhere", "--partitions", 6)

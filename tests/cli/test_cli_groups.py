@@ -18,13 +18,13 @@ OFFSETS = {
 
 def test_groups_are_listed(admin, kreplica):
     """The list has the groups of all coordinators, and a notice if one did not respond."""
-    row = {"group": "kitchen", "type": "consumer", "protocol_type": "consumer", "state": "Stable", "coordinator": 2,
-           "members": 3}  # fmt: skip
+    row = {"group": "kitchen", "type": "consumer", "state": "Stable", "coordinator": 2, "members": 3,
+           "topics": ["orders"], "partitions": 6, "lag": 70, "partitions_without_commit": 2, "status": "WARN"}  # fmt: skip
     problems = ["broker 3 does not answer"]
     admin.answers["GET /v1/groups"] = {"groups": [row], "next": None, "is_complete": False, "problems": problems}
     lines = kreplica("group", "list").stdout.splitlines()
-    assert lines[1].split() == ["kitchen", "consumer", "consumer", "Stable", "2", "3"]
-    assert lines[2:] == ["Incomplete: some coordinators did not respond.", "  broker 3 does not answer"]
+    assert lines[1].split() == ["kitchen", "consumer", "Stable", "2", "3", "orders", "6", "70", "2", "WARN"]
+    assert lines[2:] == ["Incomplete: some brokers did not respond.", "  broker 3 does not answer"]
 
 
 def test_group_is_described(admin, kreplica):

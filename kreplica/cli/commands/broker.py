@@ -7,6 +7,16 @@ from typing import Any
 import click
 from rich.text import Text
 
+from kreplica.cli.http.list_options import (
+    ListColumn,
+    ListColumns,
+    ListOptions,
+    Row,
+    plain,
+    print_problems,
+    rate,
+    size,
+)
 from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_text
@@ -14,7 +24,61 @@ from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_
 _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0))
 
 
-SUBCOMMANDS = {"drain": Subcommand("commands.broker_drain", "Create a plan that moves all replicas off brokers.")}
+def _state_text(broker: Row) -> Text:
+    words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
+    found = [word for word, applies in words if applies]
+    return problem_text(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
+
+
+def _problem_count(name: str, title: str) -> ListColumn:
+    return ListColumn(title, lambda row: problem_text(row[name], when=bool(row[name])), (name,))
+
+
+COLUMNS = ListColumns(
+    {
+        "broker_id": plain("broker_id", "BROKER"),
+        "state": ListColumn("STATE", _state_text, ("live", "is_controller", "cordoned")),
+        "rack": plain("rack"),
+        "leaders": plain("leaders"),
+        "replicas": plain("replicas"),
+        "under_replicated_leaders": _problem_count("under_replicated_leaders", "UNDER-REPLICATED"),
+        "log_bytes": size("log_bytes", "SIZE"),
+        "usable_bytes": size("usable_bytes", "FREE"),
+        "offline_log_dirs": _problem_count("offline_log_dirs", "FAILED DISKS"),
+        "bytes_in_rate": rate("bytes_in_rate", "IN"),
+        "bytes_out_rate": rate("bytes_out_rate", "OUT"),
+        "messages_in_rate": plain("messages_in_rate", "RECORDS/S"),
+        "connections": plain("connections"),
+        "reactor_delay_p99_ms": plain("reactor_delay_p99_ms", "QUEUE P99 MS"),
+        "version": plain("version"),
+        "endpoints": plain("endpoints"),
+        "admin_url": plain("admin_url", "ADMIN"),
+        "broker_epoch": plain("broker_epoch", "EPOCH"),
+        "registered_at_ms": ListColumn(
+            "REGISTERED", lambda row: time_text(row["registered_at_ms"]), ("registered_at_ms",)
+        ),
+    },
+    default=(
+        "broker_id",
+        "state",
+        "rack",
+        "leaders",
+        "replicas",
+        "under_replicated_leaders",
+        "log_bytes",
+        "usable_bytes",
+        "bytes_in_rate",
+        "bytes_out_rate",
+        "connections",
+        "version",
+        "endpoints",
+    ),
+)
+
+SUBCOMMANDS = {
+    "connections": Subcommand("commands.broker_connections", "List the connections of a broker and their clients."),
+    "drain": Subcommand("commands.broker_drain", "Create a plan that moves all replicas off brokers."),
+}
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
@@ -23,34 +87,22 @@ def command() -> None:
 
 
 @command.command("list")
+@COLUMNS.options
 @with_session
-def list_brokers(session: Session) -> None:
-    """List live brokers, and dead brokers that hold replicas."""
-    session.show(session.get("/v1/brokers"), _print_brokers)
+def list_brokers(session: Session, options: ListOptions) -> None:
+    """List live brokers, and dead brokers that hold replicas.
 
+    \b
+    kreplica broker list --sort -log_bytes
+    kreplica broker list --fields broker_id,state,endpoints,admin_url
+    """
+    document = COLUMNS.fetch(session, "/v1/brokers", "brokers", options)
 
-def _print_brokers(screen: Screen, document: dict[str, Any]) -> None:
-    columns = ("BROKER", "RACK", "ENDPOINTS", "LEADERS", "REPLICAS", "UNDER-REPLICATED", "STATE", "ADMIN")
-    rows = [
-        (
-            each["broker_id"],
-            each["rack"],
-            each["endpoints"],
-            each["leaders"],
-            each["replicas"],
-            problem_text(each["under_replicated_leaders"], when=bool(each["under_replicated_leaders"])),
-            _state_text(each),
-            each["admin_url"],
-        )
-        for each in document["brokers"]
-    ]
-    screen.table(columns, rows, empty_text="No broker is registered.")
+    def print_brokers(screen: Screen, document: dict[str, Any]) -> None:
+        COLUMNS.print(screen, document["brokers"], options, empty_text="No broker is registered.")
+        print_problems(screen, document)
 
-
-def _state_text(broker: dict[str, Any]) -> Text:
-    words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
-    found = [word for word, applies in words if applies]
-    return problem_text(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
+    session.show(document, print_brokers)
 
 
 @command.command("show")

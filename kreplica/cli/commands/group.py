@@ -6,12 +6,50 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import PAGE, Session, confirm, path_of, with_session, yes_option
+from kreplica.cli.http.list_options import ListColumn, ListColumns, ListOptions, Row, plain, print_problems
+from kreplica.cli.http.session import Session, confirm, path_of, with_session, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text, time_text
 
 _GROUP = click.argument("group")
 
+
+def _status(group: Row) -> object:
+    status = group.get("status")
+    return None if status is None else problem_text(status, when=status != "OK")
+
+
+COLUMNS = ListColumns(
+    {
+        "group": plain("group"),
+        "type": plain("type"),
+        "protocol_type": plain("protocol_type", "PROTOCOL"),
+        "state": plain("state"),
+        "coordinator": plain("coordinator"),
+        "members": plain("members"),
+        "topics": plain("topics"),
+        "partitions": plain("partitions"),
+        "lag": plain("lag"),
+        "lag_without_commit": plain("lag_without_commit", "LAG NEVER COMMITTED"),
+        "partitions_without_commit": plain("partitions_without_commit", "NEVER COMMITTED"),
+        "status": ListColumn("STATUS", _status, ("status",)),
+        "last_commit_at_ms": ListColumn(
+            "LAST COMMIT", lambda row: time_text(row.get("last_commit_at_ms")), ("last_commit_at_ms",)
+        ),
+    },
+    default=(
+        "group",
+        "type",
+        "state",
+        "coordinator",
+        "members",
+        "topics",
+        "partitions",
+        "lag",
+        "partitions_without_commit",
+        "status",
+    ),
+)
 
 SUBCOMMANDS = {"reset": Subcommand("commands.group_reset", "Set the committed offsets of a group.")}
 
@@ -23,23 +61,24 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--search", metavar="TEXT", help="Only names that contain this text.")
+@COLUMNS.options
 @with_session
-def list_groups(session: Session, search: str | None) -> None:
-    """List all groups of the cluster."""
-    session.show(session.get_all("/v1/groups", "groups", {**PAGE, "search": search}), _print_groups)
+def list_groups(session: Session, search: str | None, options: ListOptions) -> None:
+    """List all groups of the cluster, with their lag.
 
+    The lag includes partitions without a committed offset (NEVER COMMITTED), all records of which are unread.
 
-def _print_groups(screen: Screen, document: dict[str, Any]) -> None:
-    columns = ("GROUP", "TYPE", "PROTOCOL", "STATE", "COORDINATOR", "MEMBERS")
-    rows = [
-        (each["group"], each["type"], each["protocol_type"], each["state"], each["coordinator"], each["members"])
-        for each in document["groups"]
-    ]
-    screen.table(columns, rows, empty_text="No groups.")
-    if not document["is_complete"]:
-        screen.line("Incomplete: some coordinators did not respond.", "bold")
-        for problem in document["problems"]:
-            screen.line(f"  {problem}")
+    \b
+    kreplica group list --sort -lag --limit 10
+    kreplica group list --filter 'status!=OK'
+    """
+    document = COLUMNS.fetch(session, "/v1/groups", "groups", options, {"search": search})
+
+    def print_groups(screen: Screen, document: dict[str, Any]) -> None:
+        COLUMNS.print(screen, document["groups"], options, empty_text="No groups.")
+        print_problems(screen, document)
+
+    session.show(document, print_groups)
 
 
 @command.command("show")
@@ -83,7 +122,10 @@ def _assignment_text(assignment: list[dict[str, Any]] | None) -> str:
 @_GROUP
 @with_session
 def lag(session: Session, group: str) -> None:
-    """Show the lag and status (OK, WARN, STALLED or STOPPED) of a group, in total and by partition."""
+    """Show the lag and status (OK, WARN, STALLED or STOPPED) of a group, in total and by partition.
+
+    All records of a partition without a committed offset are unread, and part of the lag.
+    """
     session.show(session.get(path_of("groups", group, "lag")), _print_lag)
 
 
@@ -94,6 +136,7 @@ def _print_lag(screen: Screen, document: dict[str, Any]) -> None:
             ("group", document["group"]),
             ("state", document["state"]),
             ("lag", "unknown" if document["lag"] is None else count_text(document["lag"], "record")),
+            ("never committed", _never_committed(document)),
             ("status", problem_text(status, when=status != "OK")),
         ]
     )
@@ -103,15 +146,22 @@ def _print_lag(screen: Screen, document: dict[str, Any]) -> None:
         (
             each["topic"],
             each["partition"],
-            each["committed_offset"],
+            "never" if each["committed_offset"] is None else each["committed_offset"],
             each["log_end_offset"],
             each["lag"],
-            problem_text(each["status"] or "", when=each["status"] != "OK"),
+            _status(each),
             time_text(each["committed_at_ms"]),
         )
         for each in document["partitions"]
     ]
     screen.table(columns, rows, empty_text="No committed offsets.")
+
+
+def _never_committed(document: dict[str, Any]) -> str | None:
+    count = document.get("partitions_without_commit")
+    if not count:
+        return None
+    return f"{count_text(count, 'partition')} with {count_text(document['lag_without_commit'], 'record')}"
 
 
 @command.command()

@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.session import PAGE, Session, path_of, with_session
+from kreplica.cli.http.list_options import limit_option, read_pages
+from kreplica.cli.http.session import Session, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Partition
 from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_text
 
@@ -26,15 +27,16 @@ def command() -> None:
 )
 @click.option("--moving", "state", flag_value="moving", help="Only partitions that are being reassigned.")
 @click.option("--topic", help="Only partitions of this topic.")
+@limit_option
 @with_session
-def list_partitions(session: Session, state: str | None, topic: str | None) -> None:
+def list_partitions(session: Session, state: str | None, topic: str | None, limit: int | None) -> None:
     """List partitions."""
-    if topic is None:
-        document = session.get_all("/v1/partitions", "partitions", {**PAGE, "state": state})
-    elif state is not None:
-        raise click.UsageError("--topic cannot be combined with --offline, --under-replicated or --moving")
-    else:
-        document = session.get_all(f"{path_of('topics', topic)}/partitions", "partitions", PAGE)
+    path, query = "/v1/partitions", {"state": state}
+    if topic is not None:
+        if state is not None:
+            raise click.UsageError("--topic cannot be combined with --offline, --under-replicated or --moving")
+        path, query = f"{path_of('topics', topic)}/partitions", {}
+    document = session.run_with_client(lambda client: read_pages(client, path, "partitions", query, limit))
     session.show(document, _print_partitions)
 
 
@@ -51,7 +53,7 @@ def partition_rows(partitions: Iterable[dict[str, Any]]) -> list[tuple[object, .
             problem_text("none") if each["leader"] is None else each["leader"],
             each["leader_epoch"],
             each["replicas"],
-            problem_text(each["isr"], when=len(each["isr"]) < len(each["replicas"])),
+            problem_text(each["isr"]) if len(each["isr"]) < len(each["replicas"]) else each["isr"],
             _remarks(each),
         )
         for each in partitions

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kreplica.cli.commands.partition import PARTITION_COLUMNS, partition_rows
+from kreplica.cli.http.list_options import (
+    ListColumn,
+    ListColumns,
+    ListOptions,
+    Row,
+    duration,
+    plain,
+    print_problems,
+    rate,
+    size,
+)
 from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
 from kreplica.cli.terminal.parameter_types import Assignment, Setting
@@ -17,6 +28,52 @@ if TYPE_CHECKING:
 
 _TOPIC = click.argument("topic")
 _PARTITIONS = click.argument("partitions", type=click.IntRange(min=1))
+
+_HEALTH = {"under_min_isr": "under min.insync.replicas", "under_replicated": "under-replicated"}
+
+
+def _health(topic: Row) -> object:
+    state = topic["health"]
+    return problem_text(_HEALTH.get(state, state), when=state not in ("healthy", "deleting"))
+
+
+COLUMNS = ListColumns(
+    {
+        "name": plain("name", "TOPIC"),
+        "partitions": plain("partitions"),
+        "replication_factor": plain("replication_factor", "REPLICAS"),
+        "records": plain("records"),
+        "size_bytes": size("size_bytes", "SIZE"),
+        "disk_bytes": size("disk_bytes", "ON DISK"),
+        "records_in_rate": plain("records_in_rate", "RECORDS/S"),
+        "bytes_in_rate": rate("bytes_in_rate", "IN"),
+        "bytes_out_rate": rate("bytes_out_rate", "OUT"),
+        "retention_ms": duration("retention_ms", "RETENTION"),
+        "retention_bytes": size("retention_bytes", "RETENTION SIZE"),
+        "cleanup_policy": plain("cleanup_policy", "CLEANUP"),
+        "min_insync_replicas": plain("min_insync_replicas", "MIN ISR"),
+        "groups": plain("groups"),
+        "health": ListColumn("HEALTH", _health, ("health",)),
+        "offline_partitions": plain("offline_partitions", "OFFLINE"),
+        "under_replicated_partitions": plain("under_replicated_partitions", "UNDER-REPLICATED"),
+        "under_min_isr_partitions": plain("under_min_isr_partitions", "UNDER MIN ISR"),
+        "is_internal": plain("is_internal", "INTERNAL"),
+        "topic_id": plain("topic_id", "ID"),
+    },
+    default=(
+        "name",
+        "partitions",
+        "replication_factor",
+        "records",
+        "size_bytes",
+        "bytes_in_rate",
+        "bytes_out_rate",
+        "retention_ms",
+        "cleanup_policy",
+        "groups",
+        "health",
+    ),
+)
 
 SUBCOMMANDS = {
     "config": Subcommand("commands.topic_config", "Topic settings: get, set, remove."),
@@ -35,27 +92,22 @@ def command() -> None:
 @command.command("list")
 @click.option("--search", metavar="TEXT", help="Only names that contain this text.")
 @click.option("--internal", is_flag=True, help="Include internal topics.")
+@COLUMNS.options
 @with_session
-def list_topics(session: Session, search: str | None, internal: bool) -> None:
-    """List topics."""
-    query = {**PAGE, "search": search, "internal": internal}
-    session.show(session.get_all("/v1/topics", "topics", query), _print_topics)
+def list_topics(session: Session, search: str | None, internal: bool, options: ListOptions) -> None:
+    """List topics, with their size, load, retention and health.
 
+    \b
+    kreplica topic list --sort -size_bytes --limit 10
+    kreplica topic list --filter 'health!=healthy' --fields name,health,offline_partitions
+    """
+    document = COLUMNS.fetch(session, "/v1/topics", "topics", options, {"search": search, "internal": internal})
 
-def _print_topics(screen: Screen, document: dict[str, Any]) -> None:
-    columns = ("TOPIC", "PARTITIONS", "REPLICAS", "OFFLINE", "UNDER-REPLICATED", "")
-    rows = [
-        (
-            each["name"],
-            each["partitions"],
-            each["replication_factor"],
-            problem_text(each["offline_partitions"], when=bool(each["offline_partitions"])),
-            problem_text(each["under_replicated_partitions"], when=bool(each["under_replicated_partitions"])),
-            _remarks(each),
-        )
-        for each in document["topics"]
-    ]
-    screen.table(columns, rows, empty_text="No topics match.")
+    def print_topics(screen: Screen, document: dict[str, Any]) -> None:
+        COLUMNS.print(screen, document["topics"], options, empty_text="No topics match.")
+        print_problems(screen, document)
+
+    session.show(document, print_topics)
 
 
 def _remarks(topic: dict[str, Any]) -> str:

@@ -73,6 +73,7 @@ def _reset(parts: Words, body: Body) -> Words | None:
 
 _COMMANDS: tuple[tuple[str, str, Callable[[Words, Body], Words | None]], ...] = (
     ("GET", r"/v1/why/brokers/(\d+)", lambda parts, _: ["why", "broker", *parts]),
+    ("GET", r"/v1/brokers/(\d+)/connections", lambda parts, _: ["broker", "connections", *parts]),
     ("GET", r"/v1/why/partitions/([^/]+)/(\d+)", lambda parts, _: ["why", "partition", ":".join(parts)]),
     ("GET", r"/v1/plans/([^/]+)/moves", lambda parts, _: ["plan", "show", *parts, "--moves"]),
     ("DELETE", r"/v1/plans/([^/]+)", lambda parts, _: ["plan", "delete", *parts]),

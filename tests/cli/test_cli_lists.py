@@ -1,0 +1,104 @@
+"""Options of long lists, pages, and the cost of ten thousand rows."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from kreplica.cli.http.list_options import duration_text
+from kreplica.cli.http.session import json_text
+from kreplica.cli.terminal import screen
+
+PARTITIONS = [
+    {"topic": f"topic-{number // 10}", "partition": number % 10, "leader": 1, "leader_epoch": 7, "replicas": [1, 2, 3],
+     "isr": [1, 2] if number % 100 == 0 else [1, 2, 3], "offline_replicas": [], "adding": [], "removing": [],
+     "read_only": False}
+    for number in range(10_000)
+]  # fmt: skip
+
+
+def test_columns_order_and_limit(admin, kreplica):
+    """The options are sent to the broker, so that it computes and returns only the shown rows."""
+    rows = [{"name": "a", "size_bytes": 4096}]
+    admin.answers["GET /v1/topics"] = {"topics": rows, "next": None, "total": 900, "problems": []}
+    done = kreplica(
+        "topic", "list", "--fields", "name, size_bytes", "--sort", "-size_bytes", "--filter", "size_bytes>1", "--limit", "1"
+    )
+    assert done.stdout.splitlines() == ["TOPIC  SIZE", "a      4.0 KiB"]
+    assert admin.last.query == {
+        "fields": "name,size_bytes",
+        "sort": "-size_bytes",
+        "filter": "size_bytes>1",
+        "limit": "1",
+        "internal": "false",
+    }
+    assert len(admin.asked) == 1
+
+
+def test_sorted_pages_are_read_by_number(admin, kreplica):
+    """A sorted list of more than one page is complete."""
+    first = {"groups": [{"group": "a", "lag": 2}], "next": None, "total": 2, "problems": []}
+    second = {"groups": [{"group": "b", "lag": 1}], "next": None, "total": 2, "problems": []}
+    admin.answers["GET /v1/groups"] = [first, second]
+    done = kreplica("group", "list", "--fields", "group,lag", "--sort", "-lag", "--json")
+    assert [row["group"] for row in json.loads(done.stdout)["groups"]] == ["a", "b"]
+    assert [request.query.get("page") for request in admin.asked] == [None, "2"]
+
+
+def test_connections(admin, kreplica):
+    """A row has the client, its library, user, rates and requests in flight."""
+    row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",
+           "user": "User:alice", "listener": "SASL_SSL", "bytes_in_rate": 2048.0, "bytes_out_rate": None, "in_flight": 2,
+           "idle_ms": 1500, "opened_at_ms": 1_790_000_000_000}  # fmt: skip
+    admin.answers["GET /v1/brokers/1/connections"] = {"connections": [row], "next": None, "total": 1, "problems": []}
+    line = kreplica("broker", "connections", "1").stdout.splitlines()[1]
+    shown = "10.0.0.7:51000 shop librdkafka 2.6.1 User:alice SASL_SSL 2.0 KiB/s - 2 2 s"
+    assert " ".join(line.split()).startswith(shown)
+
+
+def test_ten_thousand_partitions(admin, kreplica):
+    """The table of ten thousand partitions takes less than a second of CPU time, and so does its JSON."""
+    admin.answers["GET /v1/partitions"] = {"partitions": PARTITIONS, "next": None}
+    for options in ((), ("--json",)):
+        began_s = time.thread_time()
+        done = kreplica("partition", "list", *options)
+        took_s = time.thread_time() - began_s
+        assert len(done.stdout.splitlines()) > 10_000
+        assert took_s < 1.0, options
+    shown = kreplica("partition", "list", "--limit", "3").stdout.splitlines()
+    assert len(shown) == 4
+    assert shown[1].split() == ["topic-0", "0", "1", "7", "1,2,3", "1,2"]
+
+
+def test_long_json_is_the_same_document():
+    """Long lists have one line per row."""
+    document = {"rows": [{"a": [number, "x\ny"]} for number in range(300)], "next": None, "few": [{"b": 1}]}
+    text = json_text(document)
+    assert json.loads(text) == document
+    assert text.count("\n") == 300 + 9
+    assert json_text({}) == "{}"
+    assert json_text([1]) == "[\n  1\n]"
+
+
+def test_long_table_in_a_terminal(monkeypatch, capsys):
+    """A long table keeps its highlighted problems, and columns of wide characters are aligned."""
+    shown = screen.Screen()
+    monkeypatch.setattr(shown, "_is_terminal", True)
+    rows = [("é" * 3, number, "ok") for number in range(screen.WRAPPED_ROWS_MAX)]
+    shown.table(("NAME", "N", ""), [*rows, ("北", 7, screen.problem_text("failed"))], empty_text="")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "ééé     0  ok"
+    assert lines[-1].startswith("北      7  ")
+    assert "failed" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "text"),
+    [(250, "250 ms"), (45_000, "45 s"), (3_600_000, "1 h"), (7_500_000, "2 h 5 min"), (604_800_000, "7 d"),
+     (90_000_000, "1 d 1 h")],
+)  # fmt: skip
+def test_durations(milliseconds, text):
+    """Durations have at most two units."""
+    assert duration_text(milliseconds) == text
