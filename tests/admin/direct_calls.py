@@ -19,6 +19,9 @@ from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime.stalls import INTERVAL_S, StallWatch
 from kreplica.service.admin.access_resources import quota_resource
+from kreplica.service.admin.admin_site import resources
+from kreplica.service.admin.data_resources import data_resources
+from kreplica.service.admin.load_resources import ClusterLoad, cluster_load
 from kreplica.service.admin.operations_resources import operations_resources
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
@@ -61,12 +64,14 @@ class DirectCluster:
     """The admin API of each broker of a simulated cluster, by broker ID.
 
     :ivar known: the brokers that are registered, or were recently.
+    :ivar loads: the load of each broker whose API was used; its sampler is not started.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._apis: dict[int, tuple[Any, Direct]] = {}
         self._stalls: dict[int, tuple[StallWatch, Clock]] = {}
+        self.loads: dict[int, ClusterLoad] = {}
         self.known = set(cluster.brokers)
 
     def running(self, broker_id: int) -> Direct | None:
@@ -84,9 +89,14 @@ class DirectCluster:
             stalls.start()
             self._stalls[broker_id] = stalls, clock
             others = PeerAdminApis(broker_id, self)
-            quotas = quota_resource(broker, others)
-            resources = (*operations_resources(broker, stalls, registrations, others), quotas)
-            made = self._apis[broker_id] = broker, Direct(resources, self._cluster.run_until)
+            load = self.loads[broker_id] = cluster_load(broker, stalls, registrations, others)
+            parts = (
+                *resources(broker, registrations, load),
+                *data_resources(broker, others, load.groups),
+                *operations_resources(broker, stalls, registrations, others),
+                quota_resource(broker, others),
+            )
+            made = self._apis[broker_id] = broker, Direct(parts, self._cluster.run_until)
         return made[1]
 
     def stall(self, broker_id: int, cause: str, seconds: float) -> None:

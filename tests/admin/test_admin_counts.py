@@ -71,7 +71,7 @@ def test_counts(counted):
     """Each broker, topic and partition is counted once per category."""
     counts = now(counted).result
     assert counts.partitions == 3
-    assert counts.topics == {"a": TopicCounts(1, 3, 0, 0), "b": TopicCounts(2, 2, 1, 1)}
+    assert counts.topics == {"a": TopicCounts(1, 3, 0, 0, 0), "b": TopicCounts(2, 2, 1, 1, 1)}
     assert counts.offline == [TopicPartition("b", 1)]
     assert counts.under_replicated == [TopicPartition("b", 0)]
     assert counts.under_min_isr == 1

@@ -123,18 +123,24 @@ def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
 
 
 def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
-    """The lag is returned for any group name by any broker."""
+    """The lag is returned for any group name by any broker, with all records of a partition never committed."""
     committed(cluster, GROUP, {0: 2, 1: RECORDS})
     urls = [broker["admin_url"] for broker in asked(cluster, "/v1/brokers")["brokers"]]
     assert len(set(urls)) == 3
     for url in urls:
         found = asked(cluster, f"{at(GROUP)}/lag", url=url)
-        assert (found["group"], found["state"], found["lag"], found["status"]) == (GROUP, "Empty", RECORDS - 2, "OK")
+        assert (found["group"], found["state"], found["lag"], found["status"]) == (
+            GROUP,
+            "Empty",
+            RECORDS - 2 + RECORDS,
+            "OK",
+        )
+        assert (found["partitions_without_commit"], found["lag_without_commit"]) == (1, RECORDS)
         rows = found["partitions"]
-        assert [(row["topic"], row["partition"]) for row in rows] == [(TOPIC, 0), (TOPIC, 1)]
-        expected = [(2, RECORDS, RECORDS - 2), (RECORDS, RECORDS, 0)]
+        assert [(row["topic"], row["partition"]) for row in rows] == [(TOPIC, 0), (TOPIC, 1), (TOPIC, 2)]
+        expected = [(2, RECORDS, RECORDS - 2), (RECORDS, RECORDS, 0), (None, RECORDS, RECORDS)]
         assert [(row["committed_offset"], row["log_end_offset"], row["lag"]) for row in rows] == expected
-        assert all(row["committed_at_ms"] > 1_600_000_000_000 for row in rows)
+        assert all(row["committed_at_ms"] > 1_600_000_000_000 for row in rows[:2])
 
 
 @pytest.mark.parametrize("path", ["", "/lag"])

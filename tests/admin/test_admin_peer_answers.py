@@ -78,7 +78,7 @@ def lag_of(world):
 
     coordinators = SimpleNamespace(of=lambda group: 2)
     leaders = SimpleNamespace(published=None, connections=None)
-    groups = Groups(world.hosts[1].runtime, leaders, coordinators, elsewhere, world.forwarding)
+    groups = Groups(world.hosts[1].runtime, leaders, coordinators, elsewhere, world.forwarding, None)
     return groups.lag(Call(path={"group": "g"}))
 
 

@@ -8,15 +8,29 @@ from __future__ import annotations
 
 import pytest
 from direct_calls import Direct
+from twisted.internet.task import Clock
 
 from kreplica.admin.http.problems import Problem
+from kreplica.admin.peers.forwarding import PeerResponses
 from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.runtime.stalls import StallWatch
 from kreplica.service.admin.admin_site import resources
+from kreplica.service.admin.load_resources import cluster_load
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from tests.support.broker_scene import batch
 
 ASKED = 2
+
+
+class NoOtherBrokers:
+    """Peers without an admin API."""
+
+    def __init__(self, broker_id):
+        self._broker_id = broker_id
+
+    async def request_all(self, call, path, validator, read_local, **more):
+        return PeerResponses({self._broker_id: await read_local()}, ["broker 1: broker 1 has no admin listener"])
 
 
 @pytest.fixture
@@ -31,7 +45,9 @@ def cluster():
 def api(cluster):
     broker = cluster.brokers[ASKED].program
     registrations = RegistrationReader(broker.runtime.reactor.seconds, broker.client)
-    return Direct(resources(broker, registrations), cluster.run_until)
+    stalls = StallWatch(Clock())
+    load = cluster_load(broker, stalls, registrations, NoOtherBrokers(ASKED))
+    return Direct(resources(broker, registrations, load), cluster.run_until)
 
 
 def make(api, name="orders", **more):

@@ -19,7 +19,8 @@ OFFSETS = {
 def test_groups_are_listed(admin, kreplica):
     """The list has the groups of all coordinators, and a notice if one did not respond."""
     row = {"group": "kitchen", "type": "consumer", "state": "Stable", "coordinator": 2, "members": 3,
-           "topics": ["orders"], "partitions": 6, "lag": 70, "partitions_without_commit": 2, "status": "WARN"}  # fmt: skip
+           "topics": ["orders"], "partitions": 6, "lag": 70, "partitions_without_commit": 2,
+           "status": "WARN"}  # fmt: skip
     problems = ["broker 3 does not answer"]
     admin.answers["GET /v1/groups"] = {"groups": [row], "next": None, "is_complete": False, "problems": problems}
     lines = kreplica("group", "list").stdout.splitlines()

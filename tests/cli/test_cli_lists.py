@@ -23,9 +23,8 @@ def test_columns_order_and_limit(admin, kreplica):
     """The options are sent to the broker, so that it computes and returns only the shown rows."""
     rows = [{"name": "a", "size_bytes": 4096}]
     admin.answers["GET /v1/topics"] = {"topics": rows, "next": None, "total": 900, "problems": []}
-    done = kreplica(
-        "topic", "list", "--fields", "name, size_bytes", "--sort", "-size_bytes", "--filter", "size_bytes>1", "--limit", "1"
-    )
+    options = ("--fields", "name, size_bytes", "--sort", "-size_bytes", "--filter", "size_bytes>1", "--limit", "1")
+    done = kreplica("topic", "list", *options)
     assert done.stdout.splitlines() == ["TOPIC  SIZE", "a      4.0 KiB"]
     assert admin.last.query == {
         "fields": "name,size_bytes",
@@ -50,8 +49,8 @@ def test_sorted_pages_are_read_by_number(admin, kreplica):
 def test_connections(admin, kreplica):
     """A row has the client, its library, user, rates and requests in flight."""
     row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",
-           "user": "User:alice", "listener": "SASL_SSL", "bytes_in_rate": 2048.0, "bytes_out_rate": None, "in_flight": 2,
-           "idle_ms": 1500, "opened_at_ms": 1_790_000_000_000}  # fmt: skip
+           "user": "User:alice", "listener": "SASL_SSL", "bytes_in_rate": 2048.0, "bytes_out_rate": None,
+           "in_flight": 2, "idle_ms": 1500, "opened_at_ms": 1_790_000_000_000}  # fmt: skip
     admin.answers["GET /v1/brokers/1/connections"] = {"connections": [row], "next": None, "total": 1, "problems": []}
     line = kreplica("broker", "connections", "1").stdout.splitlines()[1]
     shown = "10.0.0.7:51000 shop librdkafka 2.6.1 User:alice SASL_SSL 2.0 KiB/s - 2 2 s"

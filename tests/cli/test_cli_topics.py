@@ -21,14 +21,14 @@ def config(name, value, *, default="1", sensitive=False):
 
 def test_topics_are_listed(admin, kreplica):
     """A row has the size, load, retention and health of a topic; an unknown value is a dash."""
-    load = {"records": 1200, "size_bytes": 2048, "bytes_in_rate": 1536.0, "bytes_out_rate": 0, "retention_ms": 604_800_000,
-            "cleanup_policy": "delete", "groups": 2}  # fmt: skip
+    load = {"records": 1200, "size_bytes": 2048, "bytes_in_rate": 1536.0, "bytes_out_rate": 0,
+            "retention_ms": 604_800_000, "cleanup_policy": "delete", "groups": 2}  # fmt: skip
     healthy = {**TOPIC, **load, "health": "healthy"}
     sick = {**healthy, "name": "audit", "records": None, "retention_ms": -1, "health": "under_min_isr"}
     admin.answers["GET /v1/topics"] = {"topics": [sick, healthy], "next": None, "total": 2, "problems": []}
     lines = kreplica("topic", "list", "--search", "o").stdout.splitlines()
-    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE", "IN", "OUT", "RETENTION", "CLEANUP",
-                                "GROUPS", "HEALTH"]  # fmt: skip
+    assert lines[0].split() == ["TOPIC", "PARTITIONS", "REPLICAS", "RECORDS", "SIZE", "IN", "OUT", "RETENTION",
+                                "CLEANUP", "GROUPS", "HEALTH"]  # fmt: skip
     assert lines[1].split("  ")[-1] == "under min.insync.replicas"
     assert lines[1].split()[3] == "-"
     assert " ".join(lines[2].split()) == "orders 6 3 1200 2.0 KiB 1.5 KiB/s 0 B/s 7 d delete 2 healthy"

@@ -46,6 +46,7 @@ class TopicCounts:
     replication_factor: int
     offline_partitions: int
     under_replicated_partitions: int
+    under_min_isr_partitions: int = 0
 
 
 @dataclass(slots=True)
@@ -125,27 +126,31 @@ class CachedCounts:
                 waiter.errback(failure)
 
 
-def counts_of(topic: PublishedTopic) -> TopicCounts:
-    """Return the counts of one topic."""
+def counts_of(topic: PublishedTopic, in_sync_needed: int) -> TopicCounts:
+    """Return the counts of one topic.
+
+    :param in_sync_needed: ``min.insync.replicas`` of the topic.
+    """
     partitions = topic.partitions.values()
     return TopicCounts(
         len(partitions),
         max(len(partition.replicas) for partition in partitions),
         sum(map(is_offline, partitions)),
         sum(map(is_under_replicated, partitions)),
+        sum(len(each.isr) < required_isr_size(in_sync_needed, len(each.replicas)) for each in partitions),
     )
 
 
 def _add(counts: Counts, topic: PublishedTopic, in_sync_needed: int) -> None:
-    of_topic = counts.topics[topic.name] = counts_of(topic)
+    of_topic = counts.topics[topic.name] = counts_of(topic, in_sync_needed)
     counts.partitions += of_topic.partitions
+    counts.under_min_isr += of_topic.under_min_isr_partitions
     if of_topic.offline_partitions or of_topic.under_replicated_partitions:
         numbers = sorted(topic.partitions.items())
         counts.offline += [TopicPartition(topic.name, n) for n, each in numbers if is_offline(each)]
         counts.under_replicated += [TopicPartition(topic.name, n) for n, each in numbers if is_under_replicated(each)]
     brokers = counts.brokers
     for partition in topic.partitions.values():
-        counts.under_min_isr += len(partition.isr) < required_isr_size(in_sync_needed, len(partition.replicas))
         for replica in partition.replicas:
             brokers.setdefault(replica, BrokerCounts()).replicas += 1
         if not is_offline(partition):

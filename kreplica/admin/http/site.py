@@ -35,6 +35,14 @@ class RootResource(Protocol):
         """Close open streams."""
 
 
+class Sampler(Protocol):
+    """Background work of the admin API (``HistorySampler``)."""
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+
 class _Site(Site):
     """Logs writes only: dashboards poll every second, which would flood the log with reads."""
 
@@ -51,6 +59,7 @@ class AdminSite:
     :param root: the root resource.
     :param host: the address to listen on; must be loopback unless callers authenticate.
     :param tls: the TLS configuration; None for plain HTTP.
+    :param sampler: background work, which runs while the server listens.
     :param closing: additional cleanup, awaited by ``stop``.
     :ivar root: the root resource, which can also be served on another port.
     :ivar connections: the connections of this port.
@@ -64,6 +73,7 @@ class AdminSite:
         host: str,
         port: int,
         tls: ReloadedTls | None = None,
+        sampler: Sampler | None = None,
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._reactor = reactor
@@ -82,6 +92,7 @@ class AdminSite:
         self._requested_port = port
         self._is_secure = tls is not None
         self._factory = self._site if tls is None else _secured(tls, self._site)
+        self._sampler = sampler
         self._closing = closing
         self._listening: Any = None
 
@@ -119,9 +130,13 @@ class AdminSite:
                 f"the admin API cannot listen on {self._host}:{self._requested_port}: {error.socketError}; "
                 "choose another with kreplica.admin.listener (standalone: --admin-port)"
             ) from None
+        if self._sampler is not None:
+            self._sampler.start()
 
     async def stop(self) -> None:
         self.root.stop()
+        if self._sampler is not None:
+            self._sampler.stop()
         if self._listening is not None:
             listening, self._listening = self._listening, None
             await maybeDeferred(listening.stopListening)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from kreplica.admin.cluster_state.counts import BrokerCounts, CachedCounts
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import Call, JsonResponse, Route
+from kreplica.admin.http.api import LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
     BOOLEAN,
@@ -18,12 +18,13 @@ from kreplica.admin.http.schemas import (
     IN_BROKER,
     INTEGER,
     STRING,
-    TIME_MS,
     listing,
     nullable,
     record,
     written,
 )
+from kreplica.admin.lists.broker_list import COLUMNS, FIGURES, MEMBERS, values_of
+from kreplica.admin.lists.pages import read_page
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.client.errors import ClientError
 from kreplica.cluster import znodes
@@ -36,23 +37,6 @@ from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClie
 
 REQUEST_TIMEOUT_S = 5.0
 REASON_LENGTH_MAX = 1000
-
-_NULL_IF_DEAD = "Null if it is not alive."
-
-MEMBERS = {
-    "broker_id": BROKER_ID,
-    "live": {**BOOLEAN, "description": "False for a broker that has replicas but is not registered."},
-    "rack": nullable(STRING),
-    "endpoints": {**listing(STRING), "description": "Listeners as LISTENER://HOST:PORT."},
-    "broker_epoch": {**nullable(COUNT), "description": f"Changes at each start. {_NULL_IF_DEAD}"},
-    "registered_at_ms": {**nullable(TIME_MS), "description": f"Milliseconds since 1970. {_NULL_IF_DEAD}"},
-    "admin_url": {**nullable(STRING), "description": "URL of its admin API, if enabled."},
-    "is_controller": BOOLEAN,
-    "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
-    "leaders": {**COUNT, "description": "Partitions that it leads."},
-    "replicas": {**COUNT, "description": "Replicas on the broker, including leaders."},
-    "under_replicated_leaders": {**COUNT, "description": "Under-replicated partitions that it leads."},
-}
 
 LOG_DIR = record(
     {
@@ -73,9 +57,14 @@ CORDON = {
 
 Row = dict[str, Any]
 
+Figures = Callable[[Call], Awaitable[tuple[Mapping[int, Row], Sequence[str]]]]
+
 
 class Brokers:
-    """Reads live brokers from ZooKeeper and their replicas from the metadata."""
+    """Reads live brokers from ZooKeeper and their replicas from the metadata.
+
+    :param figures: returns the live metrics of all brokers, and a sentence for each broker that did not respond.
+    """
 
     def __init__(
         self,
@@ -85,7 +74,10 @@ class Brokers:
         client: ZooKeeperClient,
         connections: BrokerConnections,
         counts: CachedCounts,
+        figures: Figures,
     ) -> None:
+        self._reactor = runtime.reactor
+        self._figures = figures
         self._wall_clock_ms = runtime.wall_clock_ms
         self._published = published
         self._registrations = registrations
@@ -106,7 +98,8 @@ class Brokers:
                 "/v1/brokers",
                 self.list_all,
                 "All brokers.",
-                response=record({"brokers": listing(record(MEMBERS, title="Broker"))}),
+                response=COLUMNS.page_schema("brokers", "Broker"),
+                query=(LIMIT, *COLUMNS.parameters()),
             ),
             Route(
                 "GET",
@@ -144,7 +137,15 @@ class Brokers:
 
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers``."""
-        return JsonResponse({"brokers": list((await self._rows()).values())})
+        selection = COLUMNS.selection(call)
+        rows = await self._rows()
+        figures: Mapping[int, Row] = {}
+        problems: Sequence[str] = ()
+        if selection.needs(FIGURES):
+            figures, problems = await self._figures(Call(authorization=call.authorization))
+        values = values_of(rows, figures)
+        page = await read_page(self._reactor, list(rows), call, selection, values)
+        return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": list(problems)})
 
     async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers/{broker_id}``."""

@@ -12,7 +12,7 @@ from typing import Any
 from kreplica.admin.http.schemas import BOOLEAN, STRING, nullable, one_of, record
 from kreplica.settings import TOPIC_SETTINGS, ConfigRow, Source, Type
 from kreplica.settings.names import broker_setting
-from kreplica.settings.setting import format_value
+from kreplica.settings.setting import Setting, format_value
 
 UNKNOWN = "unknown"
 
@@ -24,6 +24,8 @@ CONFIG = record(
         "is_default": {**BOOLEAN, "description": "True if no value is set anywhere."},
         "source": one_of(*(source.name.lower() for source in Source)),
         "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
+        "unit": {**nullable(STRING), "description": "Unit of the value, such as `ms`. Null without one."},
+        "allowed": {**nullable(STRING), "description": "Valid values in words. Null for an unknown setting."},
         "documentation": nullable(STRING),
         "read_only": {**BOOLEAN, "description": "True if a change requires a restart."},
         "sensitive": {**BOOLEAN, "description": "True if it is a secret, which is never shown."},
@@ -57,6 +59,7 @@ class DescribedSetting:
         :param layer: the source of the entity's own values.
         """
         source = self.default_source if own is None else layer
+        known = _known(self.name, layer)
         value = self.default if own is None else own
         return {
             "name": self.name,
@@ -65,6 +68,8 @@ class DescribedSetting:
             "is_default": source is Source.DEFAULT_CONFIG,
             "source": source.name.lower(),
             "type": Type(self.kind).name.lower() if self.kind in {*Type} else UNKNOWN,
+            "unit": known.unit or None if known is not None else None,
+            "allowed": known.expected if known is not None else None,
             "documentation": self.documentation or None,
             "read_only": self.read_only,
             "sensitive": self.sensitive,
@@ -127,9 +132,14 @@ def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer
     return [setting.row(own.get(setting.name), layer) for setting in (*described, *more)]
 
 
+def _known(name: str, layer: Source) -> Setting | None:
+    """Return the definition of a setting; None if kreplica does not know it."""
+    return TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
+
+
 def _unlisted(name: str, layer: Source) -> DescribedSetting:
     """Describe a setting that is not listed; the value of an unknown one is hidden, since it may be a secret."""
-    known = TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
+    known = _known(name, layer)
     if known is None:
         return DescribedSetting(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
     default = format_value(known.default)

@@ -21,8 +21,11 @@ REQUESTS = record(
     {
         "requests": COUNT,
         "time_ms": {**_NUMBER, "description": "Sum of the request durations."},
+        "waits": {**COUNT, "description": "Requests that waited for replicas (Produce) or new records (Fetch)."},
+        "wait_ms": {**_NUMBER, "description": "The part of `time_ms` of the requests that waited."},
     },
     title="RequestFigures",
+    optional=("waits", "wait_ms"),
 )
 
 CERTIFICATE = record(
@@ -54,9 +57,27 @@ METRICS = {
     "controller_queue": (COUNT, "Events that wait for the controller."),
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
     "certificates": (listing(CERTIFICATE), "The certificate of each listener with TLS."),
+    "version": (STRING, "Version of kreplica."),
+    "log_bytes": (COUNT, "Size of all logs."),
+    "usable_bytes": (COUNT, "Free space of the log directory with the least; null if none is online."),
+    "offline_log_dirs": (COUNT, "Failed log directories."),
+    "bytes_in_rate": (_NUMBER, "Bytes of produce requests per second, in the last seconds."),
+    "bytes_out_rate": (_NUMBER, "Bytes of fetch responses per second, in the last seconds."),
+    "messages_in_rate": (_NUMBER, "Records appended per second, in the last seconds."),
     "warnings": (listing(STRING), "A sentence for each certificate that expires soon or has expired."),
 }
 """Schema and description of each metric by name."""
+
+NEW = (
+    "version",
+    "log_bytes",
+    "usable_bytes",
+    "offline_log_dirs",
+    "bytes_in_rate",
+    "bytes_out_rate",
+    "messages_in_rate",
+)
+"""Metrics that an older broker does not send."""
 
 MEMBERS = {name: {**nullable(schema), "description": text} for name, (schema, text) in METRICS.items()}
 
@@ -67,6 +88,7 @@ ROW = record(
         **MEMBERS,
     },
     title="BrokerMetrics",
+    optional=NEW,
 )
 
 
@@ -108,6 +130,11 @@ class LiveMetricsResource:
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/figures``."""
+        rows, problems = await self.rows(call)
+        return JsonResponse({"at_ms": self._now_ms(), "brokers": list(rows.values()), "problems": list(problems)})
+
+    async def rows(self, call: Call) -> tuple[Mapping[int, dict[str, Any]], Sequence[str]]:
+        """Return the metrics of each broker by its ID, and a sentence for each broker that did not respond."""
 
         async def read_local() -> dict[str, Any]:
             return {"brokers": [{"broker_id": self._broker_id, "live": True, **await self._metrics.live_metrics()}]}
@@ -117,5 +144,4 @@ class LiveMetricsResource:
         if not call.forwarded:
             for broker_id in await self._registrations.live():
                 rows.setdefault(broker_id, {"broker_id": broker_id, "live": False, **dict.fromkeys(METRICS)})
-        brokers = [row for _, row in sorted(rows.items())]
-        return JsonResponse({"at_ms": self._now_ms(), "brokers": brokers, "problems": list(responses.problems)})
+        return dict(sorted(rows.items())), responses.problems

@@ -8,14 +8,12 @@ from urllib.parse import quote
 
 from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.groups.describing import GroupDescriptions
-from kreplica.admin.groups.listing import GroupLists, ListedGroup
+from kreplica.admin.groups.listing import GroupLists
 from kreplica.admin.groups.resetting import OffsetResets, Target, check_no_members
-from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
-from kreplica.admin.http.callers import group as group_resource
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
-    BOOLEAN,
     BROKER_ID,
     COUNT,
     PARTITION,
@@ -28,11 +26,14 @@ from kreplica.admin.http.schemas import (
     record,
     written,
 )
+from kreplica.admin.lists.group_list import COLUMNS, GroupList
+from kreplica.admin.lists.group_list import RESPONSE as GROUPS
+from kreplica.admin.load.group_loads import GroupLoads
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.interfaces.authorization import CLUSTER, Operation
+from kreplica.interfaces.authorization import Operation
 from kreplica.runtime import Runtime
 from kreplica.wire.messages import DELETE_GROUPS
 
@@ -43,26 +44,6 @@ KINDS = ("earliest", "latest", "timestamp", "duration", "shift", "offset")
 WITHOUT_VALUE = ("earliest", "latest")
 
 PARTITIONS = record({"topic": TOPIC, "partitions": listing(PARTITION)})
-GROUP = record(
-    {
-        "group": STRING,
-        "type": {**STRING, "description": "`classic` or `consumer` (KIP-848)."},
-        "protocol_type": STRING,
-        "state": STRING,
-        "coordinator": BROKER_ID,
-        "members": {**nullable(COUNT), "description": "Null if the coordinator does not respond."},
-    },
-    title="Group",
-)
-GROUPS = record(
-    {
-        "groups": listing(GROUP),
-        "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
-        "is_complete": {**BOOLEAN, "description": "True if every broker listed its groups."},
-        "problems": {**listing(STRING), "description": "A sentence for each broker that did not list its groups."},
-    },
-    title="Groups",
-)
 MEMBER = record(
     {
         "member_id": STRING,
@@ -106,15 +87,26 @@ LAG = record(
         "group": STRING,
         "state": STRING,
         "status": STATUS,
-        "lag": {**nullable(COUNT), "description": "Sum of the known lag of all partitions."},
+        "lag": {
+            **nullable(COUNT),
+            "description": "Sum of the known lag of all partitions, including those without a committed offset.",
+        },
+        "lag_without_commit": {
+            **COUNT,
+            "description": "The part of the lag in partitions without a committed offset: all of their records.",
+        },
+        "partitions_without_commit": {
+            **COUNT,
+            "description": "Number of partitions of the group's topics in which it never committed an offset.",
+        },
         "partitions": listing(
             record(
                 {
                     "topic": STRING,
                     "partition": PARTITION,
-                    "committed_offset": COUNT,
-                    "committed_leader_epoch": {"type": "integer"},
-                    "committed_at_ms": TIME_MS,
+                    "committed_offset": {**nullable(COUNT), "description": "Null if it never committed one."},
+                    "committed_leader_epoch": {"type": ["integer", "null"]},
+                    "committed_at_ms": nullable(TIME_MS),
                     "metadata": nullable(STRING),
                     "log_end_offset": nullable(COUNT),
                     "lag": nullable(COUNT),
@@ -125,6 +117,7 @@ LAG = record(
         ),
     },
     title="GroupLag",
+    optional=("lag_without_commit", "partitions_without_commit"),
 )
 PEER_LAG = PeerResponseValidator(LAG)
 RESET = record(
@@ -174,10 +167,16 @@ class Groups:
     """
 
     def __init__(
-        self, runtime: Runtime, leaders: Leaders, coordinators: GroupCoordinators, lag_of: LagOf, others: OtherBrokers
+        self,
+        runtime: Runtime,
+        leaders: Leaders,
+        coordinators: GroupCoordinators,
+        lag_of: LagOf,
+        others: OtherBrokers,
+        loads: GroupLoads,
     ) -> None:
         self._coordinators = coordinators
-        self._lists = GroupLists(leaders.published, leaders.connections)
+        self._list = GroupList(runtime.reactor, GroupLists(leaders.published, leaders.connections), loads)
         self._descriptions = GroupDescriptions(coordinators)
         self._resets = OffsetResets(runtime, leaders, coordinators, self._descriptions)
         self._lag_of = lag_of
@@ -189,7 +188,14 @@ class Groups:
         search = Parameter("search", text, "Only IDs that contain this text, ignoring case.")
         topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
-            Route("GET", PATH, self.list_all, "All groups.", response=GROUPS, query=(LIMIT, AFTER, search)),
+            Route(
+                "GET",
+                PATH,
+                self._list.read,
+                "All groups.",
+                response=GROUPS,
+                query=(LIMIT, AFTER, search, *COLUMNS.parameters()),
+            ),
             Route(
                 "GET",
                 f"{ONE}/lag",
@@ -239,19 +245,6 @@ class Groups:
         )
 
     # --- reads -------------------------------------------------------------------------------------------------------
-
-    async def list_all(self, call: Call) -> JsonResponse:
-        """``GET /v1/groups``."""
-        groups, problems = await self._lists.all()
-        by_name = {group.group: group for group in groups}
-        search, caller = (call.query["search"] or "").casefold(), call.caller
-        sees_all = caller.may(Operation.DESCRIBE, CLUSTER)
-        names = [name for name in by_name if search in name.casefold()]
-        visible = [name for name in names if sees_all or caller.may(Operation.DESCRIBE, group_resource(name))]
-        shown, following = page_of(visible, call)
-        members = await self._lists.members(by_name[name] for name in shown)
-        rows = [_row(by_name[name], members.get(name)) for name in shown]
-        return JsonResponse({"groups": rows, "next": following, "is_complete": not problems, "problems": problems})
 
     async def describe(self, call: Call) -> JsonResponse:
         """``GET /v1/groups/{group}``."""
@@ -331,10 +324,6 @@ def _visible(rows: Sequence[Mapping[str, Any]], call: Call) -> list[Mapping[str,
     topics = {row["topic"] for row in rows}
     allowed = {name: call.caller.may(Operation.DESCRIBE, topic_resource(name)) for name in topics}
     return [row for row in rows if allowed[row["topic"]]]
-
-
-def _row(group: ListedGroup, members: int | None) -> dict[str, Any]:
-    return {**group._asdict(), "members": members}
 
 
 def _written(call: Call) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 )
 from kreplica.admin.cluster_state.topic_znodes import TopicZnodes
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route, page_of
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
@@ -31,11 +31,12 @@ from kreplica.admin.http.schemas import (
     STRING,
     TOPIC,
     listing,
-    nullable,
-    page,
     record,
     written,
 )
+from kreplica.admin.lists.topic_list import COLUMNS, MEMBERS, Settings, TopicList
+from kreplica.admin.load.group_loads import GroupLoads
+from kreplica.admin.load.topic_loads import TopicLoads
 from kreplica.admin.resources.config_rows import CONFIG
 from kreplica.cluster import znodes
 from kreplica.cluster.new_topics import NewTopic
@@ -45,23 +46,11 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces.authorization import Operation
 from kreplica.model import TopicAssignment
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
 from kreplica.zookeeper import Operation as ZooKeeperOperation
 from kreplica.zookeeper import ZooKeeperClient
 
 CONTROLLER_SECONDS_MAX = 10.0
 """Maximum time that a response waits for the controller; it then shows the current state."""
-
-MEMBERS = {
-    "name": STRING,
-    "topic_id": {**STRING, "description": "The topic ID as shown by Kafka's tools."},
-    "partitions": COUNT,
-    "replication_factor": {**COUNT, "description": "Maximum number of replicas of a partition."},
-    "is_internal": BOOLEAN,
-    "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
-    "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
-    "deleting": {**nullable(BOOLEAN), "description": "Null if this broker cannot reach ZooKeeper."},
-}
 
 ASSIGNMENT = {
     "type": "object",
@@ -162,6 +151,8 @@ class TopicConfigs(Protocol):
 class Topics:
     """Lists topics from the metadata and writes through ``TopicAdmin``.
 
+    :param settings: effective settings of topics.
+    :param loads: the load of topics and groups.
     :param deletion_enabled: ``delete.topic.enable``.
     """
 
@@ -173,16 +164,19 @@ class Topics:
         admin: TopicAdmin,
         configs: TopicConfigs,
         counts: CachedCounts,
+        settings: Settings,
+        loads: tuple[TopicLoads, GroupLoads],
         *,
         deletion_enabled: bool = True,
     ) -> None:
-        self._reactor = reactor
         self._published = published
         self._client = client
         self._znodes = TopicZnodes(client)
         self._admin = admin
         self._configs = configs
         self._counts = counts
+        self._settings = settings
+        self._list = TopicList(reactor, published, self._znodes, counts, settings, *loads)
         self._deletion_enabled = deletion_enabled
 
     def routes(self) -> Sequence[Route]:
@@ -197,10 +191,10 @@ class Topics:
             Route(
                 "GET",
                 "/v1/topics",
-                self.list_all,
+                self._list.read,
                 "All topics.",
-                response=page("topics", record(MEMBERS, title="Topic")),
-                query=(LIMIT, AFTER, search, internal),
+                response=COLUMNS.page_schema("topics", "Topic"),
+                query=(LIMIT, AFTER, search, internal, *COLUMNS.parameters()),
             ),
             Route(
                 "GET",
@@ -252,37 +246,14 @@ class Topics:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
-    async def list_all(self, call: Call) -> JsonResponse:
-        """``GET /v1/topics``."""
-        topics = (await once_complete(self._published)).topics
-        search = (call.query["search"] or "").lower()
-        names = [
-            name
-            for name in sorted(topics)
-            if search in name.lower()
-            and (call.query["internal"] or name not in INTERNAL_TOPICS)
-            and call.caller.may(Operation.DESCRIBE, topic_resource(name))
-        ]
-        shown, following = page_of(names, call)
-        rows = await self._rows([topics[name] for name in shown])
-        return JsonResponse({"topics": rows, "next": following})
-
-    async def _rows(self, topics: Sequence[PublishedTopic]) -> list[Row]:
-        deleting = await self._znodes.deleting()
-        counted = (await self._counts.current()).topics
-        turns = Turns(self._reactor)
-        rows = []
-        for topic in topics:
-            counts = counted.get(topic.name) or counts_of(topic)
-            rows.append(_row(topic, counts, None if deleting is None else topic.name in deleting))
-            if turns.is_over:
-                await turns.next()
-        return rows
-
     async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}``."""
         topic = topic_of(await once_complete(self._published), call.path["topic"])
-        (row,) = await self._rows([topic])
+        counts = (await self._counts.current()).topics.get(topic.name)
+        if counts is None:
+            counts = counts_of(topic, self._settings.min_insync_replicas(topic.name))
+        deleting = await self._znodes.deleting()
+        row = _row(topic, counts, None if deleting is None else topic.name in deleting)
         configs: Sequence[Row] = ()
         if call.caller.may(Operation.DESCRIBE_CONFIGS, topic_resource(topic.name)):
             configs = await self._configs.rows_of_topic(topic.name)

@@ -106,6 +106,9 @@ RULES: Mapping[str, Rule] = {
     "GET /openapi.json": AUTHENTICATED,
     "GET /metrics": _DESCRIBE,
     "GET /v1/figures": _DESCRIBE,
+    "GET /v1/figures/topics": _DESCRIBE,
+    "GET /v1/figures/groups": _DESCRIBE,
+    "GET /v1/history": _DESCRIBE,
     # Access.
     "GET /v1/session": AUTHENTICATED,
     "POST /v1/session": PUBLIC,
@@ -127,6 +130,7 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/cluster": _DESCRIBE,
     "GET /v1/brokers": _DESCRIBE,
     "GET /v1/brokers/{broker_id}": _DESCRIBE,
+    "GET /v1/brokers/{broker_id}/connections": _DESCRIBE,
     "PUT /v1/brokers/{broker_id}/cordon": _ALTER,
     "DELETE /v1/brokers/{broker_id}/cordon": _ALTER,
     "GET /v1/controller": _DESCRIBE,

@@ -66,7 +66,7 @@ def command() -> None:
 def list_groups(session: Session, search: str | None, options: ListOptions) -> None:
     """List all groups of the cluster, with their lag.
 
-    The lag includes partitions without a committed offset (NEVER COMMITTED), all records of which are unread.
+    The lag includes all records of partitions without a committed offset, which NEVER COMMITTED counts.
 
     \b
     kreplica group list --sort -lag --limit 10

@@ -1,4 +1,4 @@
-"""Names with which the client of a connection identifies itself."""
+"""Names that clients send in ApiVersions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CLIENT_NAME_LENGTH_MAX = 200
 
 
 class ClientNames(NamedTuple):
-    """Names that a client sent in ApiVersions, cut to ``CLIENT_NAME_LENGTH_MAX``.
+    """Names of one client, cut to ``CLIENT_NAME_LENGTH_MAX``.
 
     :param software_name: name of its library; None for a client without KIP-511.
     """

@@ -25,6 +25,7 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.service.admin.access import admin_access, admin_guard, admin_token
 from kreplica.service.admin.access_resources import AccessDependencies, access_resources
 from kreplica.service.admin.data_resources import DataDependencies, data_resources
+from kreplica.service.admin.load_resources import ClusterLoad, LoadDependencies, cluster_load
 from kreplica.service.admin.operations_resources import OperationsDependencies, operations_resources
 from kreplica.service.admin.tls import admin_tls, admin_trust
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
@@ -39,7 +40,9 @@ ADMIN_LISTENER = "admin"
 """Name of the admin listener in metrics and warnings; the names of Kafka's listeners are in upper case."""
 
 
-class AdminDependencies(AccessDependencies, DataDependencies, OperationsDependencies, MetricsDependencies, Protocol):
+class AdminDependencies(
+    AccessDependencies, DataDependencies, OperationsDependencies, LoadDependencies, MetricsDependencies, Protocol
+):
     """Parts of a broker that the admin API needs."""
 
     @property
@@ -76,24 +79,28 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     forwarding = Forwarding(
         reactor, broker.runtime.offload, broker.broker_id, registrations, trust_policy=trust_policy, token=token
     )
+    load = cluster_load(broker, stalls, registrations, forwarding)
     operations = operations_resources(broker, stalls, registrations, forwarding)
-    data = data_resources(broker, forwarding)
+    data = data_resources(broker, forwarding, load.groups)
     protected = access_resources(broker, guard, forwarding)
-    parts = (*resources(broker, registrations), *operations, *data, *protected, metrics)
+    parts = (*resources(broker, registrations, load), *operations, *data, *protected, metrics)
     root = Root(broker.runtime, parts, access, guard)
-    return AdminSite(reactor, root, host=host, port=port, tls=tls, closing=forwarding.close)
+    return AdminSite(
+        reactor, root, host=host, port=port, tls=tls, sampler=load.sampler, closing=forwarding.close
+    )
 
 
-def resources(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
-    """Return the resources of the cluster's state, health and the dashboard."""
+def resources(broker: AdminDependencies, registrations: RegistrationReader, load: ClusterLoad) -> Sequence[Resource]:
+    """Return the resources of the cluster's state and load, of health and the dashboard."""
     return (
-        *_basic(broker, registrations),
+        *_basic(broker, registrations, load),
+        *load.resources,
         Health(broker),
         Dashboard(broker.runtime.offload),
     )
 
 
-def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequence[Resource]:
+def _basic(broker: AdminDependencies, registrations: RegistrationReader, load: ClusterLoad) -> Sequence[Resource]:
     """Return the resources of the cluster, its brokers, topics and partitions, their configurations and elections."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,
@@ -109,8 +116,18 @@ def _basic(broker: AdminDependencies, registrations: RegistrationReader) -> Sequ
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
         Cluster(published, client, identity, counts),
-        Brokers(broker.runtime, published, registrations, client, connections, counts),
-        Topics(reactor, published, client, broker.topic_admin, configs, counts, deletion_enabled=deletion_enabled),
+        Brokers(broker.runtime, published, registrations, client, connections, counts, load.figures.rows),
+        Topics(
+            reactor,
+            published,
+            client,
+            broker.topic_admin,
+            configs,
+            counts,
+            dynamic,
+            (load.topics, load.groups),
+            deletion_enabled=deletion_enabled,
+        ),
         Partitions(reactor, published, client, connections, counts),
         configs,
         Elections(reactor, published, client, connections),

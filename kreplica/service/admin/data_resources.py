@@ -7,6 +7,7 @@ from typing import Protocol
 
 from kreplica.admin.groups.coordinators import GroupCoordinators
 from kreplica.admin.http.api import Resource
+from kreplica.admin.load.group_loads import GroupLoads
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.resources.groups import Groups
@@ -46,7 +47,7 @@ class DataDependencies(Protocol):
     def standalone(self) -> StandaloneBrokers | None: ...
 
 
-def data_resources(broker: DataDependencies, others: OtherBrokers) -> Sequence[Resource]:
+def data_resources(broker: DataDependencies, others: OtherBrokers, loads: GroupLoads) -> Sequence[Resource]:
     """Return the resources for records, groups and, in a ``standalone`` process, its brokers."""
     runtime, connections = broker.runtime, broker.coordinators.data_connections
     leaders = Leaders(broker.metadata, connections)
@@ -55,6 +56,6 @@ def data_resources(broker: DataDependencies, others: OtherBrokers) -> Sequence[R
     formats, schemas = record_formats(runtime, broker.settings, broker.plugins.formats)
     return (
         Messages(runtime, leaders, formats, schemas),
-        Groups(runtime, leaders, coordinators, documents.lag_of, others),
+        Groups(runtime, leaders, coordinators, documents.lag_of, others, loads),
         StandaloneResource(broker.standalone),
     )

@@ -1,4 +1,4 @@
-"""Builds the admin API's resources for operators: plans, timeline, explanations and live metrics."""
+"""Builds the admin API's resources for operators: plans, timeline and explanations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources.controller import ControllerResource
-from kreplica.admin.resources.figures import LiveMetricsResource
 from kreplica.admin.resources.plans import Plans
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import ClusterSources, LocalSources, Why
@@ -21,7 +20,7 @@ from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators
-from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
+from kreplica.service.metrics.live_metrics import LiveMetricsDependencies
 from kreplica.zookeeper import ZooKeeperClient
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class OperationsDependencies(LiveMetricsDependencies, Protocol):
 def operations_resources(
     broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
-    """Return the resources for plans, the timeline, explanations and live metrics."""
+    """Return the resources for plans, the timeline and explanations."""
     runtime, broker_id = broker.runtime, broker.broker_id
     connections = broker.coordinators.connections
     return (
@@ -58,7 +57,6 @@ def operations_resources(
         Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
         _why(broker, stalls, registrations, others),
         ControllerResource(runtime.reactor, broker_id, broker.client, broker.controller, registrations, others),
-        LiveMetricsResource(broker_id, runtime.wall_clock_ms, LiveMetrics(broker, stalls), registrations, others),
     )
 
 

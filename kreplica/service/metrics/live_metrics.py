@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+from kreplica import __version__
 from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
@@ -17,6 +18,9 @@ from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
+from kreplica.service.metrics.machine_metrics import smallest_free_space
+from kreplica.service.metrics.topic_loads import TopicLoadSampler
+from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 
 PERCENTILE = 0.99
@@ -45,12 +49,20 @@ class LiveMetricsDependencies(Protocol):
     @property
     def server(self) -> Server | None: ...
 
+    @property
+    def directories(self) -> LogDirectories: ...
+
 
 class LiveMetrics:
-    """Implements ``admin.resources.figures.LocalMetrics``."""
+    """Implements ``admin.resources.figures.LocalMetrics``.
 
-    def __init__(self, broker: LiveMetricsDependencies, stalls: StallWatch) -> None:
+    :ivar rates: returns the rates of the last seconds by series of the history; set by the owner.
+    """
+
+    def __init__(self, broker: LiveMetricsDependencies, stalls: StallWatch, topic_loads: TopicLoadSampler) -> None:
         self._broker = broker
+        self._topic_loads = topic_loads
+        self.rates: Callable[[], Mapping[str, float]] = dict
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()
         self._totals = PartitionTotals({})
@@ -65,6 +77,8 @@ class LiveMetrics:
             self._totals = await self._count()
         totals, controller, writes = self._totals, broker.controller, broker.replication.isr_writes
         watch = broker.certificates.watch
+        loads, rates = await self._topic_loads.current(), self.rates()
+        usable_bytes = await smallest_free_space(broker.runtime, broker.directories.directories)
         return {
             **_requests(broker.server.metrics if broker.server is not None else ServerMetrics()),
             "messages_in": self._messages.count,
@@ -81,6 +95,11 @@ class LiveMetrics:
             "reactor_delay_p99_ms": self._delays.percentile_ms,
             "certificates": [asdict(each) for each in watch.expiries],
             "warnings": [each.text for each in watch.expiring],
+            "version": __version__,
+            "log_bytes": sum(load.disk_bytes for load in loads.values()),
+            "usable_bytes": usable_bytes,
+            "offline_log_dirs": sum(each.offline is not None for each in broker.directories.directories),
+            **{f"{name}_rate": rates.get(name, 0.0) for name in ("bytes_in", "bytes_out", "messages_in")},
         }
 
     async def _count(self) -> PartitionTotals:
@@ -172,9 +191,18 @@ def _requests(metrics: ServerMetrics) -> dict[str, Any]:
     return {
         "bytes_in": produce.bytes_in,
         "bytes_out": fetch.bytes_out,
-        "produce": {"requests": produce.requests, "time_ms": produce.response_time_s * 1000},
-        "fetch": {"requests": fetch.requests, "time_ms": fetch.response_time_s * 1000},
+        "produce": _times(produce),
+        "fetch": _times(fetch),
         "connections": metrics.connections,
+    }
+
+
+def _times(metrics: ApiMetrics) -> dict[str, Any]:
+    return {
+        "requests": metrics.requests,
+        "time_ms": metrics.response_time_s * 1000,
+        "waits": metrics.waits,
+        "wait_ms": metrics.wait_time_s * 1000,
     }
 
 

@@ -51,6 +51,13 @@ async def directory_families(runtime: Runtime, directories: Sequence[LogDirector
     ]
 
 
+async def smallest_free_space(runtime: Runtime, directories: Sequence[LogDirectory]) -> int | None:
+    """Return the free bytes of the online log directory that has the least; None without one."""
+    online = [directory.path for directory in directories if directory.offline is None]
+    usage_by_path = await runtime.offload.run(_usage_by_path, runtime.disk, online)
+    return min((usable for _, usable in usage_by_path.values() if usable >= 0), default=None)
+
+
 def _usage_by_path(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
     found = {}
     for path in paths:

@@ -1,0 +1,71 @@
+"""The list of brokers: columns of the metadata and registrations, and of their live metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable
+from kreplica.admin.lists.columns import Column, Columns
+from kreplica.admin.lists.pages import ValueOf
+
+FIGURES = "figures"
+"""Source of columns: the live metrics of each broker."""
+
+_NULL_IF_DEAD = "Null if it is not alive."
+
+MEMBERS = {
+    "broker_id": BROKER_ID,
+    "live": {**BOOLEAN, "description": "False for a broker that has replicas but is not registered."},
+    "rack": nullable(STRING),
+    "endpoints": {**listing(STRING), "description": "Listeners as LISTENER://HOST:PORT."},
+    "broker_epoch": {**nullable(COUNT), "description": f"Changes at each start. {_NULL_IF_DEAD}"},
+    "registered_at_ms": {**nullable(TIME_MS), "description": f"Milliseconds since 1970. {_NULL_IF_DEAD}"},
+    "admin_url": {**nullable(STRING), "description": "URL of its admin API, if enabled."},
+    "is_controller": BOOLEAN,
+    "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
+    "leaders": {**COUNT, "description": "Partitions that it leads."},
+    "replicas": {**COUNT, "description": "Replicas on the broker, including leaders."},
+    "under_replicated_leaders": {**COUNT, "description": "Under-replicated partitions that it leads."},
+}
+"""Columns of every response."""
+
+_RATE = {"type": ["number", "null"], "minimum": 0}
+_SILENT = "Null if the broker does not respond."
+
+LIVE = {
+    "version": {**nullable(STRING), "description": f"Version of kreplica. {_SILENT}"},
+    "connections": {**nullable(COUNT), "description": f"Open connections. {_SILENT}"},
+    "log_bytes": {**nullable(COUNT), "description": f"Size of all its logs. {_SILENT}"},
+    "usable_bytes": {**nullable(COUNT), "description": f"Free space of the log directory with the least. {_SILENT}"},
+    "offline_log_dirs": {**nullable(COUNT), "description": f"Failed log directories. {_SILENT}"},
+    "bytes_in_rate": {**_RATE, "description": f"Bytes of produce requests per second. {_SILENT}"},
+    "bytes_out_rate": {**_RATE, "description": f"Bytes of fetch responses per second. {_SILENT}"},
+    "messages_in_rate": {**_RATE, "description": f"Records appended per second. {_SILENT}"},
+    "reactor_delay_p99_ms": {**_RATE, "description": f"99th percentile of the event loop's delay. {_SILENT}"},
+}
+
+COLUMNS = Columns(
+    "broker_id",
+    [
+        *(Column(name, schema, is_default=True) for name, schema in MEMBERS.items()),
+        *(Column(name, schema, FIGURES) for name, schema in LIVE.items()),
+    ],
+)
+
+Rows = Mapping[int, Mapping[str, Any]]
+
+
+def values_of(rows: Rows, figures: Rows) -> dict[str, ValueOf]:
+    """Return the values of all columns by broker ID.
+
+    :param figures: the live metrics of the brokers that responded.
+    """
+
+    def member(name: str) -> Callable[[int], Any]:
+        return lambda broker_id: rows[broker_id][name]
+
+    def live(name: str) -> Callable[[int], Any]:
+        return lambda broker_id: figures.get(broker_id, {}).get(name)
+
+    return {**{name: member(name) for name in MEMBERS}, **{name: live(name) for name in LIVE}}

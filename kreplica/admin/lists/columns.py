@@ -1,0 +1,139 @@
+"""Columns of a list, and the query parameters that choose them.
+
+A request names the columns that it needs, so that a cheap request stays cheap: other columns are not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from kreplica.admin.http.api import Call, Parameter, Schema
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.schemas import COUNT, STRING, listing, nullable, record
+from kreplica.admin.lists.conditions import SYNTAX, Condition, kind_of, parse_conditions
+
+TEXT_LENGTH_MAX = 2000
+PAGES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a list.
+
+    :param source: name of the source of its values; empty if they are in memory.
+    :param is_default: True if the column is part of the response to a request that names no columns.
+    """
+
+    name: str
+    schema: Schema
+    source: str = ""
+    is_default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The columns, conditions and order of a request.
+
+    :param fields: names of the columns in the response; the key is the first one.
+    :param sources: the sources of all columns that the request needs.
+    """
+
+    fields: tuple[str, ...]
+    conditions: Sequence[Condition]
+    sort: str
+    descending: bool
+    sources: Collection[str]
+
+    def needs(self, source: str) -> bool:
+        """Return True if columns of a source are shown, filtered or sorted."""
+        return source in self.sources
+
+
+class Columns:
+    """The columns of one list.
+
+    :param key: name of the column that identifies a row, and by which rows are sorted by default.
+    """
+
+    def __init__(self, key: str, columns: Sequence[Column]) -> None:
+        self.key = key
+        self._columns = {column.name: column for column in columns}
+        kinds = {column.name: kind_of(column.schema) for column in columns}
+        self._kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of all columns."""
+        return tuple(self._columns)
+
+    def parameters(self) -> Sequence[Parameter]:
+        """Return the query parameters of the list, without ``limit`` and ``after``."""
+        text = {"type": "string", "minLength": 1, "maxLength": TEXT_LENGTH_MAX}
+        more = [column.name for column in self._columns.values() if not column.is_default]
+        sort = f"A column, with `-` for descending order; unknown values are last. Default: `{self.key}`."
+        number = {"type": "integer", "minimum": 1, "maximum": PAGES_MAX}
+        fields = "The columns of the response, separated by commas."
+        if more:
+            fields += f" Not included by default: {', '.join(more)}."
+        return (
+            Parameter("fields", text, fields),
+            Parameter("sort", text, sort),
+            Parameter("filter", text, SYNTAX),
+            Parameter("page", number, "The number of the page, which has `limit` entries; not together with `after`."),
+        )
+
+    def row_schema(self, title: str) -> Schema:
+        """Return the schema of a row; columns that were not requested are absent."""
+        members = {column.name: column.schema for column in self._columns.values()}
+        return record(members, title=title, optional=[name for name in members if name != self.key])
+
+    def page_schema(self, name: str, title: str, **more: Schema) -> Schema:
+        """Return the schema of a page of the list."""
+        after = {**nullable(STRING), "description": "`after` of the next page; null on the last page, and if the "
+                 f"list is not sorted by {self.key}."}  # fmt: skip
+        total = {**COUNT, "description": "Number of entries that match, on all pages."}
+        problems = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
+        rows = listing(self.row_schema(title))
+        return record({name: rows, "next": after, "total": total, "problems": problems, **more})
+
+    def selection(self, call: Call) -> Selection:
+        """Parse the parameters of a request.
+
+        :raise Problem: 400, with the unknown column and the most similar one.
+        """
+        query = call.query
+        fields = self._fields(query.get("fields"))
+        given = query.get("sort") or self.key
+        sort, descending = given.removeprefix("-"), given.startswith("-")
+        if sort not in self._kinds:
+            raise self._unknown("sort", sort)
+        text = query.get("filter")
+        conditions = parse_conditions(text, self._kinds, self._unknown) if text else []
+        if query.get("after") is not None and (given != self.key or query.get("page") is not None):
+            raise Problem(
+                400,
+                "INVALID_REQUEST",
+                f"after: this parameter needs a list that is sorted by {self.key}",
+                what_to_do="Use the parameter page.",
+            )
+        used = (*fields, sort, *(condition.column for condition in conditions))
+        sources = {self._columns[name].source for name in used}
+        return Selection(fields, conditions, sort, descending, frozenset(sources))
+
+    def _fields(self, text: str | None) -> tuple[str, ...]:
+        if text is None:
+            return tuple(column.name for column in self._columns.values() if column.is_default)
+        names = [name.strip() for name in text.split(",")]
+        for name in names:
+            if name not in self._columns:
+                raise self._unknown("fields", name)
+        return tuple(dict.fromkeys((self.key, *names)))
+
+    def _unknown(self, parameter: str, name: str) -> Problem:
+        known: list[Any] = list(self._columns if parameter == "fields" else self._kinds)
+        near = get_close_matches(name[:200], known, n=1, cutoff=0.6)
+        advice = f"Did you mean {near[0]}?" if near else f"Columns: {', '.join(known)}."
+        return Problem(400, "INVALID_REQUEST", f"{parameter}: unknown column {name[:200]!r}", what_to_do=advice)

@@ -1,0 +1,104 @@
+"""``/v1/brokers/{broker_id}/connections``: the open connections of a broker, with their clients and load."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Route
+from kreplica.admin.http.schemas import BOOLEAN, COUNT, IN_BROKER, STRING, TIME_MS, nullable
+from kreplica.admin.lists.columns import Column, Columns
+from kreplica.admin.lists.pages import read_page
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.responses import PeerResponseValidator
+from kreplica.runtime import Reactor
+
+PATH = "/v1/brokers/{broker_id}/connections"
+
+_RATE = {"type": ["number", "null"], "minimum": 0}
+_KERNEL = "Null if the operating system does not count them."
+_SINCE = "since the last request for this list, or since the connection was opened"
+
+COLUMNS = Columns(
+    "address",
+    [
+        Column("address", {**STRING, "description": "Address and port of the client."}, is_default=True),
+        Column("listener", STRING, is_default=True),
+        Column("user", {**STRING, "description": "Authenticated user, such as `User:alice`."}, is_default=True),
+        Column(
+            "client_id",
+            {**nullable(STRING), "description": "`client.id`, as in ApiVersions. Null before that request."},
+            is_default=True,
+        ),
+        Column(
+            "software_name",
+            {**nullable(STRING), "description": "Client library (KIP-511). Null if the client does not send it."},
+            is_default=True,
+        ),
+        Column("software_version", nullable(STRING), is_default=True),
+        Column("is_broker", {**BOOLEAN, "description": "True for the controller and followers."}, is_default=True),
+        Column("opened_at_ms", TIME_MS, is_default=True),
+        Column("idle_ms", {**COUNT, "description": "Time since the last byte was read or written."}, is_default=True),
+        Column(
+            "in_flight",
+            {**COUNT, "description": "Requests whose responses are not sent, including fetches that wait."},
+            is_default=True,
+        ),
+        Column("bytes_in", {**nullable(COUNT), "description": f"Bytes received. {_KERNEL}"}, is_default=True),
+        Column("bytes_out", {**nullable(COUNT), "description": f"Acknowledged bytes. {_KERNEL}"}, is_default=True),
+        Column("bytes_in_rate", {**_RATE, "description": f"Bytes per second {_SINCE}. {_KERNEL}"}, is_default=True),
+        Column("bytes_out_rate", {**_RATE, "description": f"Bytes per second {_SINCE}. {_KERNEL}"}, is_default=True),
+    ],
+)  # fmt: skip
+RESPONSE = COLUMNS.page_schema("connections", "ClientConnection")
+PEER_RESPONSE = PeerResponseValidator(RESPONSE)
+
+Row = Mapping[str, Any]
+
+
+class ConnectionList:
+    """Reads the connections of this broker, or requests them from another one.
+
+    :param read: returns the rows of this broker's connections by address.
+    """
+
+    def __init__(
+        self, reactor: Reactor, broker_id: int, read: Callable[[], Awaitable[Mapping[str, Row]]], others: OtherBrokers
+    ) -> None:
+        self._reactor = reactor
+        self._broker_id = broker_id
+        self._read = read
+        self._others = others
+
+    def routes(self) -> Sequence[Route]:
+        """Return the route of the list."""
+        return (
+            Route(
+                "GET",
+                PATH,
+                self.list_all,
+                "The connections of a broker: clients, their libraries and load.",
+                response=RESPONSE,
+                query=(IN_BROKER, LIMIT, AFTER, *COLUMNS.parameters()),
+                problems={503: "The broker is not alive, or has no admin listener."},
+            ),
+        )
+
+    async def list_all(self, call: Call) -> JsonResponse:
+        """``GET /v1/brokers/{broker_id}/connections``."""
+        broker_id = int(call.path["broker_id"])
+        selection = COLUMNS.selection(call)
+        if broker_id != self._broker_id:
+            path = PATH.replace("{broker_id}", str(broker_id))
+            document = await self._others.request(broker_id, call, path, PEER_RESPONSE, query=call.query)
+            return JsonResponse(document)
+        rows = await self._read()
+        values = {name: _getter(rows, name) for name in COLUMNS.names}
+        page = await read_page(self._reactor, sorted(rows), call, selection, values)
+        return JsonResponse(
+            {"connections": page.rows, "next": page.following, "total": page.total, "problems": []}
+        )
+
+
+def _getter(rows: Mapping[str, Row], name: str) -> Callable[[str], Any]:
+    return lambda address: rows[address][name]

@@ -1,0 +1,8 @@
+"""Load of topics, groups and brokers, and its history.
+
+* ``tables``: compact tables that brokers exchange, one list per column
+* ``shared_loads``: the merged tables of all brokers, cached briefly
+* ``topic_loads``, ``group_loads``: the tables of topics and groups
+* ``history``: ring buffers with the values of charts
+* ``history_resource``: ``/v1/history``
+"""

@@ -1,0 +1,90 @@
+"""Load of topics: records, bytes and rates, which only the leaders of their partitions know."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kreplica.admin.http.api import Call, JsonResponse, Route
+from kreplica.admin.load.shared_loads import Load, Rows, SharedLoads
+from kreplica.admin.load.tables import NUMBER, TEXT, Table, TableFormat
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.runtime import Reactor
+from kreplica.runtime.turns import Turns
+
+PATH = "/v1/figures/topics"
+
+TABLE = TableFormat(
+    {
+        "topic": (TEXT, "Names of the topics with a replica on this broker."),
+        "leaders": (NUMBER, "Partitions that this broker leads."),
+        "records": (NUMBER, "Span of offsets between log start offset and high watermark, over led partitions."),
+        "size_bytes": (NUMBER, "Size of the logs of led partitions."),
+        "disk_bytes": (NUMBER, "Size of all logs of the topic on this broker."),
+        "records_in_rate": (NUMBER, "Records appended per second to led partitions."),
+        "bytes_in_rate": (NUMBER, "Bytes appended per second to led partitions, as stored."),
+        "bytes_out_rate": (NUMBER, "Bytes per second that consumers fetched from led partitions."),
+    }
+)
+
+
+class TopicLoad(NamedTuple):
+    """The load of a topic, on one broker or on all of them; see ``TABLE``."""
+
+    leaders: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    disk_bytes: int = 0
+    records_in_rate: float = 0.0
+    bytes_in_rate: float = 0.0
+    bytes_out_rate: float = 0.0
+
+
+class LocalTopicLoads(Protocol):
+    """The load of the topics on this broker."""
+
+    async def current(self) -> Mapping[str, TopicLoad]:
+        """Return the load by topic, at most some seconds old."""
+
+
+class TopicLoads:
+    """Serves this broker's table, and merges the tables of all brokers.
+
+    :param now_ms: the wall clock.
+    """
+
+    def __init__(
+        self, reactor: Reactor, now_ms: Callable[[], int], local: LocalTopicLoads, others: OtherBrokers
+    ) -> None:
+        self._reactor = reactor
+        self._now_ms = now_ms
+        self._local = local
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "TopicFigures")
+
+    def routes(self) -> Sequence[Route]:
+        """Return the route for other brokers."""
+        summary = "Records, bytes and rates of this broker's topics, in columns; GET /v1/topics merges all brokers."
+        return (Route("GET", PATH, self.read, summary, response=TABLE.schema("TopicFigures")),)
+
+    async def read(self, call: Call) -> JsonResponse:
+        """``GET /v1/figures/topics``."""
+        return JsonResponse(await self._table())
+
+    def all(self, call: Call) -> Awaitable[Load[Mapping[str, TopicLoad]]]:
+        """Return the load of each topic over all brokers; see ``SharedLoads.current``."""
+        return self._all.current(call)
+
+    async def _table(self) -> Table:
+        loads = await self._local.current()
+        return TABLE.document(self._now_ms(), [(topic, *load) for topic, load in loads.items()])
+
+    async def _merged(self, tables: list[Rows]) -> Mapping[str, TopicLoad]:
+        turns = Turns(self._reactor)
+        merged: dict[str, TopicLoad] = {}
+        for rows in tables:
+            for topic, *values in rows:
+                known = merged.get(topic)
+                merged[topic] = TopicLoad(*(map(sum, zip(known, values, strict=True)) if known else values))
+                if turns.is_over:
+                    await turns.next()
+        return merged

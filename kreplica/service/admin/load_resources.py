@@ -1,0 +1,81 @@
+"""Builds the admin API's resources for load: live metrics, their history, and the load of topics and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kreplica.admin.http.api import Resource
+from kreplica.admin.lists.connection_list import ConnectionList
+from kreplica.admin.load.group_loads import GroupLoads
+from kreplica.admin.load.history import History
+from kreplica.admin.load.history_resource import HistoryResource
+from kreplica.admin.load.topic_loads import TopicLoads
+from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.registrations import Registrations
+from kreplica.admin.resources.figures import LiveMetricsResource
+from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.admin.client_connections import ClientConnections
+from kreplica.service.admin.group_loads import LocalGroups
+from kreplica.service.broker.coordinators import Coordinators
+from kreplica.service.metrics.history_sampler import HistorySampler
+from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
+from kreplica.service.metrics.topic_loads import TopicLoadSampler
+
+if TYPE_CHECKING:
+    from kreplica.runtime.stalls import StallWatch
+
+
+class LoadDependencies(LiveMetricsDependencies, Protocol):
+    """Parts of a broker that the resources for load need."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def coordinators(self) -> Coordinators: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLoad:
+    """The load of the cluster, seen by one broker.
+
+    :param sampler: samples the history; started and stopped by the owner.
+    """
+
+    figures: LiveMetricsResource
+    topics: TopicLoads
+    groups: GroupLoads
+    history: HistoryResource
+    connections: ConnectionList
+    sampler: HistorySampler
+
+    @property
+    def resources(self) -> Sequence[Resource]:
+        """The resources for load."""
+        return self.figures, self.topics, self.groups, self.history, self.connections
+
+
+def cluster_load(
+    broker: LoadDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
+) -> ClusterLoad:
+    """Build the resources, and the sampler of their history."""
+    runtime, broker_id = broker.runtime, broker.broker_id
+    reactor, now_ms = runtime.reactor, runtime.wall_clock_ms
+    topic_loads = TopicLoadSampler(reactor, broker.partitions)
+    live, history = LiveMetrics(broker, stalls, topic_loads), History()
+    sampler = HistorySampler(runtime, live, broker.metadata, topic_loads, history)
+    live.rates = lambda: sampler.rates
+    connections = ClientConnections(runtime, lambda: broker.server)
+    return ClusterLoad(
+        LiveMetricsResource(broker_id, now_ms, live, registrations, others),
+        TopicLoads(reactor, now_ms, topic_loads, others),
+        GroupLoads(reactor, now_ms, LocalGroups(broker_id, broker.coordinators.lag), others),
+        HistoryResource(broker_id, now_ms, history, others),
+        ConnectionList(reactor, broker_id, connections.read, others),
+        sampler,
+    )

@@ -1,0 +1,138 @@
+"""Samples records, bytes and rates of the topics on this broker.
+
+Logs are compared with their previous state, so that appends do no counting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kreplica.admin.load.topic_loads import TopicLoad
+from kreplica.model import TopicPartition
+from kreplica.replication import Partition, Partitions
+from kreplica.runtime import Reactor
+from kreplica.runtime.shared_coroutine import SharedCoroutine
+from kreplica.runtime.turns import Turns
+from kreplica.storage.segments.segment_list import Segments
+
+REUSE_SECONDS = 2.0
+"""Time for which a sample is reused."""
+
+RATE_SECONDS_MIN = 5.0
+"""Minimum time over which rates are computed."""
+
+
+class _Seen(NamedTuple):
+    """State of a led partition at the last sample."""
+
+    end_offset: int
+    active_base: int
+    active_size: int
+    bytes_out: int
+
+
+class _Totals:
+    """Totals of one topic: gauges of one sample, and the growth since the last one."""
+
+    __slots__ = ("bytes_in", "bytes_out", "disk_bytes", "leaders", "records", "records_in", "size_bytes")
+
+    def __init__(self) -> None:
+        self.leaders = self.records = self.size_bytes = self.disk_bytes = 0
+        self.records_in = self.bytes_in = self.bytes_out = 0
+
+    def add_led(self, partition: Partition, size: int) -> None:
+        self.leaders += 1
+        self.records += max(partition.high_watermark - partition.log.log_start_offset, 0)
+        self.size_bytes += size
+
+    def add_growth(self, partition: Partition, before: _Seen, now: _Seen) -> None:
+        self.records_in += max(now.end_offset - before.end_offset, 0)
+        self.bytes_in += appended_bytes(partition.log.segments, before.active_base, before.active_size)
+        self.bytes_out += max(now.bytes_out - before.bytes_out, 0)
+
+
+class TopicLoadSampler:
+    """Implements ``admin.load.topic_loads.LocalTopicLoads``; a sample takes 5 us per partition, in slices."""
+
+    def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
+        self._reactor = reactor
+        self._partitions = partitions
+        self._seen: dict[TopicPartition, _Seen] = {}
+        self._growth: dict[str, tuple[int, int, int]] = {}
+        self._rates: dict[str, tuple[float, float, float]] = {}
+        self._rates_from_s: float | None = None
+        self._loads: Mapping[str, TopicLoad] = {}
+        self._sampled_s: float | None = None
+        self._sampling: SharedCoroutine[Mapping[str, TopicLoad]] | None = None
+
+    async def current(self) -> Mapping[str, TopicLoad]:
+        """Return the load by topic; rates are those of the last 5 seconds or more."""
+        if self._sampled_s is not None and self._reactor.seconds() - self._sampled_s < REUSE_SECONDS:
+            return self._loads
+        if self._sampling is None or self._sampling.is_over:
+            self._sampling = SharedCoroutine(self._sample())
+        return await self._sampling.wait()
+
+    async def _sample(self) -> Mapping[str, TopicLoad]:
+        began_s, turns = self._reactor.seconds(), Turns(self._reactor)
+        topics: dict[str, _Totals] = {}
+        seen: dict[TopicPartition, _Seen] = {}
+        for partition in list(self._partitions):
+            key, segments = partition.topic_partition, partition.log.segments
+            totals = topics.get(key.topic)
+            if totals is None:
+                totals = topics[key.topic] = _Totals()
+            size = segments.size_bytes
+            totals.disk_bytes += size
+            if partition.is_leader:
+                totals.add_led(partition, size)
+                active = segments.active
+                now = seen[key] = _Seen(
+                    partition.log.log_end_offset, active.base_offset, active.size, partition.bytes_out
+                )
+                before = self._seen.get(key)
+                if before is not None and before != now:
+                    totals.add_growth(partition, before, now)
+            if turns.is_over:
+                await turns.next()
+        self._seen, self._sampled_s = seen, began_s
+        self._update_rates(topics, began_s)
+        no_rates = (0.0, 0.0, 0.0)
+        self._loads = {
+            topic: TopicLoad(
+                totals.leaders,
+                totals.records,
+                totals.size_bytes,
+                totals.disk_bytes,
+                *self._rates.get(topic, no_rates),
+            )
+            for topic, totals in topics.items()
+        }
+        return self._loads
+
+    def _update_rates(self, topics: Mapping[str, _Totals], now_s: float) -> None:
+        for topic, totals in topics.items():
+            if totals.records_in or totals.bytes_in or totals.bytes_out:
+                before = self._growth.get(topic, (0, 0, 0))
+                grown = (totals.records_in, totals.bytes_in, totals.bytes_out)
+                records, bytes_in, bytes_out = map(sum, zip(before, grown, strict=True))
+                self._growth[topic] = records, bytes_in, bytes_out
+        if self._rates_from_s is None:
+            self._rates_from_s = now_s
+        elapsed_s = now_s - self._rates_from_s
+        if elapsed_s >= RATE_SECONDS_MIN:
+            self._rates = {
+                topic: (records / elapsed_s, bytes_in / elapsed_s, bytes_out / elapsed_s)
+                for topic, (records, bytes_in, bytes_out) in self._growth.items()
+            }
+            self._growth, self._rates_from_s = {}, now_s
+
+
+def appended_bytes(segments: Segments, active_base: int, active_size: int) -> int:
+    """Return the bytes that were appended since a segment was active and had a size; 0 after a truncation."""
+    active = segments.active
+    if active.base_offset == active_base:
+        return max(active.size - active_size, 0)
+    size = sum(segment.size for segment in segments.starting_from(active_base))
+    return max(size - active_size, 0)
