@@ -5,6 +5,7 @@
 * ``definitions/`` all settings, by subject
 * ``names`` look-up of settings by name, with suggestions for unknown names
 * ``properties`` Java's ``.properties`` format
+* ``overrides`` settings on the command line and in environment variables
 * ``broker_settings`` the static settings of a broker, from a file and overrides
 * ``listeners`` parser of listener settings
 * ``consistency`` rules that combine settings

@@ -26,6 +26,7 @@ from kreplica.settings.names import (
     renamed_warnings,
     unsupported_protection,
 )
+from kreplica.settings.overrides import Override, parse_override
 from kreplica.settings.properties import parse_properties
 from kreplica.settings.setting import Source, format_value
 from kreplica.settings.validators import Value
@@ -79,10 +80,12 @@ class BrokerSettings:
         self.control_plane_listener = self._control_plane_listener()
 
     @classmethod
-    def from_text(cls, text: str, overrides: Sequence[str] = (), *, origin: str = "the settings") -> BrokerSettings:
+    def from_text(
+        cls, text: str, overrides: Sequence[str | Override] = (), *, origin: str = "the settings"
+    ) -> BrokerSettings:
         """Parse settings from text in Java's properties format and from overrides.
 
-        :param overrides: ``name=value`` each; they take precedence over the text, and later ones over earlier ones.
+        :param overrides: text is ``name=value``; they take precedence over the text, and later ones over earlier ones.
         :param origin: source of the text for error messages, such as a path.
         :raise SettingsError: a setting is unknown, malformed or missing, or settings contradict each other; the
             message names the line.
@@ -92,12 +95,10 @@ class BrokerSettings:
         for name, entry in parse_properties(text, origin).items():
             given[CURRENT_NAMES.get(name, name)] = ConfiguredText(entry.value, f"{origin}, line {entry.line}")
             names.append(name)
-        for override in overrides:
-            name, equals, value = override.partition("=")
-            if not equals:
-                raise SettingsError(f"--override {override}: expected name=value")
-            name = name.strip()
-            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(value, f"--override {name}")
+        for each in overrides:
+            override = parse_override(each) if isinstance(each, str) else each
+            name = override.name
+            given[CURRENT_NAMES.get(name, name)] = ConfiguredText(override.value, override.place)
             names.append(name)
         settings = cls(given, origin)
         settings.warnings += renamed_warnings(dict.fromkeys(names))
@@ -213,7 +214,7 @@ class BrokerSettings:
         return SettingsError(f"{' and '.join(places) or self._origin}: {message}")
 
 
-def load(path: str | Path, overrides: Sequence[str] = ()) -> BrokerSettings:
+def load(path: str | Path, overrides: Sequence[str | Override] = ()) -> BrokerSettings:
     """Read the settings from a file.
 
     :raise SettingsError: the file cannot be read, or ``BrokerSettings.from_text`` raises the error.

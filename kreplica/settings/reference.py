@@ -13,7 +13,9 @@ _INTRODUCTION = """\
 
 A broker reads its settings from a file in the format of Kafka's `server.properties`. Names, units and defaults are
 those of Apache Kafka 3.9; kreplica's own settings start with `kreplica.`. `--override name=value` takes precedence over
-the file. If a name is unknown or a value is invalid, the broker does not start, and the error names the line.
+the file. If a name is unknown or a value is invalid, the broker does not start, and the error names the line. With
+`--environment`, environment variables with the [names of Apache Kafka's
+image](../how-to/install.md#container-image), such as `KAFKA_NUM_PARTITIONS`, take precedence over the file too.
 
 Kafka's settings [without effect](#settings-without-effect) are accepted with a warning. Security settings without
 effect (Kerberos, callback classes, policies and others) are the exception: if such a setting has a value other than

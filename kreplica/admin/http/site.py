@@ -113,7 +113,7 @@ class AdminSite:
     def announced_url(self, host_name: str) -> str:
         """Return the URL for other machines.
 
-        :param host_name: this machine's name, used for a listener on all interfaces.
+        :param host_name: the name of this machine for other brokers, used for a listener on all interfaces.
         """
         wildcards = ("", "0.0.0.0", "::")
         return f"{self._scheme}://{host_name}:{self.port}" if self._host in wildcards else self.url

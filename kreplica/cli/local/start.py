@@ -15,7 +15,8 @@ from kreplica.service.process.banner import ClusterAddresses, banner
 from kreplica.service.process.options import StandaloneOptions
 from kreplica.service.standalone.running import ClusterState
 
-_METAVARS = {"brokers": "COUNT", "dir": "DIRECTORY", "port": "PORT", "id": "ID", "host": "HOST", "format": "FORMAT"}
+_METAVARS = {"brokers": "COUNT", "dir": "DIRECTORY", "port": "PORT", "id": "ID", "host": "HOST", "format": "FORMAT",
+             "interface": "ADDRESS"}  # fmt: skip
 """By the last word of an option's name."""
 
 
@@ -79,7 +80,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--background", "-b", is_flag=True,
               help="Return when the cluster is ready; `kreplica stop` stops it.")  # fmt: skip
 def command(background: bool, overrides: tuple[str, ...], data_dir: str, **values: Any) -> None:
-    """Start a cluster on this machine: brokers and an embedded ZooKeeper server, on loopback only.
+    """Start a cluster on this machine: brokers and an embedded ZooKeeper server, on loopback by default.
 
     Without --background, the command runs until Ctrl-C and prints the log.  With it, the log is in kreplica.log in
     the data directory.  The addresses are printed when the cluster is ready.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kreplica.client.client_runtime import EndpointMaker
 from kreplica.controller.dependencies import ControllerConfig
@@ -260,3 +260,11 @@ def advertised_endpoints(
         each._replace(host=each.host or hosts[each.listener], port=each.port or ports[each.listener])
         for each in settings.advertised_listeners
     )
+
+
+def inter_broker_host(settings: BrokerSettings, endpoints: Iterable[Endpoint]) -> str:
+    """Return the host at which other brokers reach this one; they send admin requests to no other host.
+
+    :param endpoints: the endpoints that the broker advertises.
+    """
+    return next(each.host for each in endpoints if each.listener == settings.inter_broker_listener)

@@ -55,6 +55,7 @@ from kreplica.service.broker.settings_maps import (
     client_quotas,
     controlled_shutdown_config,
     controller_config,
+    inter_broker_host,
     journal_settings,
     storage_config,
 )
@@ -263,12 +264,13 @@ class Broker:
         self.certificates.watch.start()
 
     def _registration(self, endpoints: tuple[Endpoint, ...]) -> BrokerRegistration:
+        host = inter_broker_host(self.settings, endpoints)
         return BrokerRegistration(
             self.broker_id,
             endpoints,
             self.settings["broker.rack"],
             timestamp_ms=self.runtime.wall_clock_ms(),
-            admin_url=self.admin.announced_url(socket.gethostname()) if self.admin is not None else None,
+            admin_url=None if self.admin is None else self.admin.announced_url(host),
         )
 
     @property

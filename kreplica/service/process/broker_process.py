@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,7 +16,9 @@ from kreplica.runtime.parent_process import exit_with_parent
 from kreplica.service.composition.broker import Broker
 from kreplica.service.process.data_directories import check_owners
 from kreplica.service.process.private_files import warn_of_readable_secrets
-from kreplica.settings.broker_settings import load
+from kreplica.service.process.settings_overrides import overrides_of
+from kreplica.settings.broker_settings import BrokerSettings, load
+from kreplica.settings.overrides import Override
 
 log = Logger()
 
@@ -75,7 +77,7 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
         exit_with_parent(parent_id)
     install_lean_polling(reactor)
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
-    settings = load(options["config"], options["overrides"])
+    settings = _settings(options["config"], overrides_of(options))
     warn_of_readable_secrets(options["config"], settings)
     if not {"log.dir", "log.dirs"} & set(settings.configured_names):
         log.warn(
@@ -84,3 +86,9 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
         )
     check_owners(settings.log_dirs)
     return kind(real_runtime(reactor), settings, failed)
+
+
+def _settings(config: str | None, overrides: Sequence[Override]) -> BrokerSettings:
+    if config is None:
+        return BrokerSettings.from_text("", overrides, origin="the environment")
+    return load(config, overrides)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
+from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
 from twisted.python import usage
@@ -15,6 +16,9 @@ ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
 ADDRESS_CONNECTIONS_MAX = 1_000
 """Defaults of the embedded ZooKeeper server; repeated here, because its package would load Twisted's TLS."""
+
+ENVIRONMENT = ["environment", None, "also read settings from environment variables, such as KAFKA_NUM_PARTITIONS=3"]
+"""Flag of the commands that container images run; ``--override`` takes precedence over the variables."""
 
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
@@ -58,6 +62,13 @@ def _host(text: str) -> str:
     return text
 
 
+def _interface(text: str) -> str:
+    try:
+        return str(IPv4Address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IPv4 address") from None
+
+
 def _process(text: str) -> int:
     if not text.isdecimal():
         raise ValueError(f"{text!r} is not a process ID")
@@ -92,14 +103,15 @@ class _Options(usage.Options):
 
 
 class StandaloneOptions(_Options):
-    """Brokers and an embedded ZooKeeper server in one process, without configuration, on loopback only."""
+    """Brokers and an embedded ZooKeeper server, without configuration, on loopback by default."""
 
     command = "standalone"
-    longdesc = "Starts brokers and an embedded ZooKeeper server, on loopback only. `kreplica start` does the same."
+    longdesc = "Starts brokers and an embedded ZooKeeper server, by default on loopback. `kreplica start` does the same."
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "run each broker in its own process, so that each can use one core"],
         ["secured", "s", "require TLS, passwords and ACLs; the first start creates certificates and the user admin"],
+        ENVIRONMENT,
     ]
 
     optParameters: ClassVar[list[list[Any]]] = [
@@ -109,13 +121,16 @@ class StandaloneOptions(_Options):
         ["admin-port", None, 8080, "the admin API's port", _port],
         ["coordinator-port", None, 2181, "port of the embedded ZooKeeper server", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
-        ["advertised-host", None, "127.0.0.1", "host to advertise; brokers listen on loopback only", _host],
+        ["advertised-host", None, "127.0.0.1", "host to advertise", _host],
+        ["interface", "i", "127.0.0.1", "address on which broker and admin API listen, such as 0.0.0.0", _interface],
     ]
 
     def postOptions(self) -> None:
         super().postOptions()
         if self["secured"] and self["processes"]:
             raise usage.UsageError("--secured and --processes cannot be combined")
+        if self["brokers"] > 1 and not IPv4Address(self["interface"]).is_loopback:
+            raise usage.UsageError("--interface: several brokers in one process listen on loopback only")
 
 
 class BrokerOptions(_Options):
@@ -124,6 +139,8 @@ class BrokerOptions(_Options):
     command = "broker"
     longdesc = "Starts one broker of a cluster with an external ZooKeeper."
 
+    optFlags: ClassVar[list[list[Any]]] = [ENVIRONMENT]
+
     optParameters: ClassVar[list[list[Any]]] = [
         ["config", "c", None, "file with the broker's settings, in the format of Kafka's server.properties"],
         ["child-of", None, None, "ID of the parent process; the broker stops when it ends", _process],
@@ -131,7 +148,7 @@ class BrokerOptions(_Options):
 
     def postOptions(self) -> None:
         super().postOptions()
-        if self["config"] is None:
+        if self["config"] is None and not self["environment"]:
             raise usage.UsageError("--config FILE is needed; etc/kreplica/broker.properties is an example")
 
 

@@ -29,15 +29,15 @@ def keep_files_private() -> None:
     os.umask(os.umask(OTHERS) | OTHERS)
 
 
-def warn_of_readable_secrets(config: str, settings: BrokerSettings) -> None:
+def warn_of_readable_secrets(config: str | None, settings: BrokerSettings) -> None:
     """Log a warning for each file with a secret that every user of the machine may read.
 
-    :param config: path of the settings file.
+    :param config: path of the settings file; None if there is no file.
     """
     in_config = any(_SECRET.search(name) for name in settings.configured_names)
     paths = [settings["kreplica.admin.token.file"], settings["kreplica.admin.tls.key.file"]]
     paths += [settings.get(name) for name in settings.configured_names if name.endswith("ssl.keystore.location")]
-    warn_of_readable_files(filter(None, (config if in_config else "", *paths)))
+    warn_of_readable_files(filter(None, (config if in_config else None, *paths)))
 
 
 def warn_of_readable_files(paths: Iterable[str]) -> None:

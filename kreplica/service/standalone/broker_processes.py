@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
@@ -13,12 +13,25 @@ from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.process.log_output import relay
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 from kreplica.service.standalone.supervised_broker import SupervisedBroker
+from kreplica.settings.overrides import Override, parse_override
 
 _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run; run()"
 """Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
 stops the children in order."""
 
 _FILE_HEADER = "# Written by each start of `standalone --processes`: changes in this file are lost.\n"
+
+
+def _override_options(overrides: Iterable[str | Override]) -> Sequence[str]:
+    """Return the options that give a child process the same overrides.
+
+    A child reads the environment variables again: every user of the machine can see its command line.
+    """
+    given = [parse_override(each) if isinstance(each, str) else each for each in overrides]
+    words = ["--environment"] if any(each.variable for each in given) else []
+    return words + [
+        word for each in given if each.variable is None for word in ("--override", f"{each.name}={each.value}")
+    ]
 
 
 class ProcessesStandalone(Standalone):
@@ -63,7 +76,7 @@ class ProcessesStandalone(Standalone):
         path = os.path.join(self._config.data_directory, f"{name}.properties")
         self._runtime.disk.write_file(path, (_FILE_HEADER + text).encode(), sync=False)
         options = ["--config", path, "--log-format", self._log_format, "--child-of", str(os.getpid())]
-        options += [word for override in self._config.overrides for word in ("--override", override)]
+        options += _override_options(self._config.overrides)
         command = [sys.executable, "-c", _PROGRAM, "-n", "--pidfile=", "kreplica", "broker", *options]
         return SupervisedBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
 

@@ -18,6 +18,7 @@ from kreplica.service.process.banner import ClusterAddresses
 from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.settings.broker_settings import BrokerSettings
+from kreplica.settings.overrides import Override
 from kreplica.storage.formats.checkpoints import META_PROPERTIES, read_meta_properties
 from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
 from kreplica.zookeeper.embedded.store import Store
@@ -34,7 +35,8 @@ class StandaloneConfig:
 
     :param rack: ``broker.rack`` of all brokers; None for no rack.
     :param first_broker_id: the ID of the first broker; the others have the following IDs.
-    :param advertised_host: the host in advertised listeners; brokers listen on loopback only.
+    :param advertised_host: the host in advertised listeners.
+    :param interface: the IP address on which brokers and the admin API listen; the ZooKeeper server uses loopback.
     :param secured: secrets and certificates of a cluster with TLS, SASL and ACLs; None for an open one.
     """
 
@@ -43,10 +45,11 @@ class StandaloneConfig:
     port: int = 9092
     admin_port: int = 8080
     coordinator_port: int = 2181
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[str | Override, ...] = ()
     rack: str | None = None
     first_broker_id: int = 1
     advertised_host: str = HOST
+    interface: str = HOST
     secured: SecuredCluster | None = None
 
     @property
@@ -67,15 +70,15 @@ class StandaloneConfig:
         port = self.port + self.broker_ids.index(broker_id) if self.port else 0
         settings = {
             "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{HOST}:{port}",
+            "listeners": f"PLAINTEXT://{self.interface}:{port}",
             "log.dirs": os.path.join(self.data_directory, f"broker-{broker_id}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
-            "kreplica.admin.listener": f"{HOST}:{admin_port}",
+            "kreplica.admin.listener": f"{self.interface}:{admin_port}",
             **coordinator_settings(self.brokers),
         }
         if self.secured is not None:
-            settings |= self.secured.settings(f"{HOST}:{port}", f"{self.advertised_host}:{port}")
-        elif self.advertised_host != HOST:
+            settings |= self.secured.settings(f"{self.interface}:{port}", f"{self.advertised_host}:{port}")
+        elif self.advertised_host != self.interface:
             settings["advertised.listeners"] = f"PLAINTEXT://{self.advertised_host}:{port}"
         if self.brokers > 1:
             settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)

@@ -15,6 +15,7 @@ from kreplica.runtime import Runtime, real_runtime
 from kreplica.runtime.lean_polling import install_lean_polling
 from kreplica.service.process.banner import banner
 from kreplica.service.process.data_directories import make_data_directory
+from kreplica.service.process.settings_overrides import overrides_of
 from kreplica.service.standalone.running import READY, STOPPING, DirectoryClaim, claim_directory
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
@@ -77,9 +78,10 @@ def _standalone(
         port=options["port"],
         admin_port=options["admin-port"],
         coordinator_port=options["coordinator-port"],
-        overrides=tuple(options["overrides"]),
+        overrides=overrides_of(options),
         first_broker_id=options["first-broker-id"],
         advertised_host=options["advertised-host"],
+        interface=options["interface"],
         rack=socket.gethostname() if options["processes"] else None,
         secured=secured,
     )
