@@ -1,6 +1,8 @@
 # `make run` starts a broker; `make test` runs all checks. Both create a virtual environment in .venv.
 # Python 3.11 or later.
-PYTHON ?= $(shell command -v python3.11 >/dev/null && echo python3.11 || echo python3)
+PYTHON ?= $(shell for each in $(PYTHONS); do $$each packaging/check_python.py 2>/dev/null && echo $$each && exit; done; \
+	for each in $(PYTHONS); do command -v $$each >/dev/null && echo $$each && exit; done; echo python3)
+PYTHONS := python3.11 python3.12 python3.13 python3.14 python3.15 python3
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
@@ -24,7 +26,11 @@ JOBS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: run test system-packages lint check bench bench-kafka soak fresh docs manual deb lock clean help
+# `make image`: podman or docker.
+BUILDER ?= $(shell command -v podman || command -v docker || echo docker)
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' kreplica/__init__.py)
+
+.PHONY: run test system-packages lint check bench bench-kafka soak fresh docs manual deb dist image lock clean help
 
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092"
@@ -37,6 +43,8 @@ help:
 	@echo "make docs   the documentation site with the API reference, in build/site"
 	@echo "make manual  manual pages and shell completion, in build/manual"
 	@echo "make deb    a Debian package in build/, with all dependencies except Python"
+	@echo "make dist   the wheel and the source distribution in build/dist, with a lock file"
+	@echo "make image  a container image, kreplica:VERSION and kreplica:latest (needs podman or docker)"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
 	@echo "make soak   fuzzing and crash tests, then one hour of simulation, then make fresh"
 
@@ -112,6 +120,13 @@ manual: $(VENV)/.installed
 
 deb: $(VENV)/.installed
 	@$(BIN)/python packaging/deb.py $(ARGS)
+
+dist: $(VENV)/.installed
+	@$(BIN)/python packaging/dist.py $(ARGS)
+
+image:
+	@$(BUILDER) build -f Containerfile -t kreplica:$(VERSION) -t kreplica:latest --build-arg VERSION=$(VERSION) \
+		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) $(ARGS) .
 
 lock:
 	@$(PYTHON) -m venv build/lock

@@ -158,15 +158,7 @@ def _make_environment(path: Path) -> None:
     # Brokers cannot write to the installed environment, so compile modules and cache the list of plugins now.
     subprocess.run([python, "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash",
                     "-s", str(path), "-p", f"/{PREFIX}/.venv", str(path / "lib")], check=False)  # fmt: skip
-    subprocess.run([python, "-c", _SCAN], check=True, cwd="/")
-
-
-_SCAN = """
-from twisted import plugins
-from twisted.plugin import IPlugin, getPlugins
-import kreplica.plugins
-list(getPlugins(IPlugin, plugins)), list(getPlugins(IPlugin, kreplica.plugins))
-"""
+    subprocess.run([python, ROOT / "packaging" / "cache_plugins.py"], check=True, cwd="/")
 
 
 def _relocate(environment: Path) -> None:

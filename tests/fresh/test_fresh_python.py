@@ -89,3 +89,30 @@ def test_a_python_named_python3(checkout: Path) -> None:
     assert "made by python3" in done.stdout
     assert done.returncode == 2
     assert not os.path.exists(checkout / ".venv")
+
+
+def python(is_complete: bool, name: str) -> str:
+    """Return a program that passes or fails the check, and whose virtual environments cannot be created."""
+    checked = "exit 0" if is_complete else f'echo "kreplica: {name} is incomplete" >&2; exit 1'
+    return f'#!/bin/sh\ncase "$1" in -m) echo made by {name}; exit 7;; *) {checked};; esac\n'
+
+
+@pytest.mark.needs_program("make")
+@pytest.mark.parametrize("chosen", ["python3.12", "python3.13", "python3"])
+def test_the_first_complete_python_is_used(checkout: Path, chosen: str) -> None:
+    """A Python that is too old or has no venv is not used if there is another one, whatever its name."""
+    names = ("python3.11", "python3", chosen)
+    done = make(checkout, {name: python(name == chosen, name) for name in names})
+    assert f"made by {chosen}\n" in done.stdout
+    assert "incomplete" not in done.stderr
+
+
+@pytest.mark.needs_program("make")
+def test_no_complete_python(checkout: Path) -> None:
+    """One line says what the first Python lacks, before anything is created."""
+    done = make(checkout, {name: python(False, name) for name in ("python3.12", "python3")})
+    assert [line for line in done.stderr.splitlines() if line.startswith("kreplica: ")] == [
+        "kreplica: python3.12 is incomplete"
+    ]
+    assert "made by" not in done.stdout
+    assert not (checkout / ".venv").exists()

@@ -1,0 +1,130 @@
+"""Builds the wheel and the source distribution: ``make dist``, or ``python packaging/dist.py --output DIRECTORY``.
+
+The files are reproducible: their bytes depend only on the source, the locked setuptools and ``SOURCE_DATE_EPOCH``, by
+default the time of the last commit.  The wheel is built from the source distribution.  A lock file beside them has the
+hashes of both and of all dependencies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("kreplica", "pyspark_kreplica", "twisted", "packaging", "etc", "systemd", "LICENSE", "MANIFEST.in",
+           "NEWS.md", "README.md", "pyproject.toml", "setup.cfg")  # fmt: skip
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "dropin.cache", "*.egg-info", "*~")
+LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
+EARLIEST = 315532800
+"""1980-01-01, the earliest time in a wheel."""
+
+BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
+
+
+def build(output: Path) -> list[Path]:
+    """Build both distributions and the lock file; return their paths."""
+    output.mkdir(parents=True, exist_ok=True)
+    epoch = source_date_epoch()
+    with tempfile.TemporaryDirectory() as scratch:
+        source = Path(scratch, "source")
+        _copy_sources(source)
+        sdist = _normalized(_run_backend("sdist", source, Path(scratch)), output, epoch)
+        with tarfile.open(sdist) as archive:
+            archive.extractall(Path(scratch, "unpacked"), filter="data")
+        (unpacked,) = Path(scratch, "unpacked").iterdir()
+        _set_modes(unpacked)
+        built = _run_backend("wheel", unpacked, Path(scratch), epoch)
+        wheel = Path(shutil.copyfile(built, output / built.name))
+    name = sdist.name.removesuffix(".tar.gz")
+    lock = output / f"{name}-requirements.txt"
+    lock.write_text(LOCK.read_text() + _locked(name, (wheel, sdist)))
+    return [wheel, sdist, lock]
+
+
+def source_date_epoch() -> int:
+    """Return the time of all files, in seconds since 1970."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if given is None:
+        words = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
+        given = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    return max(int(given or EARLIEST), EARLIEST)
+
+
+def _copy_sources(to: Path) -> None:
+    """Copy the sources without files of earlier builds, whose lists of files setuptools would use."""
+    to.mkdir()
+    for name in SOURCES:
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, to / name, ignore=IGNORED)
+        else:
+            shutil.copyfile(ROOT / name, to / name)
+    _set_modes(to)
+
+
+def _set_modes(directory: Path) -> None:
+    """Set file modes that do not depend on the umask of the build."""
+    for path in (directory, *directory.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _run_backend(kind: str, source: Path, scratch: Path, epoch: int = EARLIEST) -> Path:
+    """Run setuptools in its own process; return the path of the distribution."""
+    directory = scratch / kind
+    directory.mkdir()
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", BUILD.format(kind=kind), str(directory)],
+        cwd=source,
+        env=environment,
+        umask=0o022,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        sys.exit(f"kreplica: setuptools cannot build the {kind}:\n{done.stdout}{done.stderr}")
+    (found,) = directory.iterdir()
+    return found
+
+
+def _normalized(sdist: Path, output: Path, epoch: int) -> Path:
+    """Write a source distribution again with sorted members that belong to root and have one time."""
+    path = output / sdist.name
+    with (
+        tarfile.open(sdist) as old,
+        path.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=epoch) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as new,
+    ):
+        for member in sorted(old.getmembers(), key=lambda member: member.name):
+            member.mtime, member.pax_headers = epoch, {}
+            member.uid = member.gid = 0
+            member.uname = member.gname = "root"
+            member.mode = 0o755 if member.isdir() else 0o644
+            new.addfile(member, old.extractfile(member) if member.isfile() else None)
+    return path
+
+
+def _locked(name: str, files: tuple[Path, ...]) -> str:
+    project, _, version = name.rpartition("-")
+    hashes = [f"--hash=sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files]
+    return " \\\n    ".join((f"{project}=={version}", *hashes)) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Build the wheel and the source distribution of this source.")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "dist", help="directory (default: build/dist)")
+    for path in build(parser.parse_args().output):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
