@@ -106,7 +106,7 @@ class StandaloneOptions(_Options):
     """Brokers and an embedded ZooKeeper server, without configuration, on loopback by default."""
 
     command = "standalone"
-    longdesc = "Starts brokers and an embedded ZooKeeper server, by default on loopback. `kreplica start` does the same."
+    longdesc = "Starts brokers and an embedded ZooKeeper server. `kreplica start` does the same."
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "run each broker in its own process, so that each can use one core"],
