@@ -7,6 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kreplica.admin.http.api import Call
+from kreplica.admin.http.problems import Problem
+from kreplica.admin.lists import broker_list, connection_list, group_list, topic_list
+from kreplica.admin.lists.columns import Columns
+
 Document = dict[str, Any]
 
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
@@ -18,6 +23,8 @@ CONFIG = {
     "source": "default",
     "type": "long",
     "documentation": "How long a log is kept, in milliseconds.",
+    "unit": "ms",
+    "allowed": "a whole number, -1 or more",
     "read_only": False,
     "sensitive": False,
 }
@@ -56,6 +63,7 @@ class World:
         self.live = [number for number in self.ids if number != down]
         self.names = [f"{('orders', 'payments', 'clicks', 'audit')[i % 4]}-{i:04}" for i in range(topics)]
         self.count = partitions
+        self.groups = 3
         self.has_figures = True
         self.warnings: list[str] = []
         self.started_ms = time.time() * 1000
@@ -115,6 +123,76 @@ class World:
             "leaders": share // len(self.ids),
             "replicas": share,
             "under_replicated_leaders": 0,
+            "live": True,
+            "version": "0.1.0",
+            "connections": 250,
+            "log_bytes": 40_000_000_000 * number,
+            "usable_bytes": 100_000_000_000,
+            "offline_log_dirs": 0,
+            "bytes_in_rate": 2_000_000.0,
+            "bytes_out_rate": 5_000_000.0,
+            "messages_in_rate": 2000.0,
+            "reactor_delay_p99_ms": 1.5,
+        }
+
+    def connection(self, number: int) -> Document:
+        return {
+            "address": f"10.0.{number // 250}.{number % 250}:{50_000 + number}",
+            "listener": "SASL_SSL",
+            "user": f"User:{HOSTILE}" if number == 0 else "User:alice",
+            "client_id": HOSTILE if number == 0 else f"shop-{number}",
+            "software_name": "librdkafka" if number % 2 else "apache-kafka-java",
+            "software_version": "2.6.1",
+            "is_broker": number % 100 == 0,
+            "opened_at_ms": int(self.started_ms) - number * 1000,
+            "idle_ms": number * 10,
+            "in_flight": number % 3,
+            "bytes_in": number * 1_000_000,
+            "bytes_out": number * 3_000_000,
+            "bytes_in_rate": number * 1000.0,
+            "bytes_out_rate": None,
+        }
+
+    def group(self, name: str, number: int) -> Document:
+        return {
+            "group": name,
+            "type": "classic",
+            "protocol_type": "consumer",
+            "state": "Stable",
+            "coordinator": 2,
+            "members": number % 4,
+            "topics": self.names[:4],
+            "partitions": 4 * self.count,
+            "lag": number * 137 % 5000,
+            "lag_without_commit": 60,
+            "partitions_without_commit": number % 2,
+            "last_commit_at_ms": int(self.started_ms),
+            "status": ("OK", "WARN", "STALLED", "STOPPED")[number % 4],
+        }
+
+    def history(self, query: Mapping[str, str]) -> Document:
+        """Return half an hour of values with a peak; the older points are missing."""
+        now_ms = int(time.time() * 1000)
+        from_ms, to_ms = (int(query[name]) for name in ("from", "to"))
+        from_ms, to_ms = (each if each >= 0 else now_ms + each for each in (from_ms, to_ms))
+        step_ms = 5000 if to_ms - from_ms <= 900_000 else 60_000
+        first, last = from_ms // step_ms + 1, to_ms // step_ms
+        ages = [(now_ms - number * step_ms) / 60_000 for number in range(first, last + 1)]
+        wave = [None if age > 30 else 1000.0 * (2 + math.sin(age)) + (4000 if 5 < age < 6 else 0) for age in ages]
+        values = {
+            name: [None if each is None else round(each * scale, 3) for each in wave]
+            for name in query["series"].split(",")
+            for scale in (0.001 if name.endswith("_ms") or "partitions" in name or "replicated" in name else 1,)
+        }
+        series = {name: {"mean": each, "peak": each} for name, each in values.items()}
+        brokers = [{"broker_id": number, "series": series} for number in self.live]
+        return {
+            "at_ms": now_ms,
+            "from_ms": first * step_ms,
+            "step_ms": step_ms,
+            "points": len(ages),
+            "brokers": brokers,
+            "problems": [],
         }
 
     def topic(self, name: str) -> Document:
@@ -127,6 +205,20 @@ class World:
             "offline_partitions": 0,
             "under_replicated_partitions": 0,
             "deleting": False,
+            "under_min_isr_partitions": 0,
+            "health": "under_replicated" if name.endswith("7") else "healthy",
+            "records": hash_of(name) * 1000,
+            "size_bytes": hash_of(name) * 1_000_000 + int(name[-4:]),
+            "disk_bytes": hash_of(name) * 3_000_000,
+            "records_in_rate": 12.5,
+            "bytes_in_rate": 1000.0,
+            "bytes_out_rate": 3000.0,
+            "retention_ms": 604_800_000,
+            "retention_bytes": -1,
+            "cleanup_policy": "delete",
+            "min_insync_replicas": 2,
+            "groups": 3,
+            "brokers": [{"broker_id": 1, "leaders": 1, "replicas": 2}, {"broker_id": 2, "leaders": 0, "replicas": 1}],
         }
 
     def message(self, offset: int) -> Document:
@@ -241,13 +333,17 @@ class World:
             case ["cluster"]:
                 return 200, self.cluster()
             case ["brokers"]:
-                return 200, {"brokers": [self.broker(number) for number in self.live]}
+                return _page(broker_list.COLUMNS, "brokers", [self.broker(number) for number in self.live], query)
+            case ["brokers", _, "connections"]:
+                rows = [self.connection(number) for number in range(250)]
+                return _page(connection_list.COLUMNS, "connections", rows, query)
             case ["brokers", number]:
                 return 200, {**self.broker(int(number)), "log_dirs": []}
             case ["topics"]:
-                return 200, self._page(
-                    "topics", [self.topic(n) for n in self.names if query.get("search", "") in n], query, "name"
-                )
+                rows = [self.topic(name) for name in self.names if query.get("search", "") in name]
+                return _page(topic_list.COLUMNS, "topics", rows, query)
+            case ["history"] if self.has_figures:
+                return 200, self.history(query)
             case ["topics", name]:
                 return (200, self.topic(name)) if name in self.names else _missing(name)
             case ["topics", name, "partitions"]:
@@ -261,15 +357,10 @@ class World:
             case ["configs", *_]:
                 return 200, {"configs": [CONFIG]}
             case ["groups"]:
-                row = {
-                    "group": HOSTILE,
-                    "type": "classic",
-                    "protocol_type": "consumer",
-                    "state": "Stable",
-                    "coordinator": 2,
-                    "members": 1,
-                }
-                return 200, {"groups": [row], "is_complete": True, "problems": []}
+                names = [HOSTILE, *(f"group-{number:04}" for number in range(self.groups))]
+                rows = [self.group(name, number) for number, name in enumerate(names)]
+                found = [row for row in rows if query.get("search", "") in row["group"]]
+                return _page(group_list.COLUMNS, "groups", found, query)
             case ["groups", name, "lag"]:
                 row = {
                     "topic": self.names[0],
@@ -280,7 +371,9 @@ class World:
                     "lag": 60,
                     "status": "WARN",
                 }
-                return 200, {"group": name, "state": "Stable", "status": "WARN", "lag": 60, "partitions": [row]}
+                never = {**row, "partition": 1, "committed_offset": None, "committed_at_ms": None, "status": None}
+                lags = {"lag": 120, "lag_without_commit": 60, "partitions_without_commit": 1}
+                return 200, {"group": name, "state": "Stable", "status": "WARN", **lags, "partitions": [row, never]}
             case ["groups", name]:
                 return 200, {
                     "group": name,
@@ -321,11 +414,6 @@ class World:
                 return 200, self.figures()
         return _missing("/".join(path))
 
-    def _page(self, name: str, rows: list[Document], query: Mapping[str, str], key: str) -> Document:
-        limit = int(query.get("limit", 1000))
-        later = [row for row in rows if row[key] > query.get("after", "")]
-        return {name: later[:limit], "next": later[limit - 1][key] if len(later) > limit else None}
-
     def _write_response(self, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
         dry_run = query.get("dry_run") == "true"
         if path[0] == "topics" and body and body.get("name") == "refused":
@@ -348,6 +436,23 @@ class World:
                 "brokers": [],
             }
         return 200, document
+
+
+def _page(columns: Columns, name: str, rows: list[Document], query: Mapping[str, str]) -> tuple[int, Document]:
+    """Return a page of a list; the parameters are those of the product."""
+    numbers = {each: int(query.get(each, default)) for each, default in (("limit", 1000), ("page", 1))}
+    try:
+        selection = columns.selection(Call(query={**query, **numbers}))
+    except Problem as problem:
+        return problem.status, {"title": problem.title, "detail": problem.detail, "what_to_do": problem.what_to_do}
+    found = [row for row in rows if all(each.holds(row.get(each.column)) for each in selection.conditions)]
+    found.sort(key=lambda row: row[columns.key])
+    known = [row for row in found if row.get(selection.sort) is not None]
+    known.sort(key=lambda row: row[selection.sort], reverse=selection.descending)
+    found = [*known, *(row for row in found if row.get(selection.sort) is None)]
+    first = (numbers["page"] - 1) * numbers["limit"]
+    shown = [{field: row[field] for field in selection.fields} for row in found[first : first + numbers["limit"]]]
+    return 200, {name: shown, "next": None, "total": len(found), "problems": [], "is_complete": True}
 
 
 def hash_of(text: str) -> int:

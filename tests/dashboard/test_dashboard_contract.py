@@ -13,6 +13,8 @@ PAGES = {
     "": "Overview",
     "brokers": "Brokers",
     "broker/1": "Broker 1",
+    "broker/1/connections": "Broker 1",
+    "broker/1/settings": "Broker 1",
     "topics": "Topics",
     "topics/new": "Create a topic",
     "topic/orders-0000": "orders-0000",
@@ -273,7 +275,7 @@ def test_ten_thousand_partitions_do_not_block_the_page(page):
         page.driver.execute_script(watch)
         page.until(lambda: len(page.all("tbody tr")) == 100)
         page.press("Next page")
-        page.until(lambda: "after=" in page.address and len(page.all("tbody tr")) == 100)
+        page.until(lambda: "page=2" in page.address and len(page.all("tbody tr")) == 100)
         page.driver.back()
         page.until(lambda: page.address == "topics")
         page.fill("Find a topic", "0999")

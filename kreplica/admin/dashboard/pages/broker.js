@@ -1,11 +1,14 @@
-/** One broker: its addresses, log directories and settings. */
+/** One broker: its addresses, log directories, load, connections and settings. */
 
 import { configEditor } from "../parts/config_editor.js";
 import { chip, element, termList } from "../parts/elements.js";
+import { historyCharts } from "../parts/history_charts.js";
 import { bytes, count, dateTime } from "../parts/format.js";
 import { table } from "../parts/tables.js";
+import { tabs } from "../parts/tabs.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
+import { brokerConnections } from "./broker_connections.js";
 import { stateOf } from "./brokers.js";
 import { cordon, uncordon } from "./cordon.js";
 
@@ -13,7 +16,7 @@ const PERIOD_MS = 3000;
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
-  const id = page.path[1];
+  const [, id, tab = "state"] = page.path;
   page.title(`Broker ${id}`, ["#/brokers", "Brokers"]);
   const facts = termList("facts", {
     State: (broker) => chip(...stateOf(broker)),
@@ -38,9 +41,20 @@ export function open(page) {
       { header: "Disk", numeric: true, text: ({ total_bytes: total }) => bytes(total) },
     ],
   });
-  page.add(element("div", { class: "card" }, facts.node));
-  page.section("Log directories", directories.node);
-  page.section("Settings", configEditor(page, ["configs", "brokers", id], `broker ${id}`, true));
+  page.add(tabs("Views of the broker", [
+    [href(["broker", id]), "State", tab === "state"],
+    [href(["broker", id, "connections"]), "Connections", tab === "connections"],
+    [href(["broker", id, "settings"]), "Settings", tab === "settings"],
+  ]));
+  if (tab === "connections") {
+    page.add(brokerConnections(page, id));
+  } else if (tab === "settings") {
+    page.add(configEditor(page, ["configs", "brokers", id], `broker ${id}`, true));
+  } else {
+    page.add(element("div", { class: "card" }, facts.node));
+    page.section("Log directories", directories.node);
+    page.add(historyCharts(page, id));
+  }
   const shown = { cordoned: null };
   const refresh = page.poll(PERIOD_MS, async () => {
     const broker = await get(pathOf("brokers", id), {}, page.signal);

@@ -1,21 +1,16 @@
 /** One group: its members and its lag. */
 
 import { barPart, chip, chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { count, dateTime, commaSeparated, ranges } from "../parts/format.js";
+import { count, dateTime, commaSeparated, pluralize, ranges } from "../parts/format.js";
 import { table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
-import { groupState } from "./groups.js";
+import { groupState, groupStatus } from "./groups.js";
 import { deleteGroup, resetOffsets } from "./group_changes.js";
 
 const PERIOD_MS = 2000;
 /** Maximum number of partitions; those with the most lag are shown. */
 const ROWS_MAX = 300;
-
-/** Label of each partition status. @type {Record<string, [string, string]>} */
-const STATUS = {
-  OK: ["good", "Keeps up"], WARN: ["warn", "Falls behind"], STALLED: ["bad", "Stalled"], STOPPED: ["bad", "Stopped"],
-};
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
@@ -30,7 +25,8 @@ export function open(page) {
     Members: ({ group }) => count(group.members?.length ?? group.members),
     Coordinator: ({ group }) => (group.coordinator === null || group.coordinator === undefined ? "–" : `Broker ${group.coordinator}`),
     "Messages behind": ({ lag }) => count(lag.lag),
-    Status: ({ lag }) => chip(...statusOf(lag)),
+    "Never committed": ({ lag }) => neverCommitted(lag),
+    Status: ({ lag }) => chip(...groupStatus(lag)),
   });
   const members = memberTable(name);
   const lags = lagTable(name);
@@ -46,9 +42,9 @@ export function open(page) {
   });
 }
 
-/** @returns {[string, string]} */
-function statusOf({ status }) {
-  return STATUS[status] ?? ["", status === null || status === undefined ? "–" : String(status).toLowerCase()];
+/** Partitions without a committed offset, whose records are all part of the lag. */
+function neverCommitted({ partitions_without_commit: number, lag_without_commit: lag }) {
+  return number ? `${pluralize(number, "partition")}, ${pluralize(lag, "message")}` : "none";
 }
 
 function withMostLag(partitions) {
@@ -64,9 +60,9 @@ function lagTable(name) {
     empty: "The group has committed no offsets.",
     columns: [
       { header: "Partition", names: true, part: linkPart(({ topic }) => href(["topic", topic]), ({ topic, partition }) => `${topic}-${partition}`) },
-      { header: "Status", part: chipPart(statusOf) },
+      { header: "Status", part: chipPart(groupStatus) },
       { header: "Lag", part: barPart(({ lag, highestLag }) => [(lag ?? 0) / highestLag, count(lag)]) },
-      { header: "Committed", numeric: true, text: ({ committed_offset: offset }) => count(offset) },
+      { header: "Committed", numeric: true, text: ({ committed_offset: offset }) => (offset === null ? "never" : count(offset)) },
       { header: "Log end", numeric: true, text: ({ log_end_offset: offset }) => count(offset) },
       { header: "Last commit", className: "nowrap", text: ({ committed_at_ms: at }) => dateTime(at) },
     ],

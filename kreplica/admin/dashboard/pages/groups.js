@@ -1,57 +1,49 @@
-/** The list of consumer groups. */
+/** The list of consumer groups, with their lag. */
 
-import { chipPart, element, linkPart, setText, show } from "../parts/elements.js";
-import { count, pluralize } from "../parts/format.js";
-import { debounce, field } from "../parts/forms.js";
-import { pager, table } from "../parts/tables.js";
-import { get, pathOf } from "../shell/api.js";
+import { dataList } from "../parts/data_list.js";
+import { chipPart, linkPart } from "../parts/elements.js";
+import { commaSeparated, count, shortTime } from "../parts/format.js";
 import { href } from "../shell/routes.js";
 
-const PERIOD_MS = 3000;
-const PAGE = 100;
+const FIELDS = "group,state,status,type,members,topics,lag,partitions_without_commit,last_commit_at_ms,coordinator";
+
+const FILTERS = [
+  ["", "All groups"], ["status!=OK", "Groups with problems"], ["members>0", "Groups with members"], ["members=0", "Groups without members"],
+  ["partitions_without_commit>0", "Groups with partitions never committed"], ["lag>1000", "Lag above 1,000"],
+];
+
+/** Label of each status. @type {Record<string, [string, string]>} */
+const STATUS = {
+  OK: ["good", "Keeps up"], WARN: ["warn", "Falls behind"], STALLED: ["bad", "Stalled"], STOPPED: ["bad", "Stopped"],
+};
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
   page.title("Groups");
-  const search = field({ label: "Find a group", type: "search", value: page.query.search ?? "", autocomplete: "off", spellcheck: "false" });
-  const note = element("p", { class: "note", hidden: true });
-  const list = groupTable();
-  const pages = pager(["groups"]);
-  page.add(element("div", { class: "stack" }, element("div", { class: "fields", role: "search" }, search.node), note, list.node, pages.node));
-  let groups = [];
-  const render = () => {
-    const { search: text = "", after = "" } = page.query;
-    const matching = groups.filter(({ group }) => group.includes(text) && group > after);
-    const shown = matching.slice(0, PAGE);
-    list.update(shown);
-    pages.update(page.query, matching.length > PAGE ? shown.at(-1).group : null, `${pluralize(shown.length, "group")} of ${count(groups.length)}`);
-  };
-  search.input.addEventListener("input", debounce(() => {
-    page.setQuery({ search: search.input.value.trim(), after: "" });
-    render();
-  }, 80));
-  page.poll(PERIOD_MS, async () => {
-    const response = await get(pathOf("groups"), {}, page.signal);
-    groups = response.groups.sort((one, other) => (one.group < other.group ? -1 : 1));
-    show(note, !response.is_complete);
-    setText(note, `Not all coordinators responded: some groups may be missing. ${(response.problems ?? []).map(String).join(" ")}`);
-    render();
-  });
-}
-
-function groupTable() {
-  return table({
-    caption: "Groups",
-    keyOf: ({ group }) => group,
-    empty: "No group matches.",
+  const list = dataList(page, {
+    path: ["groups"], caption: "Groups", noun: "group", search: "Find a group", filters: FILTERS, fields: FIELDS, keyOf: ({ group }) => group,
     columns: [
-      { header: "Group", names: true, part: linkPart(({ group }) => href(["group", group]), ({ group }) => group || "(no name)") },
-      { header: "State", part: chipPart(groupState) },
-      { header: "Protocol", text: ({ type, protocol_type: protocol }) => [type, protocol].filter(Boolean).join(", ") },
-      { header: "Members", numeric: true, text: ({ members }) => count(members) },
-      { header: "Coordinator", numeric: true, text: ({ coordinator }) => (coordinator === null || coordinator === undefined ? null : `Broker ${coordinator}`) },
+      { header: "Group", names: true, sort: "group", part: linkPart(({ group }) => href(["group", group]), ({ group }) => group || "(no name)") },
+      { header: "State", sort: "state", part: chipPart(groupState) },
+      { header: "Status", sort: "-status", part: chipPart(groupStatus) },
+      { header: "Members", numeric: true, sort: "-members", text: ({ members }) => count(members) },
+      { header: "Topics", className: "cut", text: ({ topics }) => (topics === null ? null : topicsText(topics)) },
+      { header: "Lag", numeric: true, sort: "-lag", text: ({ lag }) => count(lag) },
+      { header: "Never committed", numeric: true, sort: "-partitions_without_commit", text: ({ partitions_without_commit: never }) => (never ? partitionsText(never) : "0") },
+      { header: "Last commit", className: "nowrap", sort: "-last_commit_at_ms", text: ({ last_commit_at_ms: at }) => (at === null ? "never" : shortTime(at)) },
+      { header: "Protocol", sort: "type", text: ({ type }) => type },
+      { header: "Coordinator", numeric: true, sort: "coordinator", text: ({ coordinator }) => `Broker ${coordinator}` },
     ],
   });
+  page.add(list.node);
+}
+
+function topicsText(topics) {
+  return topics.length > 1 ? `${topics[0]} and ${topics.length - 1} more` : commaSeparated(topics);
+}
+
+function partitionsText(number) {
+  return number === 1 ? "1 partition" : `${count(number)} partitions`;
 }
 
 /** @returns {[string, string]} */
@@ -61,4 +53,9 @@ export function groupState({ state }) {
     return ["good", label];
   }
   return label === "Empty" || label === "Dead" ? ["", label] : ["busy", label];
+}
+
+/** @returns {[string, string]} */
+export function groupStatus({ status }) {
+  return STATUS[status] ?? ["", status === null || status === undefined ? "–" : String(status).toLowerCase()];
 }

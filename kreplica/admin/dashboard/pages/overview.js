@@ -1,12 +1,12 @@
 /** Overview: health, load and recent events. */
 
 import { brokerMap } from "../parts/broker_map.js";
-import { lineChart } from "../parts/charts.js";
 import { element, set, setText, termList } from "../parts/elements.js";
-import { count, milliseconds, rate } from "../parts/format.js";
+import { count } from "../parts/format.js";
+import { historyCharts } from "../parts/history_charts.js";
 import { entryList } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
-import { cluster, refreshMetrics, onMetrics, samples, warnings } from "../shell/cluster_metrics.js";
+import { cluster, refreshMetrics, onMetrics, warnings } from "../shell/cluster_metrics.js";
 import { rememberAdminUrls } from "../shell/connection_banner.js";
 import { faultInjection } from "./fault_injection.js";
 import { healthOf } from "./health.js";
@@ -28,7 +28,7 @@ export function open(page) {
     "Under-replicated": (now) => ({ text: count(now.under_replicated_partitions), worry: now.under_replicated_partitions > 0 }),
     Offline: (now) => ({ text: count(now.offline_partitions), worry: now.offline_partitions > 0 }),
   });
-  page.add(health, numbers.node, chartRow(page));
+  page.add(health, numbers.node, historyCharts(page));
   const faults = faultInjection(page);
   const map = mapSection(page);
   const loadEvents = recentEvents(page);
@@ -49,22 +49,6 @@ export function open(page) {
     refreshMetrics();
   });
   page.once(loadEvents);
-}
-
-function chartRow(page) {
-  const throughput = lineChart({ title: "Throughput", series: ["In", "Out"], format: rate, minTop: 1000 });
-  const produce = lineChart({ title: "Produce latency, mean", series: ["Produce"], format: milliseconds, minTop: 1 });
-  const fetch = lineChart({ title: "Fetch latency, mean", series: ["Fetch, including the wait for data"], format: milliseconds, minTop: 1 });
-  const problems = lineChart({ title: "Partitions with problems", series: ["Under-replicated", "Offline"], format: count, minTop: 2 });
-  onMetrics(page.signal, () => {
-    const show = (chart, ...names) => chart.update(samples.map((sample) => ({ at_ms: sample.at_ms, values: names.map((name) => sample[name]) })));
-    show(throughput, "in", "out");
-    show(produce, "produce_ms");
-    show(fetch, "fetch_ms");
-    show(problems, "under_replicated", "offline");
-  });
-  return element("section", { class: "section" }, element("h2", { class: "unseen" }, "The last two minutes"),
-    element("div", { class: "charts" }, throughput.node, produce.node, fetch.node, problems.node));
 }
 
 function mapSection(page) {

@@ -2,15 +2,20 @@
 
 import { configEditor } from "../parts/config_editor.js";
 import { chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { count, pluralize, commaSeparated } from "../parts/format.js";
+import { bytes, count, pluralize, commaSeparated, rate } from "../parts/format.js";
 import { pager, table } from "../parts/tables.js";
 import { tabs } from "../parts/tabs.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
+import { retentionText } from "./topics.js";
 import { deleteTopic, electPreferred, addPartitions } from "./topic_changes.js";
 
 const PERIOD_MS = 2000;
 const PAGE = 100;
+const FIELDS = [
+  "partitions", "replication_factor", "records", "size_bytes", "disk_bytes", "bytes_in_rate", "bytes_out_rate", "retention_ms", "retention_bytes",
+  "groups", "under_replicated_partitions", "offline_partitions",
+].join(",");
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
@@ -42,6 +47,13 @@ function partitionsOf(page, name, state) {
   const numbers = termList("numbers", {
     Partitions: ({ partitions }) => count(partitions),
     "Replication factor": ({ replication_factor: factor }) => count(factor),
+    Records: ({ records }) => count(records),
+    Size: ({ size_bytes: size }) => bytes(size),
+    "Size with replicas": ({ disk_bytes: size }) => bytes(size),
+    In: ({ bytes_in_rate: value }) => rate(value),
+    Out: ({ bytes_out_rate: value }) => rate(value),
+    Retention: retentionText,
+    Groups: ({ groups }) => count(groups),
     "Under-replicated": ({ under_replicated_partitions: underReplicated }) => ({ text: count(underReplicated), worry: underReplicated > 0 }),
     Offline: ({ offline_partitions: offline }) => ({ text: count(offline), worry: offline > 0 }),
   });
@@ -49,9 +61,11 @@ function partitionsOf(page, name, state) {
   const pages = pager(page.path);
   page.add(element("div", { class: "stack" }, numbers.node, list.node, pages.node));
   page.poll(PERIOD_MS, async () => {
-    const topic = await get(pathOf("topics", name), {}, page.signal);
-    state.partitions = topic.partitions;
-    numbers.update(topic);
+    const { topics: [topic] } = await get(pathOf("topics"), { fields: FIELDS, filter: `name=${name}` }, page.signal);
+    if (topic) {
+      state.partitions = topic.partitions;
+      numbers.update(topic);
+    }
     const { partitions, next } = await get(pathOf("topics", name, "partitions"), { limit: PAGE, after: page.query.after }, page.signal);
     list.update(partitions);
     pages.update(page.query, next, pluralize(partitions.length, "partition"));

@@ -3,12 +3,22 @@
 import { request, pathOf } from "../shell/api.js";
 import { announce } from "../shell/notifications.js";
 import { chipPart, element, set, setText, show } from "./elements.js";
-import { checkbox, debounce, field } from "./forms.js";
+import { checkbox, debounce, field, selectField } from "./forms.js";
 import { dismissButton, openDialog } from "./dialogs.js";
 import { table } from "./tables.js";
 import { confirmWrite } from "./writes.js";
 
 const BOOLEANS = ["true", "false"];
+
+/** Units in which a value can be entered, by the unit of the setting: factor and label. @type {Record<string, [number, string][]>} */
+const UNITS = {
+  ms: [[1, "ms"], [1000, "s"], [60_000, "min"], [3_600_000, "h"], [86_400_000, "d"]],
+  seconds: [[1, "s"], [60, "min"], [3600, "h"], [86_400, "d"]],
+  minutes: [[1, "min"], [60, "h"], [1440, "d"]],
+  hours: [[1, "h"], [24, "d"]],
+  "bytes per second": [[1, "B/s"], [1024, "KiB/s"], [1_048_576, "MiB/s"]],
+  bytes: [[1, "B"], [1024, "KiB"], [1_048_576, "MiB"], [1_073_741_824, "GiB"]],
+};
 
 /** Sources of dynamic values, which Reset removes. */
 const DYNAMIC = /^(dynamic|topic)/i;
@@ -61,7 +71,8 @@ function configTable(owner, edit, reset) {
     empty: "No setting matches.",
     columns: [
       { header: "Setting", names: true, part: namePart },
-      { header: "Value", className: "mono", text: ({ value, sensitive }) => (sensitive ? "(hidden)" : value) },
+      { header: "Value", text: ({ value, sensitive, unit }) => (sensitive ? "(hidden)" : withUnit(value, unit)) },
+      { header: "Default", text: ({ default_value: value, sensitive, unit }) => (sensitive ? "(hidden)" : withUnit(value, unit)) },
       { header: "From", part: chipPart(({ is_default: isDefault, source }) => (isDefault ? ["", "default"] : ["busy", String(source ?? "changed").toLowerCase().replaceAll("_", " ")])) },
       { header: "(Actions)", className: "cell-actions", part: () => actions(edit, reset) },
     ],
@@ -96,20 +107,47 @@ function actions(edit, reset) {
   };
 }
 
+/** A value with its unit, and in a larger unit if it is long: `604800000 ms (7 d)`. */
+function withUnit(value, unit) {
+  if (value === null || value === undefined || value === "" || !unit) {
+    return value;
+  }
+  const [amount, factor] = split(value, unit);
+  const larger = (UNITS[unit] ?? []).find(([each]) => each === factor);
+  return larger && factor > 1 ? `${value} ${unit} (${amount} ${larger[1]})` : `${value} ${unit}`;
+}
+
+/** The largest unit in which a value is a whole number. @returns {[string, number]} the number and the factor of its unit */
+function split(value, unit) {
+  const number = /^\d{1,15}$/.test(value ?? "") ? Number(value) : 0;
+  const found = (UNITS[unit] ?? []).findLast(([factor]) => number > 0 && number % factor === 0);
+  return found ? [String(number / found[0]), found[0]] : [value ?? "", 1];
+}
+
+/** The value in the unit of the setting; a text that is not a number is returned as it is, for the broker's error. */
+function joined(text, factor) {
+  return factor > 1 && /^\d+(\.\d+)?$/.test(text) ? String(Math.round(Number(text) * factor)) : text;
+}
+
 function openValueDialog(config) {
   return openDialog(config.name, (close) => {
-    const options = { label: "Value", name: "value", hint: `Default: ${config.default_value ?? "none"}. ${config.type ?? ""}`.trim() };
+    const hint = [`Default: ${withUnit(config.default_value, config.unit) ?? "none"}.`, config.allowed ? `Allowed: ${config.allowed}.` : null, `Type: ${config.type}.`];
+    const options = { label: "Value", name: "value", hint: hint.filter(Boolean).join(" ") };
+    const [amount, factor] = split(config.value, config.unit);
+    const units = UNITS[config.unit] ?? [];
+    const unitField = selectField({ label: "Unit", name: "unit" }, units.map(([each, label]) => [String(each), label]), String(factor));
     const isBoolean = String(config.type).toLowerCase() === "boolean";
     const valueField = isBoolean
       ? field({ ...options, tag: "select", children: BOOLEANS.map((value) => element("option", { value, selected: value === config.value }, value)) })
-      : field({ ...options, value: config.value ?? "", autocomplete: "off", spellcheck: "false" });
+      : field({ ...options, value: units.length ? amount : (config.value ?? ""), autocomplete: "off", spellcheck: "false" });
+    const entered = () => joined(valueField.input.value.trim(), units.length ? Number(unitField.input.value) : 1);
     return {
       content: [
         config.documentation ? element("p", { class: "muted" }, config.documentation) : null,
-        valueField.node,
+        element("div", { class: "pair" }, valueField.node, units.length ? unitField.node : null),
         element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview")),
       ],
-      submit: () => (valueField.input.value === config.value ? announce("This is the current value.") : close(valueField.input.value)),
+      submit: () => (entered() === config.value ? announce("This is the current value.") : close(entered())),
     };
   });
 }

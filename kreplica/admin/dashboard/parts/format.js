@@ -108,3 +108,14 @@ export function prettyJson(text) {
 export function inlineJson(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
+
+/** A length of time in milliseconds, in its two largest units. @param {number|null|undefined} length_ms */
+export function durationOf(length_ms) {
+  if (length_ms === null || length_ms === undefined) {
+    return "–";
+  }
+  if (length_ms < 1000) {
+    return milliseconds(length_ms);
+  }
+  return duration(length_ms / 1000).replace(/ 0 (h|min|s)$/, "");
+}

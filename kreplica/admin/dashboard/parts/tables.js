@@ -7,6 +7,7 @@
  * @property {(row: any) => string|number|null} [text]  text of its cells
  * @property {(row: any) => Part} [part]  shows the cell instead of a text
  * @property {boolean} [numeric]
+ * @property {string} [sort]  column of the API by which a click on the header sorts; with `-`, in descending order
  * @property {boolean} [names]  true if the column names the row
  * @property {string} [className]
  */
@@ -20,11 +21,13 @@ import { href } from "../shell/routes.js";
  * @param {Column[]} options.columns
  * @param {(row: any) => string|number} options.keyOf
  * @param {string} [options.empty]  text of an empty table
+ * @param {{current: () => string, choose: (sort: string) => void}} [options.sorting]  the order, and a function that changes it
  * @returns {{node: HTMLElement, update: (rows: any[]) => void}}
  */
-export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
+export function table({ caption, columns, keyOf, empty = "Nothing here.", sorting }) {
   const body = element("tbody");
-  const head = element("tr", null, columns.map(headerCell));
+  const headers = columns.map((column) => headerPart(column, sorting));
+  const head = element("tr", null, headers.map(({ node }) => node));
   const grid = element("table", null, element("caption", { class: "unseen" }, caption), element("thead", null, head), body);
   const nothing = element("p", { class: "empty", hidden: true }, empty);
   const node = element("div", { class: "table" }, grid, nothing);
@@ -32,6 +35,7 @@ export function table({ caption, columns, keyOf, empty = "Nothing here." }) {
   return {
     node,
     update(rows) {
+      headers.forEach((header) => header.update(sorting?.current() ?? ""));
       updateChildren(body, rows, keyOf, (row) => rowPart(columns, row));
       nothing.hidden = rows.length > 0;
       grid.hidden = rows.length === 0;
@@ -49,10 +53,26 @@ function scrollable(node, label) {
   }).observe(node);
 }
 
-function headerCell(column) {
+/** A header; a button if the list can be sorted by its column: a second click reverses the order. */
+function headerPart(column, sorting) {
   const hidden = column.header.startsWith("(");
   const text = hidden ? element("span", { class: "unseen" }, column.header.slice(1, -1)) : column.header;
-  return element("th", { scope: "col", class: classOf(column) }, text);
+  if (!sorting || !column.sort) {
+    return { node: element("th", { scope: "col", class: classOf(column) }, text), update() {} };
+  }
+  const opposite = column.sort.startsWith("-") ? column.sort.slice(1) : `-${column.sort}`;
+  const button = element("button", {
+    class: "sort", type: "button", onclick: () => sorting.choose(sorting.current() === column.sort ? opposite : column.sort),
+  }, text);
+  const node = element("th", { scope: "col", class: classOf(column) }, button);
+  return {
+    node,
+    update(current) {
+      const isSorted = current === column.sort || current === opposite;
+      const descends = current.startsWith("-");
+      set(node, "aria-sort", isSorted ? (descends ? "descending" : "ascending") : null);
+    },
+  };
 }
 
 function classOf(column) {
@@ -106,6 +126,33 @@ export function pager(path, parameter = "after") {
       first.hidden = !query[parameter];
       next.hidden = !after;
       setText(count, text);
+    },
+  };
+}
+
+/**
+ * Numbered pages of a long list; the number is part of the address.
+ *
+ * @param {import("../shell/page.js").Page} page
+ * @param {number} size  rows of a page
+ */
+export function numberedPager(page, size) {
+  const link = (text) => element("a", { class: "button tight" }, text);
+  const [first, previous, next, last] = [link("First page"), link("Previous page"), link("Next page"), link("Last page")];
+  const count = element("span", { class: "muted small", role: "status" });
+  const node = element("nav", { class: "pager", "aria-label": "Pages of the list" }, first, previous, next, last, count);
+  return {
+    node,
+    /** @param {number} total  rows of all pages @param {string} text  the number of rows in words */
+    update(total, text) {
+      const pages = Math.max(1, Math.ceil(total / size));
+      const number = Math.min(Number(page.query.page) || 1, pages);
+      const addresses = [[first, 1], [previous, number - 1], [next, number + 1], [last, pages]];
+      for (const [each, target] of addresses) {
+        set(each, "href", href(page.path, { ...page.query, page: target > 1 ? target : "" }));
+        each.hidden = target < 1 || target > pages || target === number;
+      }
+      setText(count, pages > 1 ? `${text}, page ${number} of ${pages}` : text);
     },
   };
 }

@@ -1,0 +1,57 @@
+/** Charts of the cluster or of one broker, with the choice of their range; the range is part of the address. */
+
+import { lineChart, rangeButtons } from "./charts.js";
+import { element, setText, show } from "./elements.js";
+import { count, milliseconds, rate } from "./format.js";
+import { loadHistory, RANGES } from "../shell/history.js";
+
+const PERIOD_MS = 5000;
+
+const CHARTS = [
+  { title: "Throughput", series: [["bytes_in", "In"], ["bytes_out", "Out"]], format: rate, minTop: 1000 },
+  {
+    title: "Processing time", series: [["produce_ms", "Produce"], ["fetch_ms", "Fetch"], ["queue_ms", "In the queue (99 %)"]],
+    format: milliseconds, minTop: 1, note: "Mean time of requests that the broker answers at once, and the delay before it reads a request.",
+  },
+  {
+    title: "Waiting time", series: [["produce_wait_ms", "Produce: for replicas"], ["fetch_wait_ms", "Fetch: for new records"]],
+    format: milliseconds, minTop: 1, note: "Fetch requests wait for new records by design (long polling): on an idle topic, up to fetch.max.wait.ms.",
+  },
+  {
+    title: "Partitions with problems", series: [["under_replicated", "Under-replicated"], ["offline_partitions", "Offline"]],
+    format: count, minTop: 2,
+  },
+];
+
+/**
+ * @param {import("../shell/page.js").Page} page
+ * @param {string|number|null} [broker]  only this broker
+ */
+export function historyCharts(page, broker = null) {
+  const zoom = (range) => {
+    page.setQuery({ from: range ? Math.round(range.from_ms) : "", to: range ? Math.round(range.to_ms) : "" });
+    refresh();
+  };
+  const charts = CHARTS.map((options) => ({ options, chart: lineChart({ ...options, onZoom: zoom }) }));
+  const names = CHARTS.flatMap(({ series }) => series.map(([name]) => name));
+  const choose = (length_ms) => {
+    page.setQuery({ from: "", to: "", ...(length_ms ? { range: length_ms === RANGES[0][0] ? "" : length_ms } : {}) });
+    refresh();
+  };
+  const ranges = rangeButtons(RANGES, choose);
+  const note = element("p", { class: "note", hidden: true });
+  const refresh = page.poll(PERIOD_MS, async () => {
+    const { range, from, to } = page.query;
+    const length_ms = Number(range) || RANGES[0][0];
+    const wanted = from && to ? { from_ms: Number(from), to_ms: Number(to) } : { from_ms: -length_ms, to_ms: -1 };
+    const history = await loadHistory(names, wanted, page.signal, broker);
+    const shown = from && to ? wanted : { from_ms: history.to_ms - length_ms, to_ms: history.to_ms };
+    charts.forEach(({ chart }) => chart.update(shown, history.points));
+    ranges.update(length_ms, Boolean(from && to));
+    show(note, history.problems.length > 0);
+    setText(note, `The charts lack some brokers: ${history.problems.join(" ")}`);
+  });
+  return element("section", { class: "section" },
+    element("div", { class: "head" }, element("h2", null, "Load"), ranges.node),
+    note, element("div", { class: "charts" }, charts.map(({ chart }) => chart.node)));
+}
