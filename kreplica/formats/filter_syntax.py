@@ -51,16 +51,13 @@ FUNCTIONS = (
 _STATES_MAX = 200
 _ERROR_LENGTH_MAX = 200
 
-_TOKEN = re.compile(
-    r"""\s+ | //[^\n]*
+_TOKEN = r"""\s+ | //[^\n]*
     | (?P<string> [rRbB]{0,2} (?: \"\"\".*?\"\"\" | '''.*?''' | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' ) )
     | (?P<number> \d[\w.]* (?: (?<=[eE]) [+-] \d+ )? )
     | (?P<word> [A-Za-z_]\w* )
     | (?P<sign> && | \|\| | [=!<>]= | [-+*/%!<>?:.,()\[\]{}] )
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_LIBRARY_ERROR = re.compile(r"<input>:\d+:(\d+): (?:Syntax error: )?([^\n]*)")
+    """
+_LIBRARY_ERROR = r"<input>:\d+:(\d+): (?:Syntax error: )?([^\n]*)"
 
 
 class FilterError(KreplicaError):
@@ -76,7 +73,7 @@ class FilterError(KreplicaError):
     @classmethod
     def from_library(cls, text: str) -> FilterError:
         """Return the error for a message of the library."""
-        found = _LIBRARY_ERROR.search(text)
+        found = re.search(_LIBRARY_ERROR, text)
         if found is None:
             return cls(f"it cannot be compiled: {text[:_ERROR_LENGTH_MAX]}", None)
         return cls(found[2][:_ERROR_LENGTH_MAX], int(found[1]))
@@ -145,9 +142,11 @@ def checked(text: str) -> Expression:
 
 
 def _tokens(text: str) -> Iterator[Token]:
+    # Compiled here, because most brokers and commands parse no expression.
+    token = re.compile(_TOKEN, re.VERBOSE | re.DOTALL)
     position = 0
     while position < len(text):
-        found = _TOKEN.match(text, position)
+        found = token.match(text, position)
         if found is None or found.end() == position:
             raise FilterError(f"unexpected character {text[position]!r}", position + 1)
         if found.lastgroup is not None:

@@ -1,0 +1,138 @@
+"""Pages of records, the newest first, over random logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
+
+from kreplica.admin.messages.fetching import Round, TopicQuery
+from kreplica.admin.messages.newest_first import NewestFirst
+from kreplica.admin.messages.pages import Page, PageRequest, StartPosition
+from kreplica.admin.messages.positions import NEWEST, Span
+from kreplica.admin.messages.scanning import ScanLimits, Scanned, Selection
+from kreplica.formats.catalogue import Formats
+from kreplica.formats.messages import RecordView
+from kreplica.formats.schema_store import SchemaStore
+from kreplica.model import TopicPartition
+
+VIEW = RecordView(Formats(SchemaStore(lambda: 0.0, has_registry=False)), "orders")
+TOPIC = TopicQuery("orders", UUID(int=7), 0, Selection(VIEW))
+Logs = dict[int, list[tuple[int, int, bool]]]
+"""Offset, timestamp and whether it matches, of each record of each partition."""
+
+
+class FakeFetcher:
+    """Returns a limited number of records of a random choice of partitions; some partitions have no leader."""
+
+    def __init__(self, logs: Logs, random: Random, clock: Clock, lost: int | None) -> None:
+        self.logs = logs
+        self.lost = lost
+        self._random = random
+        self._clock = clock
+
+    async def round(self, topic: TopicQuery, spans: Mapping[int, Span], limits: ScanLimits) -> Round:
+        self._clock.advance(self._random.choice([0.001, 0.2]))
+        result = Round()
+        if self.lost in spans:
+            result.problems[TopicPartition("orders", self.lost)] = "no leader"
+        numbers = [number for number in spans if number != self.lost]
+        for number in self._random.sample(numbers, self._random.randint(min(1, len(numbers)), len(numbers))):
+            result.scanned[number] = self._scan(number, spans[number])
+        return result
+
+    def _scan(self, number: int, span: Span) -> Scanned:
+        scanned = Scanned(span.next_offset)
+        for offset, timestamp_ms, matches in self.logs[number]:
+            if not span.next_offset <= offset < span.end_offset:
+                continue
+            if scanned.count == self._random.choice([3, 7, 50]):
+                return scanned
+            scanned.count += 1
+            scanned.next_offset = offset + 1
+            scanned.oldest_ms = min(timestamp_ms, timestamp_ms if scanned.oldest_ms is None else scanned.oldest_ms)
+            if matches:
+                row = {"partition": number, "offset": offset, "timestamp_ms": timestamp_ms, "size_bytes": 100}
+                scanned.found.append(row)
+                scanned.found_bytes += 100
+        scanned.next_offset = span.end_offset  # the rest was compacted
+        return scanned
+
+
+def random_logs(random: Random, *, is_ordered: bool) -> Logs:
+    logs: Logs = {}
+    for number in range(random.randint(1, 6)):
+        offset, timestamp_ms = random.randrange(5), random.randrange(500)
+        rows = logs[number] = []
+        for _ in range(random.choice([0, 5, 60, 200])):
+            offset += random.choice([1, 1, 1, 9])
+            timestamp_ms += random.choice([0, 1, 20])
+            shown_ms = timestamp_ms if is_ordered else random.randrange(2000)
+            rows.append((offset, shown_ms, random.random() < random.choice([0.05, 1])))
+    return logs
+
+
+def pages(logs: Logs, random: Random, lost: int | None = None) -> list[list[dict[str, Any]]]:
+    """Read all pages."""
+    clock = Clock()
+    clock.advance(1000)
+    fetcher: Any = FakeFetcher(logs, random, clock, lost)
+    spans = {number: Span(0, rows[-1][0] + 1 if rows else 0) for number, rows in logs.items()}
+    limit, scan_limit = random.choice([1, 10, 100]), random.choice([1, 50, 1000])
+    wanted = PageRequest(TOPIC, None, StartPosition("latest"), None, limit, scan_limit, NEWEST)
+    found = []
+    while any(not span.is_read for number, span in spans.items() if number != lost):
+        before = sum(span.size for span in spans.values())
+        page = Page({number: replace(span) for number, span in spans.items() if not span.is_read})
+        reading = Deferred.fromCoroutine(NewestFirst(clock, fetcher, page, wanted).messages())  # type: ignore[arg-type]
+        rows: list[list[dict[str, Any]]] = []
+        reading.addCallback(rows.append)
+        while not rows:
+            clock.advance(0.1)
+        assert len(rows[0]) <= limit
+        found.append(rows[0])
+        spans.update(page.spans)
+        assert sum(span.size for span in spans.values()) < before, "a page makes progress"
+        assert len(found) < 5000
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_ordered_timestamps(seed: int) -> None:
+    """All pages together are every matching record, in the order of time."""
+    random = Random(seed)
+    logs = random_logs(random, is_ordered=True)
+    rows = [row for page in pages(logs, random) for row in page]
+    times = [row["timestamp_ms"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    expected = {(number, offset) for number, log in logs.items() for offset, _, matches in log if matches}
+    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(expected)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_timestamps(seed: int) -> None:
+    """Each record is in one page, and the records of a partition keep their order, whatever their timestamps are."""
+    random = Random(1000 + seed)
+    logs = random_logs(random, is_ordered=False)
+    rows = [row for page in pages(logs, random) for row in page]
+    for number, log in logs.items():
+        offsets = [row["offset"] for row in rows if row["partition"] == number]
+        assert offsets == [offset for offset, _, matches in reversed(log) if matches]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_partition_without_leader(seed: int) -> None:
+    """The other partitions are read to their ends."""
+    random = Random(2000 + seed)
+    logs = {number: log for number, log in random_logs(random, is_ordered=True).items() if log}
+    lost = min(logs, default=None)
+    rows = [row for page in pages(logs, random, lost) for row in page]
+    expected = {(number, offset) for number, log in logs.items() for offset, _, matches in log if matches}
+    found = {(row["partition"], row["offset"]) for row in rows}
+    assert found == {row for row in expected if row[0] != lost}
