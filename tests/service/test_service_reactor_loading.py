@@ -24,13 +24,15 @@ def said(*scripts: str) -> list[str]:
 
 
 def test_standalone_without_openssl() -> None:
-    """No import of ``standalone``, including its admin API, loads OpenSSL."""
+    """No import of ``standalone``, including its admin API, loads OpenSSL or the libraries of record formats."""
     lines = said(
         LOADED,
         """
         import kreplica.service.admin.admin_site, kreplica.service.standalone.standalone
         import twisted.internet.reactor
-        print(sorted({"OpenSSL", "cryptography", "jsonschema", "treq"} & set(sys.modules)))
+        libraries = {"OpenSSL", "cryptography", "jsonschema", "treq"}
+        libraries |= {"cbor2", "cel", "fastavro", "google.protobuf", "msgpack"}
+        print(sorted(libraries & set(sys.modules)))
         """,
     )
     assert lines == ["[]"]
