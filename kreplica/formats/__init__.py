@@ -5,7 +5,8 @@
   ``protobuf_format``, ``json_schema_format``, ``msgpack_format``, ``cbor_format``: one format each
 * ``json_values``: conversion of decoded values to JSON, and its limits
 * ``record_schemas``: schemas in memory (``schema_store``) and the client of a registry (``registry``);
-  ``schema_header``: header of records with a schema; ``protobuf_schemas``: descriptors
+  ``schema_header``: header of records with a schema; ``protobuf_schemas``,
+  ``protobuf_text``: descriptors
 * ``filters``: conditions on records, in the Common Expression Language; ``filter_syntax``: limits of their text;
   ``cel_library``: the library
 * ``messages``: records (``record_data``) as documents of the admin API

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from kreplica.formats.protobuf_text import compile_text
 from kreplica.interfaces.formats import FormatError, RegisteredSchema
 
 _COMPILED = "protobuf"
@@ -108,7 +109,7 @@ def _file(schema: RegisteredSchema, name: str) -> Any:
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
     if not schema.is_serialized:
-        raise FormatError("the registry returned its source text instead of a serialized descriptor")
+        return compile_text(schema.text, name)
     file = FileDescriptorProto.FromString(b64decode(schema.text))
     file.name = name
     return file

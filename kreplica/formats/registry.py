@@ -154,7 +154,8 @@ class SchemaRegistry:
             raise FormatError(f"schema {schema_id} is longer than {SCHEMA_TEXT_MAX:,} characters")
         is_serialized = False
         if schema_type == "PROTOBUF":
-            serialized = await self._serialized(path)
+            # Clients may register serialized descriptors, which some registries return unchanged.
+            serialized = text if _is_base64(text) else await self._serialized(path)
             text, is_serialized = (text, False) if serialized is None else (serialized, True)
         references: dict[str, RegisteredSchema] = {}
         for row in _rows(document.get("references")):
@@ -183,10 +184,9 @@ class SchemaRegistry:
         """Return the serialized form of a Protobuf schema; None if the registry does not support it."""
         try:
             text = (await self._get(f"{path}?format=serialized", "the serialized schema")).get("schema")
-            b64decode(text, validate=True)
-        except (FormatError, ValueError, TypeError):
+        except FormatError:
             return None
-        return str(text)
+        return text if isinstance(text, str) and _is_base64(text) else None
 
     async def _get(self, path: str, what: str) -> Any:
         """Return the document at a path.
@@ -218,6 +218,14 @@ class SchemaRegistry:
         if response.status != 200 or document is None:
             raise FormatError(f"the schema registry returned status {response.status} for {what}{_message(document)}")
         return document
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True
 
 
 def _version_path(subject: str, version: int | None) -> str:

@@ -191,6 +191,81 @@ def protobuf_message(name: str) -> Any:
     return GetMessageClass(pool.FindMessageTypeByName(name))
 
 
+PROTO_TEXT = """
+syntax = "proto3";
+package shop.text;
+import "google/protobuf/timestamp.proto";
+import "common/money.proto";
+option java_package = "shop";
+message Basket {
+  message Item {
+    enum State { option allow_alias = true; NEW = 0; PAID = 1; DONE = 1; }
+    string name = 1; // a comment
+    int64 count = 2;
+    bytes image = 3;
+    State state = 4;
+    map<string, int32> tags = 5;
+    repeated double prices = 6 [packed = false];
+    google.protobuf.Timestamp at = 7;
+    optional int32 discount = 8;
+    oneof payment { string card = 9; Money cash = 10; }
+    reserved 11, 20 to 30;
+  }
+  repeated Item items = 1;
+}
+service Shop { rpc Buy(Basket) returns (Basket); }
+"""
+
+
+def test_protobuf_source_text(registry: TestRegistry, formats: RecordFormats) -> None:
+    """If the registry returns the text of a schema, it is compiled with its references."""
+    money = 'syntax = "proto3"; package shop.text; message Money { int64 cents = 1; }'
+    registry.register("money", money, "PROTOBUF")
+    references = [{"name": "common/money.proto", "subject": "money", "version": 1}]
+    registry.register("texts-value", PROTO_TEXT, "PROTOBUF", references)
+    item = {
+        "name": "tea",
+        "count": 2**60,
+        "image": {"$base64": "AP8="},
+        "state": "PAID",
+        "tags": {"a": 1},
+        "prices": [1.5, 2.0],
+        "at": "2027-01-31T08:30:00Z",
+        "discount": 0,
+        "cash": {"cents": 7},
+    }
+    data = formats.encode("protobuf", {"items": [item]}, None, "texts-value", None)
+    assert shown(formats, data)["value"] == {"items": [item]}
+    data = formats.encode("protobuf", {}, None, "texts-value", "shop.text.Basket.Item")
+    assert shown(formats, data)["value"] == {
+        "name": "",
+        "count": 0,
+        "image": {"$base64": ""},
+        "state": "NEW",
+        "tags": {},
+        "prices": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('syntax = "proto3"; message {', "line 1, column 28: "),
+        ("message A { optional group B = 1 { optional int32 c = 1; } }", "groups are not supported"),
+        ('edition = "2023"; message A {}', "edition 2023 is not supported"),
+        ('syntax = "proto3"; message A { Missing b = 1; }', ""),
+        ('syntax = "proto3"; import "other.proto"; message A {}', "it imports other.proto, which is not among"),
+        ("/*" + "x" * 70_000 + "*/", "its text is longer than 65,536 characters"),
+    ],
+    ids=lambda given: given[:40],
+)
+def test_invalid_protobuf_text(registry: TestRegistry, formats: RecordFormats, text: str, reason: str) -> None:
+    schema_id = registry.register("invalid", text, "PROTOBUF")
+    part = shown(formats, b"\x00" + schema_id.to_bytes(4, "big") + b"\x00", "protobuf")
+    assert part["format"] == "hex"
+    assert part["error"].startswith(f"protobuf: schema {schema_id} is not a valid Protobuf schema: {reason}")
+
+
 PERSON = {
     "title": "Person",
     "type": "object",
