@@ -26,6 +26,9 @@ from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 from kreplica.testing.storms.storm import faults_of_seed
 from kreplica.wire.records import Record
 
+SEEDS_OF_EPOCH_BUMPS = (6, 31)
+"""Seeds with copiers that use the transaction protocol of Kafka 4."""
+
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
@@ -79,6 +82,21 @@ class TestApplications:
             written = [sent for sent in history.sent.values() if sent.written is not None]
             workers = history.groups[WORKERS]
             assert workers.processed_count == sum(workers.processed_ends.values()) >= len(written) > 0
+
+    @pytest.mark.parametrize("seed", SEEDS_OF_EPOCH_BUMPS)
+    def test_that_are_stopped_twice_release_everything(self, seed: int) -> None:
+        """The second request to stop arrives while connections are closed after the first one."""
+        with replicated(seed, with_applications) as run:
+            applications = of(run)
+            run.cluster.run(4.0)
+            for slot in applications.slots:
+                slot.leave()
+                slot.leave()
+            run.cluster.run_until(lambda: not any(slot.is_occupied for slot in applications.slots))
+            assert applications.history.leaks == []
+            for slot in applications.slots:
+                slot.fill()
+            run.converge()
 
     def test_do_not_change_other_faults(self) -> None:
         """A seed's plan is the same with and without applications; faults of applications are appended."""

@@ -198,6 +198,11 @@ class TransactionalProducer:
         for client in (self._client, *self._leaders.values()):
             await client.close()
 
+    def abort_connections(self) -> None:
+        """Close all connections at once."""
+        for client in (self._client, *self._leaders.values()):
+            client.abort_connection()
+
     # --- the coordinator ---------------------------------------------------------------------------------------------
 
     async def _initialize(self, known: Identity) -> None:

@@ -93,6 +93,12 @@ class WireClient:
         if connection is not None:
             await connection.close()
 
+    def abort_connection(self) -> None:
+        """Close the connection at once; the next request opens a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
     # --- topics ---
 
     async def create_topic(

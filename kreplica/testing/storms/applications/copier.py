@@ -195,8 +195,9 @@ class EpochBumpCopier(Copier):
             await producer.start()
             await self._copy_all(consumer, partial(self._copy, consumer, producer, group))
         except Exception:
-            await producer.close()
-            await group.close()
+            # At once, because a second cancellation would interrupt the wait for an orderly end.
+            producer.abort_connections()
+            group.abort_connection()
             raise
 
     async def _copy(
