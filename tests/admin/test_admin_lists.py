@@ -9,8 +9,9 @@ import pytest
 from test_admin_counts import SlowClock
 from twisted.internet.defer import Deferred
 
-from kreplica.admin.cluster_state.counts import CachedCounts
+from kreplica.admin.cluster_state.counts import CachedCounts, TopicCounts
 from kreplica.admin.http.api import Call
+from kreplica.admin.http.callers import Caller
 from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BOOLEAN, COUNT, STRING, listing, nullable
@@ -18,8 +19,9 @@ from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import read_page
 from kreplica.admin.lists.topic_list import COLUMNS, TopicList, health
 from kreplica.admin.load.group_loads import ClusterGroups
-from kreplica.admin.load.shared_loads import Load
-from kreplica.admin.load.topic_loads import TopicLoad
+from kreplica.admin.load.shared_loads import REUSE_SECONDS, Load
+from kreplica.admin.load.topic_loads import TABLE, TopicLoad, TopicLoads
+from kreplica.admin.peers.forwarding import PeerResponses
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.storage.log_config import LogConfig
 
@@ -91,6 +93,8 @@ def test_order(sort, expected):
         ("is_new=true", "a"),
         ("lag = 5.0", "ad"),
         ("name=d", "d"),
+        ("name!=null", "abcd"),
+        ("name=null", ""),
     ],
 )
 def test_conditions(condition, expected):
@@ -260,10 +264,43 @@ def test_unknown_load(metadata):
     assert document["problems"] == ["broker 2: it did not respond"]
 
 
+def test_load_is_requested_on_behalf_of_this_broker():
+    """Callers with different permissions share the result, so it does not depend on those of the first one."""
+    calls = []
+
+    class Others:
+        async def request_all(self, call, path, validator, read_local):
+            calls.append(call)
+            return PeerResponses({1: await read_local()}, [])
+
+    class Local:
+        async def current(self):
+            return {"a": TopicLoad(1, 2, 3, 4, 5.0, 6.0, 7.0)}
+
+    clock = SlowClock()
+    loads = TopicLoads(clock, lambda: 7, Local(), Others())
+    alice = Call(caller=Caller(user="User:alice", host="10.0.0.7"), authorization="Basic x")
+    found = [done(loads.all(alice), clock).content for _ in range(2)]
+    assert found == [{"a": TopicLoad(1, 2, 3, 4, 5.0, 6.0, 7.0)}] * 2
+    assert [(call.caller.is_super, call.authorization) for call in calls] == [(True, "Basic x")]
+    clock.advance(REUSE_SECONDS)
+    done(loads.all(alice), clock)
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"records": [1, 2]}, {"records": ["x"]}, {"topic": [7]}, {"records": [None]}],
+)
+def test_invalid_table(change):
+    """A table with a column of another length or type is rejected."""
+    document = {**TABLE.document(7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), **change}
+    with pytest.raises(Problem, match=f"broker 3: the column {next(iter(change))} of its response is not valid"):
+        TABLE.rows(3, document)
+
+
 def test_health():
     """The worst state is shown."""
-    from kreplica.admin.cluster_state.counts import TopicCounts
-
     assert health(TopicCounts(3, 3, 0, 0, 0), is_deleting=False) == "healthy"
     assert health(TopicCounts(3, 3, 0, 2, 0), is_deleting=False) == "under_replicated"
     assert health(TopicCounts(3, 3, 0, 2, 1), is_deleting=False) == "under_min_isr"

@@ -11,6 +11,7 @@ from twisted.internet.task import Clock
 from twisted.logger import globalLogPublisher
 
 from kreplica.errors import ErrorCode
+from kreplica.server.protocol.client_names import CLIENT_NAME_LENGTH_MAX, NO_NAMES, ClientNames
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.dispatch import Dispatch
 from kreplica.server.protocol.limits import Bounds
@@ -136,6 +137,18 @@ def test_api_versions_refuses_software_names_with_other_characters(name: str, ve
     _, body = parse_answer(bench.transport.frames()[0], API_VERSIONS.key, 3)
     assert body["error_code"] == ErrorCode.INVALID_REQUEST
     assert body["api_keys"] == []
+
+
+def test_names_of_a_client_are_cut() -> None:
+    """A connection keeps the names that its client sends, up to a length; each client can send 32 kB."""
+    bench = Bench()
+    assert bench.connection.names == NO_NAMES
+    body = {"client_software_name": "a" * 1000, "client_software_version": "1.2"}
+    bench.receive(request_frame(API_VERSIONS, 3, 1, body, "c" * 1000))
+    cut = CLIENT_NAME_LENGTH_MAX
+    assert bench.connection.names == ClientNames("c" * cut, "a" * cut, "1.2")
+    bench.receive(request_frame(API_VERSIONS, 0, 2, {}, None))
+    assert bench.connection.names == ClientNames(None)
 
 
 def test_responses_of_one_flush_scope_leave_in_one_send() -> None:

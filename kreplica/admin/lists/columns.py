@@ -61,8 +61,7 @@ class Columns:
     def __init__(self, key: str, columns: Sequence[Column]) -> None:
         self.key = key
         self._columns = {column.name: column for column in columns}
-        kinds = {column.name: kind_of(column.schema) for column in columns}
-        self._kinds = {name: kind for name, kind in kinds.items() if kind is not None}
+        self._comparable = {column.name: column.schema for column in columns if kind_of(column.schema) is not None}
 
     @property
     def names(self) -> Sequence[str]:
@@ -108,10 +107,10 @@ class Columns:
         fields = self._fields(query.get("fields"))
         given = query.get("sort") or self.key
         sort, descending = given.removeprefix("-"), given.startswith("-")
-        if sort not in self._kinds:
+        if sort not in self._comparable:
             raise self._unknown("sort", sort)
         text = query.get("filter")
-        conditions = parse_conditions(text, self._kinds, self._unknown) if text else []
+        conditions = parse_conditions(text, self._comparable, self._unknown) if text else []
         if query.get("after") is not None and (given != self.key or query.get("page") is not None):
             raise Problem(
                 400,
@@ -133,7 +132,7 @@ class Columns:
         return tuple(dict.fromkeys((self.key, *names)))
 
     def _unknown(self, parameter: str, name: str) -> Problem:
-        known: list[Any] = list(self._columns if parameter == "fields" else self._kinds)
+        known: list[Any] = list(self._columns if parameter == "fields" else self._comparable)
         near = get_close_matches(name[:200], known, n=1, cutoff=0.6)
         advice = f"Did you mean {near[0]}?" if near else f"Columns: {', '.join(known)}."
         return Problem(400, "INVALID_REQUEST", f"{parameter}: unknown column {name[:200]!r}", what_to_do=advice)

@@ -70,28 +70,38 @@ def kind_of(schema: Schema) -> str | None:
     return None
 
 
-def parse_conditions(text: str, kinds: Mapping[str, str], unknown: Callable[[str, str], Problem]) -> list[Condition]:
+def is_nullable(schema: Schema) -> bool:
+    """Return True if a schema allows null."""
+    types = schema.get("type", ())
+    own = [types] if isinstance(types, str) else types
+    return "null" in own or any(map(is_nullable, schema.get("anyOf", ())))
+
+
+def parse_conditions(
+    text: str, schemas: Mapping[str, Schema], unknown: Callable[[str, str], Problem]
+) -> list[Condition]:
     """Parse the parameter ``filter``.
 
-    :param kinds: how the values of each column are compared.
+    :param schemas: schemas of the columns that can be compared.
     :param unknown: returns the problem of an unknown column, from the parameter and the name.
     :raise Problem: 400.
     """
     parts = text.split(",")
     if len(parts) > CONDITIONS_MAX:
         raise _invalid(f"{len(parts)} conditions are more than the limit of {CONDITIONS_MAX}")
-    return [_condition(part, kinds, unknown) for part in parts]
+    return [_condition(part, schemas, unknown) for part in parts]
 
 
-def _condition(text: str, kinds: Mapping[str, str], unknown: Callable[[str, str], Problem]) -> Condition:
+def _condition(text: str, schemas: Mapping[str, Schema], unknown: Callable[[str, str], Problem]) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise _invalid(f"{text[:200]!r} is not a condition")
     name, sign, value = found.groups()
-    kind = kinds.get(name)
-    if kind is None:
+    schema = schemas.get(name)
+    kind = None if schema is None else kind_of(schema)
+    if schema is None or kind is None:
         raise unknown("filter", name)
-    if value == "null" and sign in ("=", "!="):
+    if value == "null" and sign in ("=", "!=") and is_nullable(schema):
         return Condition(name, sign, None)
     if sign == "~" and kind != TEXT:
         raise _invalid(f"{name} is not a text, so that ~ cannot be used")

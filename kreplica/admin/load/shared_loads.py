@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from kreplica.admin.http.api import Call
+from kreplica.admin.http.callers import Caller
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.load.tables import Table, TableFormat
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -16,6 +17,9 @@ from kreplica.runtime.shared_coroutine import SharedCoroutine
 
 REUSE_SECONDS = 2.0
 """Time for which a result is reused."""
+
+THIS_BROKER = Caller(is_super=True)
+"""The caller of requests to other brokers: the result is shared by callers with different permissions."""
 
 T = TypeVar("T")
 
@@ -75,7 +79,7 @@ class SharedLoads(Generic[T]):
         return await self._reading.wait()
 
     async def _read(self, call: Call) -> Load[T]:
-        own = Call(authorization=call.authorization)
+        own = Call(authorization=call.authorization, caller=THIS_BROKER)
         began_s = self._reactor.seconds()
         responses = await self._others.request_all(own, self._path, self._validator, self._read_local)
         problems = list(responses.problems)

@@ -142,7 +142,7 @@ class Brokers:
         figures: Mapping[int, Row] = {}
         problems: Sequence[str] = ()
         if selection.needs(FIGURES):
-            figures, problems = await self._figures(Call(authorization=call.authorization))
+            figures, problems = await self._figures(call)
         values = values_of(rows, figures)
         page = await read_page(self._reactor, list(rows), call, selection, values)
         return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": list(problems)})
