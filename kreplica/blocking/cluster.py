@@ -136,9 +136,9 @@ class Cluster:
         """Return the connection to a broker."""
         return run(self.core.connection(broker_id))
 
-    def ask(self, api: Api, body: dict[str, Any], *, at_most: int | None = None) -> dict[str, Any]:
+    def request_any(self, api: Api, body: dict[str, Any], *, at_most: int | None = None) -> dict[str, Any]:
         """Send a request to the brokers in turn, until one responds."""
-        return run(self.core.ask(api, body, at_most=at_most))
+        return run(self.core.request_any(api, body, at_most=at_most))
 
     def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
         """Request the cluster's metadata."""

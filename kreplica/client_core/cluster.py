@@ -183,7 +183,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         limit_s = self.options.request_timeout_s if timeout_s is None else timeout_s
         return await self.exchange(connection, api, connection.version(api, at_most), body, limit_s)
 
-    async def ask(
+    async def request_any(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
         """Send a request to the brokers in turn, until one responds.
@@ -235,7 +235,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def _request_metadata(self, names: frozenset[str] | None) -> ClusterView:
         wanted = None if names is None else [{"name": name} for name in sorted(names)]
         invalidations = self._invalidations
-        response = await self.ask(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
+        response = await self.request_any(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
         self.view = parse_view(response, self.view, whole=names is None)
         self._invalidations_handled, self._refreshed_s = invalidations, self.now_s()
         return self.view

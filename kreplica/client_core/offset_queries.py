@@ -68,11 +68,11 @@ async def request_offsets(
 ) -> dict[TopicPartition, TimedOffset | ClientError]:
     """Return offsets by time as ``offsets_by_time`` does, in one attempt."""
 
-    async def ask(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+    async def send(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
         body = list_offsets_body({key: times[key] for key in keys}, isolation)
         return parse_list_offsets(await cluster.request(connection, LIST_OFFSETS, body))
 
-    return await _at_leaders(cluster, times, ask)
+    return await _at_leaders(cluster, times, send)
 
 
 async def request_epoch_ends(
@@ -84,7 +84,7 @@ async def request_epoch_ends(
     :return: the latest epoch in the log that is not above the requested one, and its end offset; -1 if there is none.
     """
 
-    async def ask(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
+    async def send(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
         if connection.version(OFFSET_FOR_LEADER_EPOCH) < EPOCH_END_VERSION_MIN:
             return {key: (epochs[key][1], -1) for key in keys}
 
@@ -97,7 +97,7 @@ async def request_epoch_ends(
         response = await cluster.request(connection, OFFSET_FOR_LEADER_EPOCH, body)
         return dict(_parse_epoch_ends(response))
 
-    return await _at_leaders(cluster, epochs, ask)
+    return await _at_leaders(cluster, epochs, send)
 
 
 def _parse_epoch_ends(response: dict[str, Any]) -> Iterable[tuple[TopicPartition, Any]]:
@@ -115,7 +115,7 @@ def _parse_epoch_ends(response: dict[str, Any]) -> Iterable[tuple[TopicPartition
 async def _at_leaders(
     cluster: ClusterCore[Any],
     keys: Iterable[TopicPartition],
-    ask: Callable[[BrokerConnection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ClientError]]],
+    send: Callable[[BrokerConnection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ClientError]]],
 ) -> dict[TopicPartition, T | ClientError]:
     """Send one request to each leader, for all its partitions; return a result or an error per partition."""
     found: dict[TopicPartition, T | ClientError] = {}
@@ -126,9 +126,9 @@ async def _at_leaders(
         except ClientError as error:
             found[key] = error
 
-    async def ask_one(leader: int, own: list[TopicPartition]) -> None:
+    async def query_leader(leader: int, own: list[TopicPartition]) -> None:
         try:
-            results = await ask(await cluster.connection(leader), own)
+            results = await send(await cluster.connection(leader), own)
         except ClientError as error:
             found.update(dict.fromkeys(own, error))
         else:
@@ -136,7 +136,7 @@ async def _at_leaders(
                 missing = BrokerRefused(ErrorCode.UNKNOWN_SERVER_ERROR, f"the response does not contain {key}")
                 found[key] = results.get(key, missing)
 
-    await cluster.gather([ask_one(leader, by_leader[leader]) for leader in sorted(by_leader)])
+    await cluster.gather([query_leader(leader, by_leader[leader]) for leader in sorted(by_leader)])
     return found
 
 

@@ -41,7 +41,9 @@ async def new_producer_id(cluster: ClusterCore[Any]) -> ProducerIdentity:
     """Return a new producer id for an idempotent producer without transactions."""
 
     async def attempt() -> ProducerIdentity:
-        return parse_identity(await cluster.ask(INIT_PRODUCER_ID, init_body(None, 0), at_most=INIT_MAX), "producer id")
+        return parse_identity(
+            await cluster.request_any(INIT_PRODUCER_ID, init_body(None, 0), at_most=INIT_MAX), "producer id"
+        )
 
     return await cluster.retrying(attempt)
 

@@ -82,7 +82,7 @@ class ControlledShutdown:
             if not self._can_progress(remaining):
                 return
             controller = self._peers.controller()
-            response = None if controller is None else await self._ask(controller)
+            response = None if controller is None else await self._request_shutdown(controller)
             if response == ():
                 log.info("broker {broker} has handed over the leadership of all its partitions", broker=self._broker_id)
                 return
@@ -101,15 +101,15 @@ class ControlledShutdown:
         peers = self._peers
         return peers.others_live() and (remaining is None or peers.may_take_over(remaining))
 
-    async def _wait(self, asked: Endpoint | None, remaining: tuple[TopicPartition, ...] | None) -> None:
+    async def _wait(self, previous: Endpoint | None, remaining: tuple[TopicPartition, ...] | None) -> None:
         """Wait until followers can have caught up, another controller is elected, or waiting is useless."""
 
         def is_wait_over() -> bool:
-            return not self._can_progress(remaining) or self._peers.controller() != asked
+            return not self._can_progress(remaining) or self._peers.controller() != previous
 
         await self._peers.wait_until(is_wait_over, self._config.backoff_s)
 
-    async def _ask(self, controller: Endpoint) -> tuple[TopicPartition, ...] | None:
+    async def _request_shutdown(self, controller: Endpoint) -> tuple[TopicPartition, ...] | None:
         """Return the partitions that this broker still leads, or None without a valid response."""
         body = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch}
         timeout_s = self._config.timeout_s

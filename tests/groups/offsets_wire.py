@@ -38,7 +38,7 @@ class WireScene:
             addresses = [(name, int(port)) for name, port in brokers]
             client = CoordinatorClient(host.reactor, addresses, group, GROUP, client_id=host.name)
             self._clients[group] = client
-            self.cluster.run_until(client.ask(messages.OFFSET_FETCH, fetch_body(group, {"none": [0]})))
+            self.cluster.run_until(client.request_with_retries(messages.OFFSET_FETCH, fetch_body(group, {"none": [0]})))
         return self._clients[group]
 
     def commit(self, group: str, offsets: Row, *, version: int = 8, **fields: Any) -> ErrorCode | list[ErrorCode]:

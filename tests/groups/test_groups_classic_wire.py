@@ -32,7 +32,7 @@ class Scene:
         reactor = self.cluster.host("client").reactor
         self.client = CoordinatorClient(reactor, [("broker-1", BROKER_PORT)], "any", GROUP, client_id="reader")
         self.group_id = ""
-        self.cluster.run_until(self.client.ask(messages.LIST_GROUPS, {}))
+        self.cluster.run_until(self.client.request_with_retries(messages.LIST_GROUPS, {}))
 
     def ask(self, api: Api, version: int, **body: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self.cluster.run_until(self.client.request(api, body, at_most=version))

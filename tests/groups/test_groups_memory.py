@@ -264,7 +264,7 @@ class Wire:
         ]
         self.cluster = SimulatedCluster(1, overrides=overrides)
         self.cluster.start()
-        self.cluster.run_until(self.client("first", "first").ask(messages.LIST_GROUPS, {}))
+        self.cluster.run_until(self.client("first", "first").request_with_retries(messages.LIST_GROUPS, {}))
 
     def client(self, host: str, group_id: str) -> CoordinatorClient:
         reactor = self.cluster.host(host).reactor

@@ -21,7 +21,7 @@ def coordinator_of(scene: WireScene, group: str) -> int:
 
 def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]) -> dict[str, object]:
     """Repeat a request until a coordinator answers, as consumers do."""
-    return scene.cluster.run_until(scene.client(group).ask(api, body)).body
+    return scene.cluster.run_until(scene.client(group).request_with_retries(api, body)).body
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
@@ -99,9 +99,11 @@ class Committing:
                 "member_id": "",
                 "topics": topics_of({"t": {0: self.tried}}),
             }
-            await self._client.ask(messages.OFFSET_COMMIT, commit)
+            await self._client.request_with_retries(messages.OFFSET_COMMIT, commit)
             self.acknowledged = self.tried
-            answer = (await self._client.ask(messages.OFFSET_FETCH, fetch_body(self.group, {"t": [0]}))).body
+            answer = (
+                await self._client.request_with_retries(messages.OFFSET_FETCH, fetch_body(self.group, {"t": [0]}))
+            ).body
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
             # One commit of an earlier attempt may be in doubt; it has the same offset.
             assert found == self.acknowledged, f"{self.group}: {found}, {self.acknowledged} was acknowledged"

@@ -38,7 +38,9 @@ class Producer:
             "producer_id": self.producer_id,
             "producer_epoch": self.producer_epoch,
         }
-        return self.scene.cluster.run_until(self.client.ask(api, identity | body, at_most=version)).body
+        return self.scene.cluster.run_until(
+            self.client.request_with_retries(api, identity | body, at_most=version)
+        ).body
 
     def start(self) -> None:
         answer = self.ask(

@@ -34,7 +34,7 @@ def named(body: Row) -> tuple[list[tuple[str, int, int]], list[tuple[str, list[i
 def established(*asked: Asked) -> FetchSession:
     session = FetchSession()
     for one in asked:
-        session.ask(one)
+        session.request(one)
     session.next_request(17)
     session.response_received(99)
     return session
@@ -44,8 +44,8 @@ def test_later_requests_contain_changes_only() -> None:
     """Changed, added and removed partitions are named; without changes nothing is."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = FetchSession()
-    session.ask(a)
-    session.ask(b)
+    session.request(a)
+    session.request(b)
     first = session.next_request(17).fields(by_id=True)
     assert (first["session_id"], first["session_epoch"]) == (0, 0)
     assert named(first) == ([("t", 0, 0), ("t", 1, 0)], [])
@@ -54,10 +54,10 @@ def test_later_requests_contain_changes_only() -> None:
     assert (second["session_id"], second["session_epoch"]) == (99, 1)
     assert named(second) == ([], [])
     a.offset = 5
-    session.ask(a)
+    session.request(a)
     session.leave_out(b.key)
     c = Asked("u", 3, UUID(int=8))
-    session.ask(c)
+    session.request(c)
     assert session.has_unsent_changes
     third = session.next_request(17).fields(by_id=True)
     assert not session.has_unsent_changes
@@ -69,17 +69,17 @@ def test_partition_added_and_removed_between_two_requests() -> None:
     """The leader never gets it; a partition that is removed and added again is sent again."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = established(a)
-    session.ask(b)
+    session.request(b)
     session.leave_out(b.key)
     session.leave_out(a.key)
-    session.ask(a)
+    session.request(a)
     assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
 
 
 def test_recreated_topic_replaces_the_old_one() -> None:
     """The topic ID differs, so the old one is forgotten."""
     session = established(Asked("t"))
-    session.ask(Asked("t", topic_id=UUID(int=8)))
+    session.request(Asked("t", topic_id=UUID(int=8)))
     body = session.next_request(17).fields(by_id=True)
     assert [t["topic_id"] for t in body["topics"]] == [UUID(int=8)]
     assert [t["topic_id"] for t in body["forgotten_topics_data"]] == [ID]
@@ -89,7 +89,7 @@ def test_topic_without_an_id_makes_all_identified_by_name() -> None:
     """Versions from 13 on have no names, and a session uses one of the two, so a new session starts."""
     session = established(Asked("t"))
     old = Asked("old", topic_id=ZERO_UUID)
-    session.ask(old)
+    session.request(old)
     assert session.version(17) == 12
     body = session.next_request(12).fields(by_id=False)
     assert (body["session_id"], body["session_epoch"]) == (99, 0), "session 99 is ended"
@@ -101,7 +101,7 @@ def test_topic_without_an_id_makes_all_identified_by_name() -> None:
 def test_leader_without_sessions_gets_full_requests() -> None:
     """Such a leader responds with session 0."""
     session = FetchSession()
-    session.ask(Asked("t"))
+    session.request(Asked("t"))
     for _ in range(3):
         assert named(session.next_request(17).fields(by_id=True)) == ([("t", 0, 0)], [])
         session.response_received(0)
@@ -124,7 +124,7 @@ def test_both_sides_agree_on_the_wanted_partitions() -> None:
                 else:
                     asked.offset = rng.randrange(100)
                     wanted[asked.key] = asked
-                    client.ask(asked)
+                    client.request(asked)
             if rng.random() < 0.1:
                 client.reset()
             if not wanted:

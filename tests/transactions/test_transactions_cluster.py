@@ -182,7 +182,7 @@ def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits:
 
     async def begin(*, keeps: bool) -> dict[str, Any]:
         asked = {"transactional_id": ID, "transaction_timeout_ms": 1, "enable_2pc": True, "keep_prepared_txn": keeps}
-        return (await client.ask(messages.INIT_PRODUCER_ID, asked)).body
+        return (await client.request_with_retries(messages.INIT_PRODUCER_ID, asked)).body
 
     async def prepare() -> tuple[int, int]:
         answer = await begin(keeps=False)
@@ -202,7 +202,7 @@ def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits:
 
     async def end(producer_id: int, epoch: int) -> dict[str, Any]:
         asked = {"transactional_id": ID, "producer_id": producer_id, "producer_epoch": epoch, "committed": commits}
-        return (await client.ask(messages.END_TXN, asked)).body
+        return (await client.request_with_retries(messages.END_TXN, asked)).body
 
     prepared = cluster.run_until(prepare())
     coordinator = scene.coordinator

@@ -67,10 +67,10 @@ class GroupLists:
 
     async def members(self, groups: Iterable[ListedGroup]) -> dict[str, int]:
         """Return the number of members by group, without groups whose coordinator did not respond."""
-        asked: dict[tuple[int, bool], list[str]] = {}
+        by_coordinator: dict[tuple[int, bool], list[str]] = {}
         for group in list(groups)[:COUNTED_MAX]:
-            asked.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)
-        counted = await gather(self._count(*key, names) for key, names in asked.items())
+            by_coordinator.setdefault((group.coordinator, group.type == CONSUMER), []).append(group.group)
+        counted = await gather(self._count(*key, names) for key, names in by_coordinator.items())
         return {name: count for counts in counted for name, count in counts.items()}
 
     async def _count(self, broker_id: int, uses_consumer_protocol: bool, names: list[str]) -> dict[str, int]:

@@ -77,11 +77,11 @@ class Leaders:
         for leader, keys in self.by_leader(timestamps, result.problems).items():
             for start in range(0, len(keys), PER_REQUEST_MAX):
                 part = {key: timestamps[key] for key in keys[start : start + PER_REQUEST_MAX]}
-                requests.append(self._ask(leader, part, isolation, result))
+                requests.append(self._query_leader(leader, part, isolation, result))
         await gather(requests)
         return result
 
-    async def _ask(
+    async def _query_leader(
         self, leader: int, timestamps: Mapping[TopicPartition, int], isolation: int, result: Offsets
     ) -> None:
         body = {

@@ -45,11 +45,13 @@ class ReplicaSizes:
             read_s, _ = self._known.get((partition, broker), (-1.0, 0))
             if read_s < oldest_s or (partition, broker) not in self._known:
                 by_broker.setdefault(broker, []).append(partition)
-        requests = [Deferred.fromCoroutine(self._ask(broker, keys)) for broker, keys in sorted(by_broker.items())]
+        requests = [
+            Deferred.fromCoroutine(self._query_broker(broker, keys)) for broker, keys in sorted(by_broker.items())
+        ]
         await DeferredList(requests, fireOnOneErrback=True, consumeErrors=True)
         return {replica: self._known[replica][1] for replica in wanted if replica in self._known}
 
-    async def _ask(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
+    async def _query_broker(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
         for first in range(0, len(partitions), PARTITIONS_AT_ONCE):
             some = partitions[first : first + PARTITIONS_AT_ONCE]
             self._forget(broker, some)

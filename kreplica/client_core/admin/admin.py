@@ -13,9 +13,7 @@ from kreplica.client_core.admin.topics import Topics
 from kreplica.client_core.admin.transactions import Transactions
 
 
-class Admin(
-    Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions, DelegationTokens
-):
+class Admin(Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions, DelegationTokens):
     """Administration of a cluster; it holds no resources and need not be closed.
 
     A method about several items returns ``Outcomes``, with a result or an error per item; a method about one item

@@ -76,7 +76,7 @@ class Brokers(RequestRouter):
         :raise ClientError: no broker responded.
         """
 
-        async def ask(connection: BrokerConnection) -> ClusterDescription:
+        async def send(connection: BrokerConnection) -> ClusterDescription:
             if supports(connection, DESCRIBE_CLUSTER):
                 body: dict[str, Any] = {"include_cluster_authorized_operations": operations}
                 response = await self._cluster.request(connection, DESCRIBE_CLUSTER, body)
@@ -93,7 +93,7 @@ class Brokers(RequestRouter):
                 parse_operations(response.get("cluster_authorized_operations", NO_OPERATIONS)),
             )
 
-        return await self._cluster.retrying(lambda: self._cluster.at_any(ask), timeout_s)
+        return await self._cluster.retrying(lambda: self._cluster.at_any(send), timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> Features:
         """Return supported and finalized features.
@@ -101,8 +101,8 @@ class Brokers(RequestRouter):
         :raise ClientError: no broker responded.
         """
 
-        async def ask() -> Features:
-            response = await self._cluster.ask(API_VERSIONS, CLIENT_SOFTWARE)
+        async def send() -> Features:
+            response = await self._cluster.request_any(API_VERSIONS, CLIENT_SOFTWARE)
             check(response, "versions")
             return Features(
                 {row["name"]: Levels(row["min_version"], row["max_version"]) for row in _rows(response, "supported")},
@@ -113,7 +113,7 @@ class Brokers(RequestRouter):
                 response.get("finalized_features_epoch", -1),
             )
 
-        return await self._cluster.retrying(ask, timeout_s)
+        return await self._cluster.retrying(send, timeout_s)
 
     async def broker_versions(
         self, brokers: Iterable[int] | None = None, *, timeout_s: float | None = None
@@ -123,14 +123,14 @@ class Brokers(RequestRouter):
         :param brokers: None: all live brokers.
         """
 
-        async def ask(connection: BrokerConnection) -> BrokerVersions:
+        async def send(connection: BrokerConnection) -> BrokerVersions:
             levels = {key: Levels(*versions) for key, versions in sorted(connection.versions.items())}
             return BrokerVersions(
                 {APIS[key].name: each for key, each in levels.items() if key in APIS},
                 {key: each for key, each in levels.items() if key not in APIS},
             )
 
-        return await self.at_brokers(brokers, ask, timeout_s)
+        return await self.at_brokers(brokers, send, timeout_s)
 
 
 def _broker(broker_id: int, row: dict[str, Any]) -> BrokerView:

@@ -41,7 +41,7 @@ class Configs(RequestRouter):
         """
         keys = None if names is None else list(names)
 
-        async def ask(
+        async def send(
             connection: BrokerConnection, share: list[ConfigResource]
         ) -> Results[ConfigResource, Mapping[str, ConfigEntry]]:
             rows = [resource_row(each, configuration_keys=keys) for each in share]
@@ -49,7 +49,7 @@ class Configs(RequestRouter):
             response = await self._cluster.request(connection, DESCRIBE_CONFIGS, body)
             return {each: _entries(each, row) for each, row in _by_resource(response["results"], share)}
 
-        return await self._at_owners(resources, ask, timeout_s)
+        return await self._at_owners(resources, send, timeout_s)
 
     async def describe_config(
         self,
@@ -114,23 +114,23 @@ class Configs(RequestRouter):
     async def _alter(
         self, api: Api, changes: Mapping[ConfigResource, list[Any]], validate_only: bool, timeout_s: float | None
     ) -> Outcomes[ConfigResource, None]:
-        async def ask(connection: BrokerConnection, share: list[ConfigResource]) -> Results[ConfigResource, None]:
+        async def send(connection: BrokerConnection, share: list[ConfigResource]) -> Results[ConfigResource, None]:
             rows = [resource_row(each, configs=changes[each]) for each in share]
             response = await self._cluster.request(connection, api, {"resources": rows, "validate_only": validate_only})
             found = _by_resource(response["responses"], share)
             return {each: outcome(row, f"configs of {each}") for each, row in found}
 
-        return await self._at_owners(changes, ask, timeout_s)
+        return await self._at_owners(changes, send, timeout_s)
 
     async def _at_owners(
-        self, resources: Iterable[ConfigResource], ask: Any, timeout_s: float | None
+        self, resources: Iterable[ConfigResource], send: Any, timeout_s: float | None
     ) -> Outcomes[ConfigResource, Any]:
         """Send requests about the configs of a broker to that broker, all others to the controller."""
 
         async def attempt(left: list[ConfigResource]) -> Results[ConfigResource, Any]:
             view = await self._cluster.refresh()
             owners = {each: _owner(each, view.controller_id) for each in left}
-            return await self._ask_each(owners, self._cluster.connection, ask)
+            return await self._send_each(owners, self._cluster.connection, send)
 
         return await self.settle(resources, attempt, timeout_s, final=UNKNOWN)
 

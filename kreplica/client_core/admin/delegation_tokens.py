@@ -87,13 +87,13 @@ class DelegationTokens(RequestRouter):
         if owner is not None:
             body |= {f"owner_{name}": value for name, value in _principal_row(owner).items()}
 
-        async def ask(connection: BrokerConnection) -> dict[str, Any]:
+        async def send(connection: BrokerConnection) -> dict[str, Any]:
             if owner is not None:
                 require_version(connection, CREATE_DELEGATION_TOKEN, _OWNERS_FROM, "owners (KIP-373)")
             return await self._cluster.request(connection, CREATE_DELEGATION_TOKEN, body)
 
         async def once() -> DelegationToken:
-            response = await self._cluster.at_any(ask)
+            response = await self._cluster.at_any(send)
             check(response, "delegation token")
             own, requester = _principal(response), _principal(response, "token_requester_principal")
             return DelegationToken(
@@ -121,7 +121,7 @@ class DelegationTokens(RequestRouter):
         body = {"hmac": hmac, "renew_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
         async def once() -> int:
-            response = await self._cluster.ask(RENEW_DELEGATION_TOKEN, body)
+            response = await self._cluster.request_any(RENEW_DELEGATION_TOKEN, body)
             check(response, "renewal of a delegation token")
             return int(response["expiry_timestamp_ms"])
 
@@ -139,7 +139,7 @@ class DelegationTokens(RequestRouter):
         body = {"hmac": hmac, "expiry_time_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
         async def once() -> int:
-            response = await self._cluster.ask(EXPIRE_DELEGATION_TOKEN, body)
+            response = await self._cluster.request_any(EXPIRE_DELEGATION_TOKEN, body)
             check(response, "expiry of a delegation token")
             return int(response["expiry_timestamp_ms"])
 
@@ -156,7 +156,7 @@ class DelegationTokens(RequestRouter):
         body = {"owners": None if owners is None else [_principal_row(each) for each in owners]}
 
         async def once() -> Sequence[DelegationToken]:
-            response = await self._cluster.ask(DESCRIBE_DELEGATION_TOKEN, body)
+            response = await self._cluster.request_any(DESCRIBE_DELEGATION_TOKEN, body)
             check(response, "delegation tokens")
             return [_described(row) for row in response["tokens"]]
 

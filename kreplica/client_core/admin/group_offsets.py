@@ -57,7 +57,7 @@ class GroupOffsets(Partitions):
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         rows = {group_id: _topic_filter(partitions) for group_id, partitions in wanted.items()}
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, Offsets]:
+        async def send(connection: BrokerConnection, share: list[str]) -> Results[str, Offsets]:
             if connection.version(OFFSET_FETCH) >= SEVERAL_GROUPS_FROM:
                 body = {
                     "groups": [{"group_id": each, "topics": rows[each]} for each in share],
@@ -72,7 +72,7 @@ class GroupOffsets(Partitions):
 
             return await self.one_by_one(share, fetch)
 
-        return await self.at_coordinators(CoordinatorKind.GROUP, rows, ask, timeout_s)
+        return await self.at_coordinators(CoordinatorKind.GROUP, rows, send, timeout_s)
 
     async def group_offsets(self, group_id: str, *, timeout_s: float | None = None) -> Offsets:
         """Return the committed offsets of one group.
@@ -101,12 +101,12 @@ class GroupOffsets(Partitions):
                 "committed_metadata": wanted[partition].metadata,
             }
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
+        async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
             response = await self._cluster.request(connection, OFFSET_COMMIT, body)
             return _parse_results(response, f"commit by group {group_id}")
 
-        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, wanted, ask, timeout_s)
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, wanted, send, timeout_s)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
@@ -116,13 +116,13 @@ class GroupOffsets(Partitions):
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition}
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
+        async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"group_id": group_id, "topics": topic_rows(share, row, "partitions")}
             response = await self._cluster.request(connection, OFFSET_DELETE, body)
             check(response, f"offsets of group {group_id}")
             return _parse_results(response, f"offsets of group {group_id}")
 
-        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, partitions, ask, timeout_s)
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, partitions, send, timeout_s)
 
     async def group_lag(
         self,

@@ -140,7 +140,7 @@ class Groups(RequestRouter):
         """
         body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
 
-        async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
+        async def send(connection: BrokerConnection) -> list[dict[str, Any]]:
             if body["states_filter"]:
                 require_version(connection, LIST_GROUPS, STATES_FROM, "filters by state")
             if body["types_filter"]:
@@ -149,7 +149,7 @@ class Groups(RequestRouter):
             check(response, f"groups of {connection.peer}")
             return list(response["groups"])
 
-        results = await self.at_all_brokers(ask, timeout_s)
+        results = await self.at_all_brokers(send, timeout_s)
         found = {row["group_id"]: _listing(row) for rows in results.values() for row in rows}
         return [found[group_id] for group_id in sorted(found)]
 
@@ -161,7 +161,7 @@ class Groups(RequestRouter):
         :param operations: include authorized operations.
         """
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, GroupDescription]:
+        async def send(connection: BrokerConnection, share: list[str]) -> Results[str, GroupDescription]:
             results: dict[str, GroupDescription | ClientError] = {}
             if supports(connection, CONSUMER_GROUP_DESCRIBE):
                 body = {"group_ids": share, "include_authorized_operations": operations}
@@ -174,7 +174,7 @@ class Groups(RequestRouter):
                 results |= {row["group_id"]: _classic_group(row) for row in response["groups"]}
             return results
 
-        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
+        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, send, timeout_s)
 
     async def describe_group(self, group_id: str, *, timeout_s: float | None = None) -> GroupDescription:
         """Describe one group.
@@ -186,11 +186,11 @@ class Groups(RequestRouter):
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> Outcomes[str, None]:
         """Delete groups without members, with their committed offsets."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, None]:
+        async def send(connection: BrokerConnection, share: list[str]) -> Results[str, None]:
             response = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
             return {row["group_id"]: outcome(row, f"group {row['group_id']}") for row in response["results"]}
 
-        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, ask, timeout_s)
+        return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, send, timeout_s)
 
     async def delete_group(self, group_id: str, *, timeout_s: float | None = None) -> None:
         """Delete a group without members.
@@ -217,7 +217,7 @@ class Groups(RequestRouter):
             members = [MemberToRemove(each.instance_id, each.member_id) for each in described.members]
         attempts = 0
 
-        async def ask(connection: BrokerConnection, share: list[MemberToRemove]) -> Results[MemberToRemove, None]:
+        async def send(connection: BrokerConnection, share: list[MemberToRemove]) -> Results[MemberToRemove, None]:
             nonlocal attempts
             require_version(connection, LEAVE_GROUP, SEVERAL_MEMBERS_FROM, "several members")
             attempts += 1
@@ -229,7 +229,7 @@ class Groups(RequestRouter):
             check(response, f"group {group_id}")
             return _removed_members(response["members"], share, is_first=is_first)
 
-        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, ask, timeout_s)
+        return await self.at_coordinator(CoordinatorKind.GROUP, group_id, members, send, timeout_s)
 
 
 def _listing(row: dict[str, Any]) -> GroupListing:

@@ -76,13 +76,13 @@ class LogDirs(RequestRouter):
             rows = topic_rows(partitions, lambda each: each.partition, "partitions")
             topics = [{"topic": row["name"], "partitions": row["partitions"]} for row in rows]
 
-        async def ask(connection: BrokerConnection) -> tuple[LogDir, ...]:
+        async def send(connection: BrokerConnection) -> tuple[LogDir, ...]:
             response = await self._cluster.request(connection, DESCRIBE_LOG_DIRS, {"topics": topics})
             if response.get("error_code"):
                 check(response, f"log directories of {connection.peer}")
             return tuple(_log_dir(row) for row in response["results"])
 
-        return await self.at_brokers(brokers, ask, timeout_s)
+        return await self.at_brokers(brokers, send, timeout_s)
 
     async def alter_replica_log_dirs(
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
@@ -94,7 +94,7 @@ class LogDirs(RequestRouter):
         :param paths: target directories.
         """
 
-        async def ask(connection: BrokerConnection, share: list[Replica]) -> Results[Replica, None]:
+        async def send(connection: BrokerConnection, share: list[Replica]) -> Results[Replica, None]:
             broker_id, dirs = share[0].broker_id, []
             for path in sorted({paths[each] for each in share}):
                 moved = [each.partition for each in share if paths[each] == path]
@@ -111,7 +111,7 @@ class LogDirs(RequestRouter):
             if any(each.broker_id not in self._cluster.view.brokers for each in left):
                 await self._cluster.refresh()
             targets = {each: each.broker_id for each in left}
-            return await self._ask_each(targets, self._cluster.connection, ask)
+            return await self._send_each(targets, self._cluster.connection, send)
 
         return await self.settle(paths, attempt, timeout_s, final=NOT_ON_BROKER)
 

@@ -57,7 +57,7 @@ class Partitions(RequestRouter):
         :param isolation: with ``READ_COMMITTED``, ``LATEST`` is the last stable offset.
         """
 
-        async def ask(
+        async def send(
             connection: BrokerConnection, share: list[TopicPartition]
         ) -> Results[TopicPartition, TimedOffset]:
             wanted = {each: times[each] for each in share}
@@ -66,7 +66,7 @@ class Partitions(RequestRouter):
             body = list_offsets_body(wanted, isolation)
             return parse_list_offsets(await self._cluster.request(connection, LIST_OFFSETS, body))
 
-        return await self.at_leaders(times, ask, timeout_s)
+        return await self.at_leaders(times, send, timeout_s)
 
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
@@ -80,7 +80,7 @@ class Partitions(RequestRouter):
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition, "offset": offsets[partition]}
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, int]:
+        async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, int]:
             body = {"topics": topic_rows(share, row, "partitions"), "timeout_ms": SERVER_TIMEOUT_MS}
             response = await self._cluster.request(connection, DELETE_RECORDS, body)
             results: dict[TopicPartition, int | ClientError] = {}
@@ -90,4 +90,4 @@ class Partitions(RequestRouter):
                     results[partition] = outcome(each, f"records of {partition}") or each["low_watermark"]
             return results
 
-        return await self.at_leaders(offsets, ask, timeout_s)
+        return await self.at_leaders(offsets, send, timeout_s)

@@ -73,19 +73,20 @@ class Reassignments(RequestRouter):
         """
         if partitions is None:
             # One request, whose response names the partitions.
-            outcomes = await self.at_controller([None], self._ask_to_elect_all(type), timeout_s, final=NOT_ELECTED)
+            elect_all = self._all_partitions_election(type)
+            outcomes = await self.at_controller([None], elect_all, timeout_s, final=NOT_ELECTED)
             return Outcomes(outcomes[None])
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, bool]:
+        async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, bool]:
             return await self._elect(connection, type, share)
 
-        return await self.at_controller(partitions, ask, timeout_s, final=NOT_ELECTED)
+        return await self.at_controller(partitions, send, timeout_s, final=NOT_ELECTED)
 
-    def _ask_to_elect_all(self, type: ElectionType) -> Any:
-        async def ask(connection: BrokerConnection, _: list[None]) -> Results[None, Results[TopicPartition, bool]]:
+    def _all_partitions_election(self, type: ElectionType) -> Any:
+        async def send(connection: BrokerConnection, _: list[None]) -> Results[None, Results[TopicPartition, bool]]:
             return {None: await self._elect(connection, type, None)}
 
-        return ask
+        return send
 
     async def _elect(
         self, connection: BrokerConnection, type: ElectionType, partitions: list[TopicPartition] | None
@@ -124,7 +125,7 @@ class Reassignments(RequestRouter):
                 "replicas": None if brokers is None else list(brokers),
             }
 
-        async def ask(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
+        async def send(connection: BrokerConnection, share: list[TopicPartition]) -> Results[TopicPartition, None]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topic_rows(share, row, "partitions")}
             response = await self._cluster.request(connection, ALTER_PARTITION_REASSIGNMENTS, body)
             check(response, "a reassignment")
@@ -138,7 +139,7 @@ class Reassignments(RequestRouter):
         async def reconcile(_: TopicPartition, error: BrokerRefused) -> ClientError | None:
             return None if error.code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS else error
 
-        return await self.at_controller(replicas, ask, timeout_s, reconcile=reconcile)
+        return await self.at_controller(replicas, send, timeout_s, reconcile=reconcile)
 
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
@@ -152,7 +153,7 @@ class Reassignments(RequestRouter):
         if partitions is not None:
             topics = topic_rows(partitions, lambda each: each.partition, "partition_indexes")
 
-        async def ask(connection: BrokerConnection) -> Mapping[TopicPartition, Reassignment]:
+        async def send(connection: BrokerConnection) -> Mapping[TopicPartition, Reassignment]:
             body = {"timeout_ms": SERVER_TIMEOUT_MS, "topics": topics}
             response = await self._cluster.request(connection, LIST_PARTITION_REASSIGNMENTS, body)
             check(response, "reassignments")
@@ -164,7 +165,7 @@ class Reassignments(RequestRouter):
                 for row in topic["partitions"]
             }
 
-        return await self._cluster.at_controller(ask, timeout_s)
+        return await self._cluster.at_controller(send, timeout_s)
 
 
 def _elected(error: BrokerRefused | None) -> bool | ClientError:

@@ -24,7 +24,7 @@ V = TypeVar("V")
 Results: TypeAlias = Mapping[K, V | ClientError]
 """Results or errors of some items from one attempt."""
 
-Ask: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
+SendRequest: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
 """Sends a request about some items to one broker."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
@@ -98,7 +98,7 @@ class RequestRouter:
     async def at_leaders(
         self,
         partitions: Iterable[TopicPartition],
-        ask: Ask[TopicPartition, V],
+        send: SendRequest[TopicPartition, V],
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = frozenset(),
@@ -107,7 +107,7 @@ class RequestRouter:
 
         async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, V]:
             leaders = await self._leaders(left)
-            return await self._ask_each(leaders, self._cluster.connection, ask)
+            return await self._send_each(leaders, self._cluster.connection, send)
 
         return await self.settle(partitions, attempt, timeout_s, final=final)
 
@@ -115,7 +115,7 @@ class RequestRouter:
         self,
         kind: CoordinatorKind,
         keys: Iterable[str],
-        ask: Ask[str, V],
+        send: SendRequest[str, V],
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = frozenset(),
@@ -124,7 +124,7 @@ class RequestRouter:
         cluster = self._cluster
 
         async def attempt(left: list[str]) -> Results[str, V]:
-            results = await self._ask_each(await cluster.coordinators(kind, left), cluster.connection_to, ask)
+            results = await self._send_each(await cluster.coordinators(kind, left), cluster.connection_to, send)
             for key, outcome in results.items():
                 if isinstance(outcome, ClientError) and outcome.retriable:
                     cluster.forget_coordinator(kind, key)
@@ -137,7 +137,7 @@ class RequestRouter:
         kind: CoordinatorKind,
         key: str,
         items: Iterable[K],
-        ask: Ask[K, V],
+        send: SendRequest[K, V],
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = frozenset(),
@@ -147,7 +147,7 @@ class RequestRouter:
 
         async def attempt(left: list[K]) -> Results[K, V]:
             address = await cluster.coordinator(kind, key)
-            results = await self._ask_each(dict.fromkeys(left, address), cluster.connection_to, ask)
+            results = await self._send_each(dict.fromkeys(left, address), cluster.connection_to, send)
             if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in results.values()):
                 cluster.forget_coordinator(kind, key)
             return results
@@ -157,7 +157,7 @@ class RequestRouter:
     async def at_brokers(
         self,
         brokers: Iterable[int] | None,
-        ask: Callable[[BrokerConnection], Awaitable[V]],
+        send: Callable[[BrokerConnection], Awaitable[V]],
         timeout_s: float | None = None,
     ) -> Outcomes[int, V]:
         """Send a request to each of several brokers.
@@ -166,19 +166,19 @@ class RequestRouter:
         """
 
         async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
-            return dict.fromkeys(ids, await ask(connection))
+            return dict.fromkeys(ids, await send(connection))
 
         async def attempt(left: list[int]) -> Results[int, V]:
             if any(broker_id not in self._cluster.view.brokers for broker_id in left):
                 await self._cluster.refresh()
-            return await self._ask_each({each: each for each in left}, self._cluster.connection, one)
+            return await self._send_each({each: each for each in left}, self._cluster.connection, one)
 
         if brokers is None:
             brokers = sorted((await self._cluster.retrying(self._cluster.refresh, timeout_s)).brokers)
         return await self.settle(brokers, attempt, timeout_s)
 
     async def at_all_brokers(
-        self, ask: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
+        self, send: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
         """Send a request to all live brokers; if one fails, repeat all: other brokers may have taken over its work.
 
@@ -187,18 +187,18 @@ class RequestRouter:
         cluster = self._cluster
 
         async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
-            return dict.fromkeys(ids, await ask(connection))
+            return dict.fromkeys(ids, await send(connection))
 
         async def once() -> Mapping[int, V]:
             brokers = {each: each for each in sorted((await cluster.refresh()).brokers)}
-            return Outcomes(await self._ask_each(brokers, cluster.connection, one)).raise_first()
+            return Outcomes(await self._send_each(brokers, cluster.connection, one)).raise_first()
 
         return await cluster.retrying(once, timeout_s)
 
     async def at_controller(
         self,
         items: Iterable[K],
-        ask: Ask[K, V],
+        send: SendRequest[K, V],
         timeout_s: float | None = None,
         *,
         final: frozenset[ErrorCode] = UNKNOWN,
@@ -214,7 +214,7 @@ class RequestRouter:
             connection = await self._cluster.controller()
             before = frozenset(maybe_done)
             maybe_done.update(left)
-            results = dict(await ask(connection, left))
+            results = dict(await send(connection, left))
             for item, error in results.items():
                 if not isinstance(error, BrokerRefused) or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     continue
@@ -233,8 +233,8 @@ class RequestRouter:
             await cluster.refresh(topics)
         return {each: _leader(cluster, each) for each in partitions}
 
-    async def _ask_each(
-        self, targets: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], ask: Ask[K, V]
+    async def _send_each(
+        self, targets: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], send: SendRequest[K, V]
     ) -> dict[K, V | ClientError]:
         """Send one request per broker, concurrently; the error of a request is the error of all its items."""
         results: dict[K, V | ClientError] = {}
@@ -247,7 +247,7 @@ class RequestRouter:
 
         async def one(target: int | Address, share: list[K]) -> Results[K, V]:
             try:
-                return await ask(await connect(target), share)
+                return await send(await connect(target), share)
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
@@ -255,12 +255,12 @@ class RequestRouter:
             results |= found
         return results
 
-    async def one_by_one(self, items: list[K], ask: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
+    async def one_by_one(self, items: list[K], send: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
         """Send one request per item, at most ``CONCURRENT_REQUESTS_MAX`` concurrently."""
 
         async def one(item: K) -> V | ClientError:
             try:
-                return await ask(item)
+                return await send(item)
             except ClientError as error:
                 return error
 

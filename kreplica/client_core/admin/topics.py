@@ -113,7 +113,7 @@ class Topics(RequestRouter):
         """
         wanted = {topic.name: topic for topic in topics}
 
-        async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, CreatedTopic]:
+        async def send(connection: BrokerConnection, names: list[str]) -> Results[str, CreatedTopic]:
             rows = [new_topic_row(wanted[name]) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             response = await self._cluster.request(connection, CREATE_TOPICS, body)
@@ -122,7 +122,7 @@ class Topics(RequestRouter):
         async def reconcile(name: str, error: BrokerRefused) -> CreatedTopic | ClientError:
             return CreatedTopic(name) if error.code is ErrorCode.TOPIC_ALREADY_EXISTS else error
 
-        created = await self.at_controller(wanted, ask, timeout_s, reconcile=None if validate_only else reconcile)
+        created = await self.at_controller(wanted, send, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
             await self._wait_for_leaders(
                 {each.name: max(each.partitions, 1) for each in created.succeeded.values()}, timeout_s
@@ -169,7 +169,7 @@ class Topics(RequestRouter):
         :param topics: names or ids (KIP-516).
         """
 
-        async def ask(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
+        async def send(connection: BrokerConnection, items: list[str | UUID]) -> Results[str | UUID, None]:
             ids = [item for item in items if isinstance(item, UUID)]
             if ids:
                 require_version(connection, DELETE_TOPICS, DELETED_BY_ID_FROM, "topic ids")
@@ -182,7 +182,7 @@ class Topics(RequestRouter):
         async def reconcile(_: str | UUID, error: BrokerRefused) -> ClientError | None:
             return None if error.code in UNKNOWN else error
 
-        deleted = await self.at_controller(topics, ask, timeout_s, reconcile=reconcile)
+        deleted = await self.at_controller(topics, send, timeout_s, reconcile=reconcile)
         self._cluster.mark_stale()
         return deleted
 
@@ -213,7 +213,7 @@ class Topics(RequestRouter):
             rows = None if brokers is None else [{"broker_ids": list(each)} for each in brokers]
             return {"name": name, "count": counts[name], "assignments": rows}
 
-        async def ask(connection: BrokerConnection, names: list[str]) -> Results[str, None]:
+        async def send(connection: BrokerConnection, names: list[str]) -> Results[str, None]:
             rows = [row(name) for name in names]
             body = {"topics": rows, "timeout_ms": SERVER_TIMEOUT_MS, "validate_only": validate_only}
             response = await self._cluster.request(connection, CREATE_PARTITIONS, body)
@@ -223,7 +223,7 @@ class Topics(RequestRouter):
             topic = (await self._cluster.refresh((name,))).topics.get(name)
             return None if topic is not None and len(topic.partitions) == counts[name] else error
 
-        expanded = await self.at_controller(counts, ask, timeout_s, reconcile=None if validate_only else reconcile)
+        expanded = await self.at_controller(counts, send, timeout_s, reconcile=None if validate_only else reconcile)
         if not validate_only:
             await self._wait_for_leaders({name: counts[name] for name in expanded.succeeded}, timeout_s)
         return expanded

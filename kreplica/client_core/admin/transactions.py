@@ -129,7 +129,7 @@ class Transactions(RequestRouter):
             "transactional_id_pattern": pattern,
         }
 
-        async def ask(connection: BrokerConnection) -> list[dict[str, Any]]:
+        async def send(connection: BrokerConnection) -> list[dict[str, Any]]:
             if longer_than_ms is not None:
                 require_version(connection, LIST_TRANSACTIONS, DURATIONS_FROM, "filters by duration")
             if pattern is not None:
@@ -138,7 +138,7 @@ class Transactions(RequestRouter):
             check(response, f"transactions of {connection.peer}")
             return list(response["transaction_states"])
 
-        results = await self.at_all_brokers(ask, timeout_s)
+        results = await self.at_all_brokers(send, timeout_s)
         found = {
             row["transactional_id"]: TransactionListing(
                 row["transactional_id"], row["producer_id"], TransactionState(row["transaction_state"])
@@ -153,18 +153,18 @@ class Transactions(RequestRouter):
     ) -> Outcomes[str, TransactionDescription]:
         """Describe transactional ids."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, TransactionDescription]:
+        async def send(connection: BrokerConnection, share: list[str]) -> Results[str, TransactionDescription]:
             response = await self._cluster.request(connection, DESCRIBE_TRANSACTIONS, {"transactional_ids": share})
             return {row["transactional_id"]: _transaction(row) for row in response["transaction_states"]}
 
-        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
+        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, send, timeout_s)
 
     async def fence_producers(
         self, transactional_ids: Iterable[str], *, timeout_s: float | None = None
     ) -> Outcomes[str, ProducerIdentity]:
         """Fence the producers of transactional ids; their open transactions are aborted (KIP-588)."""
 
-        async def ask(connection: BrokerConnection, share: list[str]) -> Results[str, ProducerIdentity]:
+        async def send(connection: BrokerConnection, share: list[str]) -> Results[str, ProducerIdentity]:
             async def fence(each: str) -> ProducerIdentity:
                 body = {"transactional_id": each, "transaction_timeout_ms": FENCING_TRANSACTION_TIMEOUT_MS}
                 response = await self._cluster.request(connection, INIT_PRODUCER_ID, body)
@@ -173,7 +173,7 @@ class Transactions(RequestRouter):
 
             return await self.one_by_one(share, fence)
 
-        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, ask, timeout_s)
+        return await self.at_coordinators(CoordinatorKind.TRANSACTION, transactional_ids, send, timeout_s)
 
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout_s: float | None = None
@@ -183,7 +183,7 @@ class Transactions(RequestRouter):
         :param broker_id: broker whose replicas are inspected; None: the leaders.
         """
 
-        async def ask(
+        async def send(
             connection: BrokerConnection, share: list[TopicPartition]
         ) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             body = {"topics": topic_rows(share, lambda each: each.partition, "partition_indexes")}
@@ -196,12 +196,12 @@ class Transactions(RequestRouter):
             return results
 
         if broker_id is None:
-            return await self.at_leaders(partitions, ask, timeout_s)
+            return await self.at_leaders(partitions, send, timeout_s)
 
         async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             if broker_id not in self._cluster.view.brokers:
                 await self._cluster.refresh()
-            return await self._ask_each(dict.fromkeys(left, broker_id), self._cluster.connection, ask)
+            return await self._send_each(dict.fromkeys(left, broker_id), self._cluster.connection, send)
 
         return await self.settle(partitions, attempt, timeout_s, final=NO_REPLICA)
 
@@ -221,12 +221,12 @@ class Transactions(RequestRouter):
             "coordinator_epoch": max(producer.coordinator_epoch, 0),
         }
 
-        async def ask(connection: BrokerConnection, _: list[TopicPartition]) -> Results[TopicPartition, None]:
+        async def send(connection: BrokerConnection, _: list[TopicPartition]) -> Results[TopicPartition, None]:
             response = await self._cluster.request(connection, WRITE_TXN_MARKERS, {"markers": [marker]})
             row = response["markers"][0]["topics"][0]["partitions"][0]
             return {partition: outcome(row, f"transaction of producer {producer.producer_id} in {partition}")}
 
-        (await self.at_leaders([partition], ask, timeout_s)).raise_first()
+        (await self.at_leaders([partition], send, timeout_s)).raise_first()
 
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, open_for_ms: int, timeout_s: float | None = None

@@ -95,7 +95,7 @@ class FetchSession(Generic[PartitionT]):
         """True if the leader keeps a session, so that a request names only changes."""
         return self._epoch != INITIAL_EPOCH
 
-    def ask(self, requested: PartitionT) -> None:
+    def request(self, requested: PartitionT) -> None:
         """Request this partition from its current position."""
         old = self._requested.get(requested.key)
         if old is not requested:

@@ -97,7 +97,7 @@ class Fetcher:
         self._requests = FetchRequests(dependencies.broker_id, self._config)
         self._states: dict[TopicPartition, FollowerState] = {}
         self._by_id: dict[tuple[UUID, int], FollowerState] = {}
-        self._retries = Retries(self._reactor, self._ask_due)
+        self._retries = Retries(self._reactor, self._fetch_due)
         self._changes_call: IDelayedCall | None = None
         self._connection: Connection | None = None
         self._version = DIVERGENCE_FROM
@@ -122,7 +122,7 @@ class Fetcher:
         self._states[state.key] = state
         if state.topic_id != ZERO_UUID:
             self._by_id[state.topic_id, state.key.partition] = state
-        self._proceed(state, NextStep.ASK if state.prepare() else NextStep.LATER)
+        self._proceed(state, NextStep.FETCH if state.prepare() else NextStep.LATER)
         if self._running is None and not self._closed:
             self._running = Deferred.fromCoroutine(self._run())
             self._running.addErrback(
@@ -144,7 +144,7 @@ class Fetcher:
             state = self._states.get(partition.topic_partition)
             if self in partition.watchers and state is not None and state.may_acknowledge:
                 del partition.watchers[self]
-                self._ask(state)
+                self._fetch_next(state)
 
     def close(self) -> Deferred[None]:
         """Stop and close the connection; fires when it is closed."""
@@ -164,35 +164,35 @@ class Fetcher:
 
     def _proceed(self, state: FollowerState, step: NextStep) -> None:
         """Carry out the next step of a partition."""
-        if step is NextStep.ASK:
+        if step is NextStep.FETCH:
             if state.may_acknowledge:
-                self._ask(state)
+                self._fetch_next(state)
             else:
                 # The next fetch acknowledges all records before its offset.
                 self._session.leave_out(state.key)
                 state.partition.watchers[self] = None
         elif step is NextStep.LATER:
-            self._ask_later(state, self._config.backoff_s(state.failures))
+            self._fetch_later(state, self._config.backoff_s(state.failures))
 
-    def _ask(self, state: FollowerState) -> None:
+    def _fetch_next(self, state: FollowerState) -> None:
         throttles = self._throttles_of(state)
         if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
             # The rate may be raised meanwhile, or the plan with this throttle may end.
-            self._ask_later(state, min(wait_s, THROTTLE_CHECK_SECONDS))
+            self._fetch_later(state, min(wait_s, THROTTLE_CHECK_SECONDS))
             return
-        self._session.ask(state)
+        self._session.request(state)
         # If no fetch is pending and the loop is not idle, the next fetch is about to be sent.
         if self._changes_call is None and (self._sent or self._idle is not None):
             self._changes_call = self._reactor.callLater(0, self._send_changes)
 
-    def _ask_later(self, state: FollowerState, delay_s: float) -> None:
+    def _fetch_later(self, state: FollowerState, delay_s: float) -> None:
         self._session.leave_out(state.key)
         self._retries.add(state, delay_s)
 
-    def _ask_due(self, due: list[FollowerState]) -> None:
+    def _fetch_due(self, due: list[FollowerState]) -> None:
         for state in due:
             if self._states.get(state.key) is state:
-                self._proceed(state, NextStep.ASK)
+                self._proceed(state, NextStep.FETCH)
 
     def _send_changes(self) -> None:
         """Send a fetch with changed positions without waiting for the pending one.

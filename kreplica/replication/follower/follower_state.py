@@ -44,7 +44,7 @@ class NextStep(Enum):
     """Next step for a partition after a response."""
 
     NOTHING = "its position is unchanged"
-    ASK = "fetch from its new position"
+    FETCH = "fetch from its new position"
     LATER = "fetch again after a backoff"
     FIND_RANGE = "look up the leader's offset range"
 
@@ -165,7 +165,7 @@ class FollowerState:
         if diverging != _NO_DIVERGENCE:
             self._diverged(diverging["epoch"], diverging["end_offset"])
             self.failures = 0
-            return NextStep.ASK
+            return NextStep.FETCH
         partition, log_ = self.partition, self.partition.log
         end_offset, start_offset = log_.log_end_offset, log_.log_start_offset
         partition.append_as_follower(
@@ -178,7 +178,7 @@ class FollowerState:
         self.in_sync = log_.log_end_offset >= row["high_watermark"]
         # A changed start offset is sent too: DeleteRecords waits for it on the leader (KIP-107).
         is_same = log_.log_end_offset == end_offset and log_.log_start_offset == start_offset
-        return NextStep.NOTHING if is_same else NextStep.ASK
+        return NextStep.NOTHING if is_same else NextStep.FETCH
 
     def _diverged(self, epoch: int, end_offset: int) -> None:
         partition = self.partition
@@ -211,7 +211,7 @@ class FollowerState:
         why = f"the leader has {leader_start_offset} to {leader_end_offset}"
         restart = self._start_at if found.emptied else self._truncate
         done = self._attempt(lambda: restart(found.offset, why))
-        return NextStep.ASK if done else NextStep.LATER
+        return NextStep.FETCH if done else NextStep.LATER
 
     # --- truncation --------------------------------------------------------------------------------------------------
 

@@ -92,7 +92,7 @@ class CoordinatorClient(WireClient):
             except (ClientError, KafkaError):
                 await pause(self.reactor, RETRY_S_MAX)
 
-    async def ask(
+    async def request_with_retries(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> Response:
         """Send a request, and retry it until a response is not a retriable error.

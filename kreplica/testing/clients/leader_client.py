@@ -76,16 +76,16 @@ class LeaderClient(WireClient):
         """
         return await self._retry(lambda: self.list_offset(topic, partition, timestamp_ms))
 
-    async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, request: Callable[[], Awaitable[T]]) -> T:
         for _ in range(TRIES_MAX - 1):
             try:
-                return await ask()
+                return await request()
             except (ClientError, KafkaError) as error:
                 if isinstance(error, KafkaError) and not error.code.retriable:
                     raise
                 await self.close()
                 await pause(self.reactor, RETRY_S)
-        return await ask()
+        return await request()
 
     async def _find_leader(self) -> tuple[str, int]:
         broker = self._brokers[self._lookups_count % len(self._brokers)]

@@ -143,7 +143,7 @@ class TransactionalProducer:
         producer = {f"v3_and_below_{name}": value for name, value in self._producer_fields().items()}
         topics = [{"name": key.topic, "partitions": [key.partition]}]
         self._added[key] = None
-        await self._ask(messages.ADD_PARTITIONS_TO_TXN, {**producer, "v3_and_below_topics": topics})
+        await self._request(messages.ADD_PARTITIONS_TO_TXN, {**producer, "v3_and_below_topics": topics})
 
     async def send(self, key: TopicPartition, values: Sequence[bytes]) -> None:
         """Send a batch, and wait until it is acknowledged.
@@ -168,7 +168,7 @@ class TransactionalProducer:
         """
         if not self._settings.bumps_epoch and group.group_id not in self._added:
             self._added[group.group_id] = None
-            await self._ask(messages.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id})
+            await self._request(messages.ADD_OFFSETS_TO_TXN, {**self._producer_fields(), "group_id": group.group_id})
         body = {
             **self._producer_fields(),
             "group_id": group.group_id,
@@ -177,7 +177,7 @@ class TransactionalProducer:
             "group_instance_id": group.instance_id,
             "topics": offset_rows(offsets),
         }
-        await self._ask(messages.TXN_OFFSET_COMMIT, body, coordinator=coordinator)
+        await self._request(messages.TXN_OFFSET_COMMIT, body, coordinator=coordinator)
 
     async def commit(self) -> None:
         """Commit the transaction.
@@ -212,7 +212,7 @@ class TransactionalProducer:
             "producer_id": known.producer_id,
             "producer_epoch": known.epoch,
         }
-        response = (await self._ask(messages.INIT_PRODUCER_ID, body)).body
+        response = (await self._request(messages.INIT_PRODUCER_ID, body)).body
         self._set_identity(response)
         self._has_pending_attempt = False
 
@@ -230,7 +230,7 @@ class TransactionalProducer:
             self.transaction = None  # nothing was added, so the coordinator does not know the transaction
             return
         try:
-            response = (await self._ask(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
+            response = (await self._request(messages.END_TXN, {**self._producer_fields(), "committed": committed})).body
         except RequestRejected as error:
             if committed and not error.has_pending_attempt:
                 self._history.ended(self.transaction, committed=False)
@@ -241,9 +241,13 @@ class TransactionalProducer:
             self._history.ended(self.transaction, committed=True)
         self.transaction = None
 
-    async def _ask(self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None) -> Response:
+    async def _request(
+        self, api: Api, body: dict[str, Any], *, coordinator: CoordinatorClient | None = None
+    ) -> Response:
         try:
-            response = await (coordinator or self._client).ask(api, body, at_most=self._versions[api.key])
+            response = await (coordinator or self._client).request_with_retries(
+                api, body, at_most=self._versions[api.key]
+            )
         except RequestRejected as error:
             self._has_pending_attempt |= error.has_pending_attempt
             raise

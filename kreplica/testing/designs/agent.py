@@ -378,7 +378,7 @@ class Agent:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def ask(self, parent: str, verb: str, partition: Partition, epoch: int = 0) -> None:
+    def queue_request(self, parent: str, verb: str, partition: Partition, epoch: int = 0) -> None:
         """Queue a state-change request for a broker."""
         self.counts.queued += 1
         data = znodes.encode_request(verb, partition.topic, partition.number, epoch)

@@ -107,9 +107,9 @@ class AgentDesign:
             return
         for each in partitions:
             path = znodes.leader_path(topic, each.number)
-            self._cluster.coordinator.get(self._administrator, path, None, partial(self._ask_leader, each))
+            self._cluster.coordinator.get(self._administrator, path, None, partial(self._queue_deletion, each))
 
-    def _ask_leader(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
+    def _queue_deletion(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
         """Queue the deletion of a partition for its leader."""
         leader = int(found[0]) if found else partition.replicas[0]
         data = znodes.encode_request(DELETE_PARTITION, partition.topic, partition.number, 0)

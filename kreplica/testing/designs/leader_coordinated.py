@@ -79,7 +79,7 @@ class CoordinatedAgent(Agent):
 
     def _send(self, partition: Partition, broker_id: int, state: FollowerState, verb: str) -> None:
         self._verify(partition, broker_id, state)
-        self.ask(znodes.queue_path(broker_id), verb, partition, self.epochs.get(partition, 0))
+        self.queue_request(znodes.queue_path(broker_id), verb, partition, self.epochs.get(partition, 0))
 
     def _verify(self, partition: Partition, broker_id: int, state: FollowerState) -> None:
         states = self.states.setdefault(partition, {})

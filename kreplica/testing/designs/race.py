@@ -32,7 +32,7 @@ class RaceAgent(Agent):
         for other in replica.assigned:
             if other != self.broker_id:
                 parent = znodes.replica_state_path(topic, number, other)
-                self.ask(parent, BECOME_FOLLOWER, replica.partition)
+                self.queue_request(parent, BECOME_FOLLOWER, replica.partition)
 
     # --- state znode: requests of the leader -------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ class RaceAgent(Agent):
         if found is not None and not found[0]:
             topic, number = replica.partition.topic, replica.partition.number
             for each in replica.assigned:
-                self.ask(znodes.replica_state_path(topic, number, each), DELETE_REPLICA, replica.partition)
+                self.queue_request(znodes.replica_state_path(topic, number, each), DELETE_REPLICA, replica.partition)
 
     def delete_replica(self, replica: Replica) -> None:
         """Delete the replica and its state znode; the last replica of a deleted topic deletes the partition."""

@@ -74,7 +74,7 @@ class ConsumerMember:
         :raise RequestRejected: an error that the member cannot handle.
         """
         try:
-            answer = (await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
+            answer = (await self._client.request_with_retries(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
         except RequestRejected as error:
             if error.code not in JOINING_AGAIN:
                 raise
@@ -98,7 +98,7 @@ class ConsumerMember:
     async def leave(self) -> None:
         """Leave the group and give up all partitions."""
         self._own([])
-        await self._client.ask(messages.CONSUMER_GROUP_HEARTBEAT, self._body(LEAVING))
+        await self._client.request_with_retries(messages.CONSUMER_GROUP_HEARTBEAT, self._body(LEAVING))
 
     def die(self) -> None:
         """Stop reading without leaving the group."""
@@ -117,7 +117,7 @@ class ConsumerMember:
             "topics": offset_rows(offsets),
         }
         try:
-            await self._client.ask(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            await self._client.request_with_retries(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
         except RequestRejected as error:
             if error.code not in (ErrorCode.STALE_MEMBER_EPOCH, *JOINING_AGAIN):
                 raise
@@ -134,7 +134,7 @@ class ConsumerMember:
             "topics": topics,
         }
         body = {"groups": [group]}
-        answer = (await self._client.ask(messages.OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)).body
+        answer = (await self._client.request_with_retries(messages.OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)).body
         return {
             TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
             for topic in answer["groups"][0]["topics"]

@@ -94,7 +94,7 @@ class GroupMember:
         if self._client.reactor.seconds() - self._last_heartbeat_s < self._subscription.session_timeout_ms / 3000:
             return
         try:
-            await self._client.ask(messages.HEARTBEAT, self._member_fields())
+            await self._client.request_with_retries(messages.HEARTBEAT, self._member_fields())
         except RequestRejected as error:
             self.refused(error)
         self._last_heartbeat_s = self._client.reactor.seconds()
@@ -103,7 +103,7 @@ class GroupMember:
         member = {"member_id": self._member_id, "group_instance_id": self._subscription.instance_id}
         body = {"group_id": self._subscription.group_id, **member, "members": [member]}
         try:
-            await self._client.ask(messages.LEAVE_GROUP, body)
+            await self._client.request_with_retries(messages.LEAVE_GROUP, body)
         except RequestRejected as error:
             self._handle_error(error)
         self.needs_join = True
@@ -156,7 +156,7 @@ class GroupMember:
     async def _ask_during_rebalance(self, api: Api, body: dict[str, Any]) -> Response:
         """Send a request whose response waits for the other members, at most for the rebalance timeout."""
         total_timeout_s = self._subscription.rebalance_timeout_ms / 1000 + REQUEST_TIMEOUT_S
-        return await self._client.ask(api, body, timeout_s=total_timeout_s)
+        return await self._client.request_with_retries(api, body, timeout_s=total_timeout_s)
 
     def _range_assignments(self, members: list[dict[str, Any]]) -> dict[str, bytes]:
         """Assign to every member a range of the partitions of each topic that it subscribed to."""
@@ -192,7 +192,7 @@ class GroupMember:
         expected = self._history.expected(self.assigned)
         topics = topic_rows(self.assigned, lambda key: key.partition, "partition_indexes")
         body = {"group_id": self._subscription.group_id, "topics": topics, "require_stable": True}
-        answer = (await self._client.ask(messages.OFFSET_FETCH, body, at_most=OFFSETS_OF_ONE_MAX)).body
+        answer = (await self._client.request_with_retries(messages.OFFSET_FETCH, body, at_most=OFFSETS_OF_ONE_MAX)).body
         fetched = {
             TopicPartition(topic["name"], row["partition_index"]): max(row["committed_offset"], 0)
             for topic in answer["topics"]
@@ -211,7 +211,7 @@ class GroupMember:
         topics = offset_rows(offsets)
         body = {**self._member_fields(), "generation_id_or_member_epoch": self._generation, "topics": topics}
         try:
-            answered = await self._client.ask(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            answered = await self._client.request_with_retries(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
         except RequestRejected as error:
             if not error.has_pending_attempt:
                 self._history.refused(number)

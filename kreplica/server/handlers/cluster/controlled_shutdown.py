@@ -14,19 +14,21 @@ from kreplica.server.protocol.responses import respond_with_result
 
 Row = dict[str, Any]
 
-AskShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
-"""Asks the controller for the shutdown of a broker, given its ID and epoch; fires with the partitions that the broker
-still leads, or fails with a ``KafkaError``."""
+RequestShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
+"""Requests the shutdown of a broker, given its ID and epoch, from the controller.
+
+Fires with the partitions that the broker still leads, or fails with a ``KafkaError``.
+"""
 
 
 class ControlledShutdown:
     """Handles ControlledShutdown.
 
-    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
+    :param request_shutdown: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
-    def __init__(self, ask: AskShutdown) -> None:
-        self._ask = ask
+    def __init__(self, request_shutdown: RequestShutdown) -> None:
+        self._request_shutdown = request_shutdown
 
     def __call__(self, request: Request) -> None:
         request.connection.mark_control()
@@ -34,7 +36,7 @@ class ControlledShutdown:
 
     async def _response(self, body: Row) -> Row:
         try:
-            still_led = await self._ask(body["broker_id"], body.get("broker_epoch", -1))
+            still_led = await self._request_shutdown(body["broker_id"], body.get("broker_epoch", -1))
         except KafkaError as error:
             return {"error_code": int(error.code), "remaining_partitions": []}
         rows = [{"topic_name": topic, "partition_index": partition} for topic, partition in still_led]

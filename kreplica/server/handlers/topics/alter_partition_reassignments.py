@@ -19,19 +19,21 @@ Row = dict[str, Any]
 Replicas = tuple[int, ...] | None
 Results = dict[TopicPartition, KafkaError | None]
 
-AskReassignment = Callable[[Mapping[TopicPartition, Replicas]], "Deferred[Results]"]
-"""Asks the controller to reassign partitions to target replicas (None: cancel); fires with the errors by partition, or
-fails with a ``KafkaError``."""
+RequestReassignment = Callable[[Mapping[TopicPartition, Replicas]], "Deferred[Results]"]
+"""Requests the reassignment of partitions to target replicas (None: cancel) from the controller.
+
+Fires with the errors by partition, or fails with a ``KafkaError``.
+"""
 
 
 class AlterPartitionReassignments:
     """Responds when the reassignments are written to ZooKeeper, before they are complete.
 
-    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
+    :param request_reassignment: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
-    def __init__(self, ask: AskReassignment, metadata: MetadataCache) -> None:
-        self._ask = ask
+    def __init__(self, request_reassignment: RequestReassignment, metadata: MetadataCache) -> None:
+        self._request_reassignment = request_reassignment
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
@@ -40,7 +42,7 @@ class AlterPartitionReassignments:
     async def _response(self, request: Request, body: Row) -> Row:
         targets, unknown = await in_slices(request, _targets(body["topics"], self._metadata))
         try:
-            results = await self._ask(targets)
+            results = await self._request_reassignment(targets)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "responses": []}
         return {"error_code": 0, "error_message": None, "responses": await in_slices(request, _rows(unknown | results))}

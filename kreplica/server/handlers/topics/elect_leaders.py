@@ -19,9 +19,11 @@ Row = dict[str, Any]
 
 Results = Mapping[TopicPartition, ErrorCode]
 
-AskElection = Callable[[int, "list[TopicPartition] | None"], Deferred[Results]]
-"""Asks the controller for an election (None: of all partitions); fires with the errors by partition, or fails with a
-``KafkaError``."""
+RequestElection = Callable[[int, "list[TopicPartition] | None"], Deferred[Results]]
+"""Requests an election of the leaders of these partitions (None: of all) from the controller.
+
+Fires with the errors by partition, or fails with a ``KafkaError``.
+"""
 
 PREFERRED = 0
 TYPES = (PREFERRED, 1)
@@ -39,8 +41,8 @@ TEXTS = {
 class ElectLeaders:
     """Responds once this broker's own metadata has the new leaders, or after the timeout."""
 
-    def __init__(self, ask: AskElection, metadata: MetadataCache) -> None:
-        self._ask = ask
+    def __init__(self, request_election: RequestElection, metadata: MetadataCache) -> None:
+        self._request_election = request_election
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
@@ -53,7 +55,7 @@ class ElectLeaders:
         if election_type not in TYPES:
             return await in_slices(request, _refusal(ErrorCode.INVALID_REQUEST, wanted))
         try:
-            results = dict(await self._ask(election_type, existing))
+            results = dict(await self._request_election(election_type, existing))
         except KafkaError as error:
             return await in_slices(request, _refusal(error.code, wanted))
         results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results

@@ -30,18 +30,21 @@ class Move(Protocol):
     def removing(self) -> tuple[int, ...]: ...
 
 
-AskMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
-"""Asks the controller which of these partitions (None: of all) are being reassigned; may fail with a ``KafkaError``."""
+RequestMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
+"""Requests the ongoing reassignments of these partitions (None: of all) from the controller.
+
+May fail with a ``KafkaError``.
+"""
 
 
 class ListPartitionReassignments:
     """Handles ListPartitionReassignments.
 
-    :param ask: fails with NOT_CONTROLLER if this broker is not the controller.
+    :param request_moves: fails with NOT_CONTROLLER if this broker is not the controller.
     """
 
-    def __init__(self, ask: AskMoves, metadata: MetadataCache) -> None:
-        self._ask = ask
+    def __init__(self, request_moves: RequestMoves, metadata: MetadataCache) -> None:
+        self._request_moves = request_moves
         self._metadata = metadata
 
     def __call__(self, request: Request) -> None:
@@ -50,7 +53,7 @@ class ListPartitionReassignments:
     async def _response(self, request: Request, topics: list[Row] | None) -> Row:
         wanted = None if topics is None else await in_slices(request, _existing(topics, self._metadata))
         try:
-            moves = await self._ask(wanted)
+            moves = await self._request_moves(wanted)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "topics": []}
         return {"error_code": 0, "error_message": None, "topics": _rows(moves)}

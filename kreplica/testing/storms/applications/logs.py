@@ -46,7 +46,7 @@ def committed_offsets(
     """Return the committed offsets of a group, without partitions that have none."""
     topics = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-    found = _ask_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
+    found = _request_from_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
     return {
         TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
         for topic in found["topics"]
@@ -58,19 +58,19 @@ def committed_offsets(
 def state_and_size(cluster: SimulatedCluster, host: str, group: str, *, is_classic: bool) -> tuple[str, int]:
     """Return the state and the number of members of a group."""
     if is_classic:
-        row = _ask_coordinator(cluster, host, group, messages.DESCRIBE_GROUPS, {"groups": [group]})
+        row = _request_from_coordinator(cluster, host, group, messages.DESCRIBE_GROUPS, {"groups": [group]})
     else:
-        row = _ask_coordinator(cluster, host, group, messages.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
+        row = _request_from_coordinator(cluster, host, group, messages.CONSUMER_GROUP_DESCRIBE, {"group_ids": [group]})
     return row["group_state"], len(row["members"])
 
 
-def _ask_coordinator(
+def _request_from_coordinator(
     cluster: SimulatedCluster, host: str, group: str, api: Api, body: dict[str, Any], at_most: int | None = None
 ) -> dict[str, Any]:
     """Return the row of the group in the response of its coordinator."""
     brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
     client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
-    response = cluster.run_until(client.ask(api, body, at_most=at_most)).body
+    response = cluster.run_until(client.request_with_retries(api, body, at_most=at_most)).body
     cluster.run_until(client.close())
     row: dict[str, Any] = response["groups"][0]
     return row
