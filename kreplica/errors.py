@@ -207,7 +207,7 @@ class KafkaError(KreplicaError):
         self.message = message
 
 
-class RecordsRefused(KafkaError):
+class RecordsRejected(KafkaError):
     """A batch was rejected because of some of its records (KIP-467).
 
     :param records: index in the batch -> why that record is invalid.

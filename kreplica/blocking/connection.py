@@ -118,7 +118,7 @@ class Connection:
     def negotiate(self, timeout_s: float) -> None:
         """Request the API versions of the broker (KIP-35), with the newest version of ApiVersions that it supports.
 
-        :raise BrokerRefused: the broker refused the request.
+        :raise BrokerRefused: the broker rejected the request.
         """
 
         async def request(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:

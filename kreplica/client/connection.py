@@ -194,7 +194,7 @@ class Connection(Protocol):
 
         :param timeout_s: maximum time until the response; then the connection is closed.
         :return: fires with API key -> (lowest, highest); fails with a ``ClientError``, or with ``KafkaError`` if the
-            broker refused the request.
+            broker rejected the request.
         """
         return Deferred.fromCoroutine(self._negotiate(timeout_s))
 

@@ -114,7 +114,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """Commit the transaction, whose records are all written.
 
         :raise OutcomeUnknown: the coordinator did not respond; the producer is unusable.
-        :raise TransactionFailed: the coordinator refused; the transaction can only be aborted.
+        :raise TransactionFailed: the coordinator rejected; the transaction can only be aborted.
         """
         what = f"transaction {self.transactional_id!r}"
         try:
@@ -158,7 +158,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """Commit a group's offsets with the transaction.
 
         :param metadata: stored with offsets that have no metadata.
-        :raise TransactionFailed: a coordinator refused; the transaction can only be aborted.
+        :raise TransactionFailed: a coordinator rejected; the transaction can only be aborted.
         """
         self.check()
         try:

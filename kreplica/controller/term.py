@@ -322,15 +322,15 @@ class ControllerTerm:
             if number % SLICE == 0:
                 await self.yield_to_reactor()
         batch.publish(change.partition for change in outcome.written if not change.only_fences)
-        for refused in outcome.refused:
+        for rejected in outcome.rejected:
             log.info(
                 "controller: the state of {partition} was not written and is computed again: {error}",
-                partition=str(refused.change.partition),
-                error=str(refused.error),
+                partition=str(rejected.change.partition),
+                error=str(rejected.error),
             )
-        refused_partitions = [refused.change.partition for refused in outcome.refused]
-        await self.read_states(refused_partitions)
-        return refused_partitions
+        rejected_partitions = [rejected.change.partition for rejected in outcome.rejected]
+        await self.read_states(rejected_partitions)
+        return rejected_partitions
 
     def adopt(self, change: StateChange) -> None:
         """Put a written state into the context."""

@@ -7,12 +7,12 @@ class MemoryTotals:
     """Memory totals of one coordinator.
 
     :ivar held_bytes: total of all clients.
-    :ivar refused: number of requests rejected since the start because of a memory limit.
+    :ivar rejected: number of requests rejected since the start because of a memory limit.
     """
 
     def __init__(self) -> None:
         self.held_bytes = 0
-        self.refused = 0
+        self.rejected = 0
         self._by_address: dict[str, int] = {}
 
     def held_by(self, address: str) -> int:

@@ -102,7 +102,7 @@ class StateLog:
         self._gathered: list[PendingAppend] = []
         self._gathered_bytes = 0
         self._written: deque[_WrittenBatch] = deque()
-        self._refused: list[tuple[Respond, ErrorCode]] = []
+        self._rejected: list[tuple[Respond, ErrorCode]] = []
         self._scheduled = False
         self._timer: IDelayedCall | None = None
         self.is_closed = False
@@ -118,7 +118,7 @@ class StateLog:
         :param records: at least one.
         :param committed: called once the records are committed, in log order, even if ``respond`` was called with an
             error before; never after this broker has lost leadership.
-        :param respond: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: refused, or not
+        :param respond: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: rejected, or not
             committed in time (it may be committed later). NOT_COORDINATOR: no longer leader. MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
@@ -171,8 +171,8 @@ class StateLog:
     def _end_of_turn(self) -> None:
         self._scheduled = False
         self._flush()
-        refused, self._refused = self._refused, []
-        for respond, code in refused:
+        rejected, self._rejected = self._rejected, []
+        for respond, code in rejected:
             self._call(respond, code)
         self._settle()
 
@@ -185,7 +185,7 @@ class StateLog:
 
     def _write(self, appends: list[PendingAppend], builder: BatchBuilder, *, is_large: bool = False) -> bool:
         if self.is_closed:
-            self._refuse(appends, ErrorCode.NOT_COORDINATOR)
+            self._reject(appends, ErrorCode.NOT_COORDINATOR)
             return False
         now_ms = self._runtime.wall_clock_ms()
         for append in appends:
@@ -201,15 +201,15 @@ class StateLog:
                 for append in appends:
                     self._write([append], BatchBuilder(codec=self._config.codec))
             else:
-                self._refuse(appends, _client_error(error))
+                self._reject(appends, _client_error(error))
             return False
         deadline_s = self._runtime.reactor.seconds() + self._config.timeout_s
         self._written.append(_WrittenBatch(appends, result.last_offset + 1, deadline_s))
         self._partition.watchers[self] = None
         return True
 
-    def _refuse(self, appends: list[PendingAppend], code: ErrorCode) -> None:
-        self._refused += [(append.respond, code) for append in appends]
+    def _reject(self, appends: list[PendingAppend], code: ErrorCode) -> None:
+        self._rejected += [(append.respond, code) for append in appends]
         self._schedule()
 
     # --- results -----------------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ class StateLog:
         return not partition.role.is_leader or partition.leadership_generation != self._leadership_generation
 
     def close(self) -> None:
-        """Fail all pending appends with NOT_COORDINATOR and refuse later ones."""
+        """Fail all pending appends with NOT_COORDINATOR and reject later ones."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -254,7 +254,7 @@ class StateLog:
         written, self._written = self._written, deque()
         for batch in written:
             if not batch.is_overdue:
-                self._refuse(batch.appends, ErrorCode.NOT_COORDINATOR)
+                self._reject(batch.appends, ErrorCode.NOT_COORDINATOR)
         self._flush()
 
     def _start_timer(self) -> None:
@@ -289,7 +289,7 @@ class StateLog:
 
 
 def _client_error(error: KafkaError) -> ErrorCode:
-    """Return the error that the coordinator's client receives for a refused append."""
+    """Return the error that the coordinator's client receives for a rejected append."""
     if error.code in _NOT_LEADER:
         return ErrorCode.NOT_COORDINATOR
     if error.code in _TOO_LARGE:

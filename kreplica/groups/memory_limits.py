@@ -1,7 +1,7 @@
 """Memory limits of consumer groups, by member, group, client address and broker.
 
 Every change of a group updates its ``GroupAccount``, so totals need no scan. Requests are checked before anything
-changes; state loaded from the log is counted but never refused.
+changes; state loaded from the log is counted but never rejected.
 """
 
 from __future__ import annotations
@@ -69,19 +69,19 @@ class GroupAccount:
         self._holdings: dict[str, _Holding] = {}
         self.held_bytes = 0
 
-    def open(self, address: str, *, is_refusable: bool = True) -> None:
+    def open(self, address: str, *, is_rejectable: bool = True) -> None:
         """Charge for the group itself.
 
         :param address: of the client that creates it; empty for a loaded group.
-        :raise KafkaError: as ``check``, if ``is_refusable``.
+        :raise KafkaError: as ``check``, if ``is_rejectable``.
         """
         size = GROUP_OVERHEAD_BYTES + len(self._group_id)
-        if is_refusable:
+        if is_rejectable:
             self.check(_GROUP_KEY, address, size)
         self.set(_GROUP_KEY, address, size)
 
     def check(self, key: str, address: str, size: int) -> None:
-        """Raise if a member may not grow to this size; a member that does not grow is never refused.
+        """Raise if a member may not grow to this size; a member that does not grow is never rejected.
 
         :raise KafkaError: MESSAGE_TOO_LARGE beyond the limit for one member; GROUP_MAX_SIZE_REACHED if the limit of
             the group, the client address or the broker is reached. Clients retry neither.
@@ -99,9 +99,9 @@ class GroupAccount:
             ("kreplica.group.broker.bytes.max", memory.held_bytes + grown, bounds.bytes_max, FULL),
         ):
             if total > total_max:
-                memory.refused += 1
+                memory.rejected += 1
                 log.warn(
-                    "group {group!r}: refusing a member from {address}: {total} bytes exceed {setting}={total_max}",
+                    "group {group!r}: rejecting a member from {address}: {total} bytes exceed {setting}={total_max}",
                     group=self._group_id[:100],
                     address=address,
                     total=total,

@@ -1,7 +1,7 @@
 """Limits on the memory of committed offsets, by group, client address and broker.
 
-Commits are checked before anything changes; offsets loaded from the log are counted but never refused.  A commit that
-does not increase the memory, since it only replaces offsets, is never refused: consumers continue at a limit.
+Commits are checked before anything changes; offsets loaded from the log are counted but never rejected.  A commit that
+does not increase the memory, since it only replaces offsets, is never rejected: consumers continue at a limit.
 """
 
 from __future__ import annotations
@@ -115,9 +115,9 @@ class OffsetAccounts:
             ("kreplica.offsets.broker.bytes.max", memory.held_bytes + growth, bounds.bytes_max),
         ):
             if total > total_max + (total_max // TRANSACTIONS_SHARE if is_pending else 0):
-                memory.refused += 1
+                memory.rejected += 1
                 log.warn(
-                    "group {group!r}: refusing offsets from {address}: {total} bytes exceed {setting}={total_max}",
+                    "group {group!r}: rejecting offsets from {address}: {total} bytes exceed {setting}={total_max}",
                     group=group_id[:100],
                     address=address,
                     total=total,

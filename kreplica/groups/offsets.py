@@ -171,7 +171,7 @@ class Offsets:
     ) -> None:
         """Append offsets of a group as part of a transaction.
 
-        The partitions are unstable until the transaction ends, unless the append is refused: then no marker would
+        The partitions are unstable until the transaction ends, unless the append is rejected: then no marker would
         follow.
 
         :param respond: see ``StateLog.append_batch``.
@@ -182,9 +182,9 @@ class Offsets:
         """
         growth = self._growth(group_id, values)
         pending = sum(PENDING_BYTES + len(value) for _, partitions in values for _, value in partitions)
-        refusal = ErrorCode.COORDINATOR_NOT_AVAILABLE
-        self._accounts.check(group_id, address, growth, refusal)
-        self._accounts.check(group_id, address, pending, refusal, is_pending=True)
+        rejection = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        self._accounts.check(group_id, address, growth, rejection)
+        self._accounts.check(group_id, address, pending, rejection, is_pending=True)
         append = _TransactionalAppend(self, group_id, values, respond, producer[0])
         batch = prepared or self._log.new_batch(producer)
         records = () if prepared else self._records(group_id, values)

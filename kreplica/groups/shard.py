@@ -155,7 +155,7 @@ class GroupShard:
             replayed = self._unrestored.pop(group_id)
             if isinstance(replayed, GroupState):
                 loaded = self.groups[group_id] = self._new_consumer(replayed)
-                loaded.account.open("", is_refusable=False)
+                loaded.account.open("", is_rejectable=False)
             else:
                 self.groups[group_id] = self._new_classic(group_id, replayed)
         return self.groups.get(group_id)
@@ -184,7 +184,7 @@ class GroupShard:
     ) -> ClassicGroup:
         if account is None:
             account = GroupAccount(self._memory, group_id)
-            account.open("", is_refusable=False)
+            account.open("", is_rejectable=False)
         return ClassicGroup(
             group_id, self._runtime, self.log, self._config.classic, self.remove_if_unused, account, record
         )
@@ -210,7 +210,7 @@ class GroupShard:
         """
         replaced = self.group(group.group_id)
         if replaced is not group:
-            group.account.open(address, is_refusable=False)
+            group.account.open(address, is_rejectable=False)
             self.groups[group.group_id] = group
             if replaced is not None:
                 replaced.unload()

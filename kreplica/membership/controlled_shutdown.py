@@ -134,7 +134,7 @@ class ControlledShutdown:
             return None
         if response["error_code"]:
             code = ErrorCode(response["error_code"])
-            log.info("controlled shutdown refused by {at} with {error}, retrying", at=str(controller), error=code.name)
+            log.info("controlled shutdown rejected by {at} with {error}, retrying", at=str(controller), error=code.name)
             return None
         rows = response["remaining_partitions"]
         return tuple(TopicPartition(row["topic_name"], row["partition_index"]) for row in rows)

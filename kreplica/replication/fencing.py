@@ -59,7 +59,7 @@ class ControlFence:
         :param broker_epoch: this broker's epoch as the controller knows it (KIP-380).
         :param number: sequence number assigned by the controller; a repeated number is accepted.
         """
-        error = self.refusal(controller_epoch, broker_epoch)
+        error = self.rejection(controller_epoch, broker_epoch)
         if error is not ErrorCode.NONE:
             return error
         if is_impostor(controller_id, controller_epoch, self.controller_id, self.controller_epoch):
@@ -71,7 +71,7 @@ class ControlFence:
         self.controller_id = controller_id
         return ErrorCode.NONE
 
-    def refusal(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+    def rejection(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Return the error if a command must not be obeyed now, otherwise NONE.
 
         Called again after ``check`` for a command that was queued.

@@ -106,7 +106,7 @@ class Partitions:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
-    def refuse(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
+    def reject(self, key: TopicPartition, records: Buffer | None, now_ms: int) -> KafkaError:
         """Return the error for a batch of a partition that this broker does not have.
 
         Later batches of its producer are rejected until this batch is sent again.
@@ -114,9 +114,9 @@ class Partitions:
         error = self.unknown_partition_error(key)
         log_ = self.directories.logs.get(key)
         if records is not None and log_ is not None:
-            log_.producers.note_refusal(records, error, now_ms)
+            log_.producers.note_rejection(records, error, now_ms)
         elif records is not None and (header := header_at(records, 0)) is not None and header.producer_id >= 0:
-            self._replicas.refused_without_log.note(key, header, error.code, now_ms)
+            self._replicas.rejected_without_log.note(key, header, error.code, now_ms)
         return error
 
     # --- the controller's commands -----------------------------------------------------------------------------------

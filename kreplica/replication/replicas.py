@@ -13,7 +13,7 @@ from kreplica.replication.leadership import Leadership
 from kreplica.replication.partition import Partition
 from kreplica.replication.partition_dependencies import PartitionSettings
 from kreplica.storage.directories.log_directories import LogDirectories
-from kreplica.storage.producers.refused_batches import RefusalsWithoutLog
+from kreplica.storage.producers.rejected_batches import RejectionsWithoutLog
 
 
 class Replicas:
@@ -21,7 +21,7 @@ class Replicas:
 
     :param settings_of: returns a topic's current settings.
     :ivar get: returns a partition, or None.
-    :ivar refused_without_log: producers whose batches were rejected because the replica was not open.
+    :ivar rejected_without_log: producers whose batches were rejected because the replica was not open.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Replicas:
         context: LeaderContext,
         settings_of: Callable[[str], PartitionSettings],
     ) -> None:
-        self.refused_without_log = RefusalsWithoutLog()
+        self.rejected_without_log = RejectionsWithoutLog()
         self._directories = directories
         self._context = context
         self._settings_of = settings_of
@@ -69,7 +69,7 @@ class Replicas:
                 raise StorageError(f"{key} may be in a log directory that has been offline since startup")
             opened = self._directories.create(key, leadership.topic_id, settings.log)
         opened.config = settings.log
-        self.refused_without_log.move_to(opened.producers.refusals, key)
+        self.rejected_without_log.move_to(opened.producers.rejections, key)
         partition = Partition(
             key,
             self._directories.topic_id(key) or leadership.topic_id,

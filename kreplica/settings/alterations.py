@@ -110,9 +110,9 @@ def validate_broker_config(
         setting = broker_setting(name)
         if setting is not None:
             value = _parse(setting, text)
-            refused = unsupported_protection(setting, value)
-            if refused is not None and name in changed:
-                raise _invalid(f"{refused}.")
+            rejected = unsupported_protection(setting, value)
+            if rejected is not None and name in changed:
+                raise _invalid(f"{rejected}.")
             if value == 0 and name in (*CONNECTION_LIMITS, "max.connections.per.ip"):
                 raise _invalid(f"{name}=0 would allow no connections; expected at least 1")
 

@@ -145,9 +145,9 @@ class BrokerSettings:
             if setting is None:
                 raise SettingsError(f"{given.place}: unknown setting {name!r}.{hint(name)}")
             values[name] = value = self._parsed(name, setting.parse)
-            refused = unsupported_protection(setting, value)
-            if refused is not None:
-                raise SettingsError(f"{given.place}: {refused}.")
+            rejected = unsupported_protection(setting, value)
+            if rejected is not None:
+                raise SettingsError(f"{given.place}: {rejected}.")
         for name, fallback in _FALLBACKS:
             if name not in self._configured:
                 values[name] = values[fallback]

@@ -119,9 +119,9 @@ class EffectiveSettings:
             setting = broker_setting(name)
             if setting is not None:
                 self._values[name] = value = setting.parse(text)
-                refused = unsupported_protection(setting, value)
-                if refused is not None:
-                    unsupported.append(refused)
+                rejected = unsupported_protection(setting, value)
+                if rejected is not None:
+                    unsupported.append(rejected)
         self.unsupported = tuple(unsupported)
         self._topic_defaults = {setting.name: self._topic_default(setting) for setting in TOPIC_SETTINGS.values()}
 

@@ -8,7 +8,7 @@ Data flow: request -> decision (pure) -> log -> memory -> response, and markers 
 * ``init_producer_id``, ``add_partitions``, ``end_transaction``: pure decisions; ``decisions``: their result type
 * ``fencing``: predicates for fenced producers and repeated requests
 * ``delayed_requests``: requests that wait while markers are written
-* ``refused_end_log``: log lines of refused EndTxn requests
+* ``rejected_end_log``: log lines of rejected EndTxn requests
 * ``markers``: writes transaction markers; ``marker_requests``: bodies and results of WriteTxnMarkers
 * ``timeouts``: aborts long transactions and removes unused transactional ids
 

@@ -7,18 +7,18 @@ from collections.abc import Collection
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import Decision, refused
+from kreplica.transactions.decisions import Decision, rejected
 from kreplica.transactions.states import DECIDED, NO_IDENTITY, Identity, Transaction, TransactionState
 
 
 def add(transaction: Transaction | None, claimed: Identity, added: Collection[TopicPartition], now_ms: int) -> Decision:
     """Decide an AddPartitionsToTxn or AddOffsetsToTxn; the first partition starts the transaction."""
-    code = refusal(transaction, claimed)
+    code = rejection(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
-        return refused(code)
+        return rejected(code)
     if transaction.is_taken_over:
         # Records of the prepared transaction carry a different producer id or epoch (KIP-939).
-        return refused(ErrorCode.INVALID_TXN_STATE)
+        return rejected(ErrorCode.INVALID_TXN_STATE)
     is_ongoing = transaction.state is TransactionState.ONGOING
     if is_ongoing and transaction.partitions.issuperset(added):
         return Decision()
@@ -37,13 +37,13 @@ def verify(
     transaction: Transaction | None, claimed: Identity, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
     """Return NONE for each partition in the producer's ongoing transaction, else the error (KIP-890)."""
-    code = refusal(transaction, claimed)
+    code = rejection(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
         return dict.fromkeys(partitions, code)
     return {key: _verify_partition(transaction, key) for key in partitions}
 
 
-def refusal(transaction: Transaction | None, claimed: Identity) -> ErrorCode:
+def rejection(transaction: Transaction | None, claimed: Identity) -> ErrorCode:
     """Return the error for a producer that may not use its transaction now, or NONE."""
     if transaction is None or not fencing.is_known_producer(transaction, claimed):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -15,12 +15,12 @@ from kreplica.runtime import Runtime
 from kreplica.transactions import fencing
 from kreplica.transactions.add_partitions import add, verify
 from kreplica.transactions.config import TransactionsConfig
-from kreplica.transactions.decisions import Decision, ProducerResponse, refused
+from kreplica.transactions.decisions import Decision, ProducerResponse, rejected
 from kreplica.transactions.end_transaction import EndRequest, end
 from kreplica.transactions.init_producer_id import InitRequest, begin
 from kreplica.transactions.markers import Markers
 from kreplica.transactions.memory_limits import TransactionMemory
-from kreplica.transactions.refused_end_log import RefusedEndLog
+from kreplica.transactions.rejected_end_log import RejectedEndLog
 from kreplica.transactions.shard import Entry, TransactionShard
 from kreplica.transactions.states import Identity, Transaction
 from kreplica.transactions.timeouts import Timeouts
@@ -62,7 +62,7 @@ class TransactionCoordinator:
         self._next_producer_id = next_producer_id
         self.memory = TransactionMemory(config.memory)
         self.shards = make_shards(lambda state_log: TransactionShard(runtime, state_log, markers, self.memory))
-        self._refused_ends = RefusedEndLog(runtime.reactor)
+        self._rejected_ends = RejectedEndLog(runtime.reactor)
         self._timeouts = Timeouts(runtime, self.shards.loaded_shards, config)
         self._waiting: dict[Deferred[None], None] = {}
         self._is_stopped = False
@@ -85,7 +85,7 @@ class TransactionCoordinator:
 
     def begin(self, transactional_id: str, request: InitRequest, respond: Respond) -> None:
         """Handle InitProducerId: grant a producer id and epoch, and fence earlier producers."""
-        code = self._refusal(transactional_id, request)
+        code = self._rejection(transactional_id, request)
         if code is not ErrorCode.NONE:
             respond(ProducerResponse(code))
             return
@@ -129,7 +129,7 @@ class TransactionCoordinator:
         def respond_to_end(response: ProducerResponse) -> None:
             if response.code is not ErrorCode.NONE:
                 entry = self._entry_of(transactional_id)
-                self._refused_ends.log_refusal(transactional_id, request, entry, response.code)
+                self._rejected_ends.log_rejection(transactional_id, request, entry, response.code)
             respond(response)
 
         self._decide(transactional_id, decide, respond_to_end)
@@ -160,7 +160,7 @@ class TransactionCoordinator:
 
     # --- decisions ---------------------------------------------------------------------------------------------------
 
-    def _refusal(self, transactional_id: str, request: InitRequest) -> ErrorCode:
+    def _rejection(self, transactional_id: str, request: InitRequest) -> ErrorCode:
         """Return the error of an InitProducerId that is invalid in any state, or NONE."""
         if not fencing.is_two_phase_allowed(
             request.is_two_phase or request.keeps_prepared, enabled=self._config.is_two_phase_enabled
@@ -249,7 +249,7 @@ class TransactionCoordinator:
 
 
 def is_early_request(entry: Entry, decision: Decision) -> bool:
-    """Return True if a request is refused only because markers are being written, which takes a short time."""
+    """Return True if a request is rejected only because markers are being written, which takes a short time."""
     return entry.is_completing and decision.response.code is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -258,8 +258,8 @@ def _written(response: ProducerResponse, respond: Respond, code: ErrorCode) -> N
 
 
 def _while_pending(decision: Decision) -> Decision:
-    """Return the decision while a write is pending: fenced producers are refused, other producers have to retry."""
-    return refused(decision.response.code if decision.response.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
+    """Return the decision while a write is pending: fenced producers are rejected, other producers have to retry."""
+    return rejected(decision.response.code if decision.response.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
 _FENCED = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING})

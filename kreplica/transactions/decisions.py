@@ -36,7 +36,7 @@ class Decision(NamedTuple):
 NEEDS_PRODUCER_ID = Decision(needs_producer_id=True)
 
 
-def refused(code: ErrorCode) -> Decision:
+def rejected(code: ErrorCode) -> Decision:
     """Return a decision that changes nothing."""
     return Decision(ProducerResponse(code))
 

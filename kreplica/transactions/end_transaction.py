@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, rejected
 from kreplica.transactions.states import (
     BUMPS_EPOCH_VERSION_MIN,
     NO_IDENTITY,
@@ -82,13 +82,13 @@ def end(transaction: Transaction | None, request: EndRequest, new_producer_id: i
     :param new_producer_id: a new producer id, if the previous decision needed one.
     """
     if transaction is None:
-        return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     is_repeated = request.bumps_epoch and fencing.is_repeated_end(transaction, request.claimed)
     if not is_repeated:
         if not fencing.is_known_producer(transaction, request.claimed):
-            return refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         if not fencing.is_current(transaction, request.claimed):
-            return refused(ErrorCode.PRODUCER_FENCED)
+            return rejected(ErrorCode.PRODUCER_FENCED)
     outcome = _outcome(transaction, request, is_repeated)
     if outcome is not PREPARE:
         identity = transaction.client_identity if outcome is E.NONE and request.bumps_epoch else NO_IDENTITY

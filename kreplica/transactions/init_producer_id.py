@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kreplica.errors import ErrorCode
 from kreplica.transactions import fencing
-from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, refused
+from kreplica.transactions.decisions import NEEDS_PRODUCER_ID, Decision, ProducerResponse, identity_after, rejected
 from kreplica.transactions.end_transaction import aborted_by_fence
 from kreplica.transactions.fencing import Claim
 from kreplica.transactions.states import (
@@ -66,11 +66,11 @@ def begin(
         return Decision(ProducerResponse(identity=new.identity), new)
     claim = fencing.claim(transaction, request.claimed)
     if claim is Claim.FENCED:
-        return refused(ErrorCode.PRODUCER_FENCED)
+        return rejected(ErrorCode.PRODUCER_FENCED)
     if transaction.state in INACTIVE:
         return _bump(transaction, request, claim, new_producer_id, now_ms)
     if transaction.state is not TransactionState.ONGOING:
-        return refused(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written; the client retries
+        return rejected(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written; the client retries
     if request.keeps_prepared:
         return _take_over(transaction, request, claim, new_producer_id, now_ms)
     # The producer retries, and once the abort is complete it gets an epoch above the fenced one.

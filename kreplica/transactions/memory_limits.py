@@ -1,7 +1,7 @@
 """Limits on the memory of transactional ids, by client address and broker.
 
-Requests are checked before anything changes; ids loaded from the log are counted but never refused. They are charged to
-no address until their producer starts again.
+Requests are checked before anything changes; ids loaded from the log are counted but never rejected. They are charged
+to no address until their producer starts again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TransactionMemory(MemoryTotals):
         self.bounds = bounds
 
     def has_room(self, address: str, growth: int) -> bool:
-        """Return True if an address may occupy more bytes; otherwise the refusal is counted and logged.
+        """Return True if an address may occupy more bytes; otherwise the rejection is counted and logged.
 
         :param address: empty for a transactional id that was loaded from the log.
         """
@@ -54,9 +54,9 @@ class TransactionMemory(MemoryTotals):
             ("kreplica.transactional.id.broker.bytes.max", self.held_bytes + growth, self.bounds.bytes_max),
         ):
             if total > total_max:
-                self.refused += 1
+                self.rejected += 1
                 log.warn(
-                    "refusing a transactional producer from {address}: {total} bytes exceed {setting}={total_max}",
+                    "rejecting a transactional producer from {address}: {total} bytes exceed {setting}={total_max}",
                     address=address or "an unknown address",
                     total=total,
                     setting=setting,

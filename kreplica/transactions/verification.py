@@ -99,7 +99,7 @@ _RETRIABLE = frozenset(
 )
 
 
-def refusal_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
+def rejection_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
     """Return the error for a producer whose batch waited for a failed verification.
 
     Producers do not expect coordinator errors from partition leaders. NOT_ENOUGH_REPLICAS makes every client retry the
@@ -138,7 +138,7 @@ class Verifier:
         self._at_end_of_turn = at_end_of_turn
         self._config = config or VerifierConfig()
         self._gathered: list[_PendingVerification] = []
-        self._refused: list[_PendingVerification] = []
+        self._rejected: list[_PendingVerification] = []
         self._queues: dict[int, _CoordinatorQueue] = {}
         self._delayed: list[_PendingVerification] = []
         self._retry: IDelayedCall | None = None
@@ -155,7 +155,7 @@ class Verifier:
         """
         pending = _PendingVerification(request, on_verified, self._config.retries_max)
         if self._is_stopped or self._count >= self._config.pending_max:
-            self._refused.append(pending)
+            self._rejected.append(pending)
         else:
             self._gathered.append(pending)
         self._count += 1
@@ -186,17 +186,17 @@ class Verifier:
 
     def _send(self) -> None:
         self._is_scheduled = False
-        refused, self._refused = self._refused, []
+        rejected, self._rejected = self._rejected, []
         gathered, self._gathered = self._gathered, []
         for pending in gathered:
             coordinator = self._coordinator_of(pending.request.transactional_id)
             if coordinator is None:
-                refused.append(pending)
+                rejected.append(pending)
             else:
                 self._queues.setdefault(coordinator, _CoordinatorQueue()).waiting.append(pending)
         for broker_id, queue in list(self._queues.items()):
             self._send_requests(broker_id, queue)
-        for pending in refused:
+        for pending in rejected:
             self._finish_all(pending, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _coordinator_of(self, transactional_id: str) -> int | None:

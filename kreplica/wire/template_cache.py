@@ -92,7 +92,7 @@ class TemplateCache(Generic[T, R]):
         self._layouts: dict[int, Struct] = {}
         self._heads: tuple[Struct, ...] = ()
         self._entries: dict[tuple[bytes, ...], _Entry[T]] = {}
-        self._refused = 0
+        self._rejected = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -139,9 +139,9 @@ class TemplateCache(Generic[T, R]):
         """
         if len(self._entries) < ENTRIES_MAX:
             return True
-        self._refused += 1
-        if self._refused >= ENTRIES_MAX:
-            self._refused = 0
+        self._rejected += 1
+        if self._rejected >= ENTRIES_MAX:
+            self._rejected = 0
             self._entries.clear()
         return False
 

@@ -199,7 +199,7 @@ class Blob(Sized):
 class Records(Blob):
     """Record batches: parsing yields a view of the frame itself.
 
-    Compiled builders accept an object with a ``size``, such as a range of a file, as a piece.  This type refuses such
+    Compiled builders accept an object with a ``size``, such as a range of a file, as a piece.  This type rejects such
     objects unless the context value ``accept_sized_objects`` is set.
     """
 

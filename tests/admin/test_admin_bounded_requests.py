@@ -153,6 +153,6 @@ def test_health_is_answered_when_all_calls_are_in_use(scene):
     for number in range(routing.CALLS_MAX):
         protocol, _ = scene.api.connect(f"10.0.0.{number % 3}")
         protocol.dataReceived(request("GET", "/slow"))
-    refused = scene.api.ask("GET", "/slow")
-    assert refused.status == 503
+    rejected = scene.api.ask("GET", "/slow")
+    assert rejected.status == 503
     assert scene.is_healthy()

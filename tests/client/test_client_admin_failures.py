@@ -112,8 +112,8 @@ def test_more_requests_than_a_connection_takes(scene: AdminScene, monkeypatch: p
 
 def test_outcomes() -> None:
     """``Outcomes`` returns results or errors per item, or raises the first error."""
-    refused = BrokerRefused(ErrorCode.INVALID_REQUEST, "b")
-    outcomes: Outcomes[str, int] = Outcomes({"a": 1, "b": refused, "c": 3})
+    rejected = BrokerRefused(ErrorCode.INVALID_REQUEST, "b")
+    outcomes: Outcomes[str, int] = Outcomes({"a": 1, "b": rejected, "c": 3})
     assert (list(outcomes), len(outcomes), "a" in outcomes, "d" in outcomes) == (["a", "b", "c"], 3, True, False)
     assert outcomes["a"] == 1
     for ask in (lambda: outcomes["b"], outcomes.raise_first):
@@ -121,5 +121,5 @@ def test_outcomes() -> None:
             ask()
     with pytest.raises(KeyError):
         outcomes["d"]
-    assert (dict(outcomes.succeeded), dict(outcomes.failed)) == ({"a": 1, "c": 3}, {"b": refused})
+    assert (dict(outcomes.succeeded), dict(outcomes.failed)) == ({"a": 1, "c": 3}, {"b": rejected})
     assert Outcomes[str, int]({"a": 1}).raise_first() == {"a": 1}

@@ -124,9 +124,9 @@ def test_log_directories(scene: AdminScene) -> None:
         assert directory.error is None
         assert directory.usable_bytes <= directory.total_bytes
         moved = await scene.admin.alter_replica_log_dirs({Replica(held, 1): "/elsewhere"})
-        refused = moved.failed[Replica(held, 1)]
-        assert isinstance(refused, BrokerRefused)
-        assert refused.code is ErrorCode.LOG_DIR_NOT_FOUND
+        rejected = moved.failed[Replica(held, 1)]
+        assert isinstance(rejected, BrokerRefused)
+        assert rejected.code is ErrorCode.LOG_DIR_NOT_FOUND
 
     scene.run(look(), 60)
 

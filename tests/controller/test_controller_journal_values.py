@@ -39,7 +39,7 @@ from kreplica.controller.journal.value_json import (
     encode_bytes,
     encode_error,
     encode_event,
-    encode_refusals,
+    encode_rejections,
     encode_response,
     encode_runs,
     encode_watch_event,
@@ -178,12 +178,12 @@ def test_watches_and_brokers_answers():
     """Watch events round-trip, and so do errors by topic id or by name."""
     event = WatchEvent(EventType.NODE_DELETED, KeeperState.SYNC_CONNECTED, "/a")
     assert decode_watch_event(through_json(encode_watch_event(event))) == event
-    refusals = (
+    rejections = (
         PartitionError(UUID(int=7), 1, ErrorCode.KAFKA_STORAGE_ERROR),
         PartitionError("t", 2, ErrorCode.FENCED_LEADER_EPOCH),
     )
-    found = decode_command_response("NONE", through_json(encode_refusals(refusals)))
-    assert found == CommandResponse(ErrorCode.NONE, refusals)
+    found = decode_command_response("NONE", through_json(encode_rejections(rejections)))
+    assert found == CommandResponse(ErrorCode.NONE, rejections)
 
 
 def filled_context() -> ControllerContext:
@@ -261,11 +261,11 @@ def test_an_operation_that_fails_to_start():
     journal = Journal(Entries(), lambda: 0.0)
     journal.watches[1] = print
 
-    def refused():
+    def rejected():
         raise ConnectionLoss
 
     with pytest.raises(ConnectionLoss):
-        journal.operation("get_data", refused)
+        journal.operation("get_data", rejected)
     assert journal.outstanding == 0
     assert journal.watches == {}
 

@@ -63,7 +63,7 @@ class ScriptedLog:
             committed()
             answer(ErrorCode.NONE)
 
-    def refuse(self, code: ErrorCode) -> None:
+    def reject(self, code: ErrorCode) -> None:
         """Refuse the first append."""
         _, _, answer = self.waiting.popleft()
         answer(code)
@@ -239,8 +239,8 @@ class Story:
     def _commit(self, count: str = "1000") -> None:
         self.scene.log.commit(int(count))
 
-    def _refuse(self, code: str) -> None:
-        self.scene.log.refuse(ErrorCode[code])
+    def _reject(self, code: str) -> None:
+        self.scene.log.reject(ErrorCode[code])
 
     def _fail(self, over: str) -> None:
         self.scene.fail_over()

@@ -330,8 +330,8 @@ class Transcript:
     def _commit(self) -> None:
         self._is_holding = False
 
-    def _refuse(self, code: str = "COORDINATOR_NOT_AVAILABLE") -> None:
-        self.scene.log.refuse(ErrorCode[code])
+    def _reject(self, code: str = "COORDINATOR_NOT_AVAILABLE") -> None:
+        self.scene.log.reject(ErrorCode[code])
 
     def _fail_over(self) -> None:
         self._is_holding = False

@@ -33,8 +33,8 @@ class SteppedLog:
     def __init__(self) -> None:
         self.written: list[Written] = []
         self.waiting: deque[tuple[Callable[[], None], Callable[[ErrorCode], None]]] = deque()
-        self.refused: list[Callable[[ErrorCode], None]] = []
-        self.refuses = False
+        self.rejected: list[Callable[[ErrorCode], None]] = []
+        self.rejects = False
 
     def append(
         self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
@@ -54,8 +54,8 @@ class SteppedLog:
         return self._write(Written(batch.producer_id, records), committed, answer)
 
     def _write(self, written: Written, committed: Callable[[], None], answer: Callable[[ErrorCode], None]) -> bool:
-        if self.refuses:
-            self.refused.append(answer)
+        if self.rejects:
+            self.rejected.append(answer)
             return False
         self.written.append(written)
         self.waiting.append((committed, answer))

@@ -17,7 +17,7 @@ from kreplica.groups.classic.states import State
 SEEDS = [int(seed) for seed in os.environ.get("KREPLICA_SEEDS", "").split(",") if seed] or list(range(60))
 STEPS = 120
 CLIENTS = 6
-REFUSALS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MESSAGE_TOO_LARGE)
+REJECTIONS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MESSAGE_TOO_LARGE)
 
 
 class Run:
@@ -44,7 +44,7 @@ class Run:
         if kind < 0.55:
             what = self.next[actor.name]  # as a client that follows the protocol
         elif kind < 0.85:
-            what = self.random.choices((self._pass, self._commit, self._refuse, self._fail_over), (6, 12, 1, 1))[0]
+            what = self.random.choices((self._pass, self._commit, self._reject, self._fail_over), (6, 12, 1, 1))[0]
         else:
             what = self.random.choices(
                 (self._join, self._sync, self._beat, self._leave, self._restart, self._commit_offset),
@@ -125,9 +125,9 @@ class Run:
     def _commit(self, actor: Actor) -> None:
         self.scene.log.commit()
 
-    def _refuse(self, actor: Actor) -> None:
+    def _reject(self, actor: Actor) -> None:
         if self.scene.log.waiting:
-            self.scene.log.refuse(self.random.choice(REFUSALS))
+            self.scene.log.reject(self.random.choice(REJECTIONS))
 
     def _fail_over(self, actor: Actor) -> None:
         self.scene.fail_over()

@@ -124,7 +124,7 @@ def test_deletion_that_cannot_be_written_changes_nothing() -> None:
     scene = ClassicScene()
     scene.commit_offset()
     codes = deleted(scene)
-    scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
 

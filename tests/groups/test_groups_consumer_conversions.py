@@ -86,7 +86,7 @@ def test_conversion_with_a_write_too_large() -> None:
     scene = Scene()
     responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(scene.member.joining(), responses.append)
-    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert responses == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert scene.group.state_name == "Dead"
     scene.join()
@@ -100,7 +100,7 @@ def test_group_is_forgotten_after_a_failed_first_write() -> None:
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
     scene.send(member.joining(), lambda answer: None)
-    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert scene.shard.group(GROUP) is not None
     scene.advance(601)
     assert scene.shard.group(GROUP) is None

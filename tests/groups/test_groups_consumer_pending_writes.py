@@ -126,7 +126,7 @@ def test_write_during_a_zookeeper_outage_is_retried() -> None:
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
     responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(member.joining(), responses.append)
-    scene.log.refuse(ErrorCode.NOT_COORDINATOR)
+    scene.log.reject(ErrorCode.NOT_COORDINATOR)
     assert responses == [ErrorCode.NOT_COORDINATOR]
     scene.clock.advance(1)
     scene.log.commit()
@@ -150,7 +150,7 @@ def test_heartbeats_extend_sessions_while_writes_fail() -> None:
     scene.cluster.become("t", 5)
     for _ in range(100):
         if scene.log.waiting:
-            scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         scene.send(members[0].joining(), responses.append)
         scene.clock.advance(1)
     assert set(responses[2:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}

@@ -75,7 +75,7 @@ class Storm:
             self.leave: 3,
             self.crash: 2,
             self.change_topic: 4,
-            self.refuse: 4,
+            self.reject: 4,
             self.fail_over: 3,
             self.delete: 3,
         }
@@ -134,14 +134,14 @@ class Storm:
     def commit(self) -> None:
         self.scene.log.commit()
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Fail a write, which may be committed later."""
         log = self.scene.log
         if not log.waiting:
             return
         records, committed, answer = log.waiting[0]
         if self.random.random() < 0.5:
-            log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         else:
             log.waiting[0] = (records, committed, lambda code: None)
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)

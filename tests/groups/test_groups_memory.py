@@ -47,7 +47,7 @@ def classic() -> ClassicScene:
 def test_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCode]) -> None:
     """Metadata above the limit is refused with an error that clients do not retry."""
     assert [each.error for each in join(classic, GROUP, size)] == code
-    assert classic.memory.refused == len(code)
+    assert classic.memory.rejected == len(code)
 
 
 def test_group_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> None:
@@ -61,9 +61,9 @@ def test_group_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> 
 def test_address_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> None:
     """One client cannot exhaust the broker's memory with many groups."""
     codes = [join(classic, f"group {number}", 60 * KIB) for number in range(10)]
-    refused = [answers[0].error for answers in codes if answers]
-    assert len(codes) - len(refused) == 6
-    assert set(refused) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
+    rejected = [answers[0].error for answers in codes if answers]
+    assert len(codes) - len(rejected) == 6
+    assert set(rejected) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
     assert join(classic, "of a other", 60 * KIB, "/10.0.0.2") == []
 
 

@@ -36,7 +36,7 @@ def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
 
 def test_failed_commit_creates_no_group(scene: ClassicScene) -> None:
     answers = committed(scene)
-    scene.log.refuse(ErrorCode.MESSAGE_TOO_LARGE)
+    scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert answers == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
     assert scene.shard.group("simple") is None
 
@@ -97,7 +97,7 @@ def test_partially_failed_deletion(scene: ClassicScene) -> None:
     scene.log.records += records
     is_committed()
     answer(ErrorCode.NONE)
-    scene.log.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert deleted == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert scene.shard.offsets.partitions_of("simple") == [("t", [TOMBSTONES_MAX])]
     scene.shard.delete("simple", deleted.append)

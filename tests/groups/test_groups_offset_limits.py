@@ -60,7 +60,7 @@ def test_offsets_of_one_group_are_bounded() -> None:
     assert [scene.code("g", number, offset=9) for number in range(3)] == [NONE] * 3
     assert scene.code("other", 3) is NONE
     assert scene.everything() == {**{("g", "t", number): 9 for number in range(3)}, ("other", "t", 3): 5}
-    assert scene.memory.refused == 1
+    assert scene.memory.rejected == 1
 
 
 def test_offsets_of_one_address_are_bounded() -> None:

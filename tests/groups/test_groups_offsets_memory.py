@@ -63,9 +63,9 @@ def test_all_fields_of_an_offset_are_stored() -> None:
 def test_failed_commit_changes_nothing() -> None:
     """The group has no offsets and the client gets an error."""
     scene = OffsetsScene()
-    scene.log.refuses = True
+    scene.log.rejects = True
     scene.commit("g", "t", 0, 5)
-    scene.log.refused[0](ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    scene.log.rejected[0](ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert scene.answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert not scene.offsets.has("g")
 
@@ -100,10 +100,10 @@ def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
 def test_failed_transactional_append_leaves_the_partition_stable() -> None:
     """No marker follows."""
     scene = OffsetsScene()
-    scene.log.refuses = True
+    scene.log.rejects = True
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     assert not scene.offsets.is_unstable("g", "t", 0)
-    scene.log.refused[0](ErrorCode.INVALID_PRODUCER_EPOCH)
+    scene.log.rejected[0](ErrorCode.INVALID_PRODUCER_EPOCH)
     assert scene.answers == [ErrorCode.INVALID_PRODUCER_EPOCH]
     assert not scene.offsets.has("g")
 

@@ -31,7 +31,7 @@ def _tlc():
 def test_storms_are_behaviours_of_the_model(first):
     """The model allows each step of brokers, controller and ZooKeeper in a storm."""
     traces = trace_check.record_all(range(first, first + STORMS_AT_ONCE))
-    assert trace_check.refusals(traces) == {}
+    assert trace_check.rejections(traces) == {}
 
 
 def one_more(position):
@@ -104,8 +104,8 @@ def test_a_changed_event_is_refused(trace):
         changed.name = f"{action} is missing"
         del changed.events[middle(changed, action)]
         traces.append(changed)
-    refused = trace_check.refusals(traces)
-    assert sorted(refused) == sorted(each.name for each in traces[1:])
+    rejected = trace_check.rejections(traces)
+    assert sorted(rejected) == sorted(each.name for each in traces[1:])
 
 
 def test_a_trace_without_a_journaled_write_is_refused(trace):
@@ -113,7 +113,7 @@ def test_a_trace_without_a_journaled_write_is_refused(trace):
     state = trace.journaled[-1]
     changed = copy.deepcopy(trace)
     changed.journaled[-1] = replace(state, isr=state.isr[1:])
-    assert "a journal has a write that is not in the trace" in trace_check.refusals([changed])[trace.name]
+    assert "a journal has a write that is not in the trace" in trace_check.rejections([changed])[trace.name]
     changed = copy.deepcopy(trace)
     changed.events = [event for event in trace.events if event[0] != "control"]
     assert changed.missing_writes() == trace.journaled

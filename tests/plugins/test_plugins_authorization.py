@@ -125,8 +125,8 @@ def test_metadata(scene, at_most):
     scene.allow()
     nothing = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
     assert nothing["topics"] == []
-    refused = scene.ask(messages.METADATA, {**body, "topics": [{"name": "open"}]}, at_most)
-    assert [row["error_code"] for row in refused["topics"]] == [TOPIC]
+    rejected = scene.ask(messages.METADATA, {**body, "topics": [{"name": "open"}]}, at_most)
+    assert [row["error_code"] for row in rejected["topics"]] == [TOPIC]
 
 
 @pytest.mark.parametrize("name", [None, "", "open"])
@@ -144,13 +144,13 @@ def test_metadata_by_id(scene, name):
 def test_authorized_operations(scene):
     """The response contains the operations that the authorizer allows; the request itself is not refused."""
     scene.allow((Operation.DESCRIBE, "open"), (Operation.READ, "open"))
-    before = scene.permissions.refusals
+    before = scene.permissions.rejections
     body = {"topics": [{"name": "open"}], "include_topic_authorized_operations": True}
     body["include_cluster_authorized_operations"] = True
     answer = scene.ask(messages.METADATA, body, 10)
     assert answer["topics"][0]["topic_authorized_operations"] == 1 << 3 | 1 << 8
     assert answer["cluster_authorized_operations"] == 0, "the client may not describe the cluster"
-    assert scene.permissions.refusals == before
+    assert scene.permissions.rejections == before
     scene.allow((Operation.DESCRIBE, "kafka-cluster"), (Operation.CREATE, "kafka-cluster"))
     answer = scene.ask(messages.DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": True})
     assert answer["cluster_authorized_operations"] == 1 << 5 | 1 << 8
@@ -260,9 +260,9 @@ def test_every_refusal_can_be_sent(scene, key):
         "v3_and_below_topics": [{"name": "t", "partitions": [0]}], "transactions": [], "member_epoch": 0,
     }  # fmt: skip
     for version in range(VERSIONS_MIN.get(key, api.versions[0]), api.versions[1] + 1):
-        before = scene.permissions.refusals
+        before = scene.permissions.rejections
         scene.ask(api, body, version)
-        assert scene.permissions.refusals > before, f"version {version} did not call the authorizer"
+        assert scene.permissions.rejections > before, f"version {version} did not call the authorizer"
 
 
 def test_authorizer_that_raises(scene):
@@ -283,7 +283,7 @@ def test_authorizer_that_raises(scene):
     permissions = Permissions(Failing(), reported.append)
     assert not permissions.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
     assert reported == ["checking if ::1 may read topic t"]
-    assert permissions.refusals == 1
+    assert permissions.rejections == 1
 
 
 @pytest.mark.parametrize(
@@ -296,9 +296,9 @@ def test_authorizer_that_raises(scene):
 )
 def test_malformed_rules_file(line, text):
     """The error names the line and the reason."""
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as rejected:
         acl(line)
-    assert text in str(refused.value)
+    assert text in str(rejected.value)
 
 
 def acl(text: str) -> Any:

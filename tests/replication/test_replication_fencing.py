@@ -76,11 +76,11 @@ def test_queued_command_is_checked_again():
     """A later controller may have sent commands meanwhile."""
     fence = elected()
     assert fence.check(1, 5, 10) is ErrorCode.NONE
-    assert fence.refusal(5, 10) is ErrorCode.NONE
+    assert fence.rejection(5, 10) is ErrorCode.NONE
     fence.learn(ElectedController(2, 6))
-    assert fence.refusal(5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
+    assert fence.rejection(5, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
     fence.session_ended()
-    assert fence.refusal(6, 10) is ErrorCode.STALE_BROKER_EPOCH
+    assert fence.rejection(6, 10) is ErrorCode.STALE_BROKER_EPOCH
 
 
 def test_commands_run_in_order():

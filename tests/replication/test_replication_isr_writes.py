@@ -219,7 +219,7 @@ def test_stale_incarnation_does_not_join(world: World, *, again: bool) -> None:
     assert world.agree(partition)
     world.fetch(partition, SECOND, 0)
     world.simulation.run(1)
-    assert (world.state().isr, world.writes.refused_joins) == ((LEADER, THIRD), 1), "no retry is scheduled"
+    assert (world.state().isr, world.writes.rejected_joins) == ((LEADER, THIRD), 1), "no retry is scheduled"
 
 
 def test_stale_incarnation_joins_without_the_check(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,10 +354,10 @@ def test_state_without_write_permission(world: World, caplog_events: list[dict[s
     for replica in (SECOND, THIRD):
         world.fetch(first, replica, 1)
     world.simulation.run(5 * RETRY_SECONDS)
-    assert 3 <= world.writes.refused_writes <= 7
+    assert 3 <= world.writes.rejected_writes <= 7
     assert world.broker.multis - before <= 9
     lines = [formatEvent(event) for event in caplog_events if "will be retried" in str(event["log_format"])]
-    assert len(lines) == world.writes.refused_writes
+    assert len(lines) == world.writes.rejected_writes
     assert "t-0" in lines[0]
     world.allow(Permission.ALL)
     world.simulation.run(2 * RETRY_SECONDS)
@@ -419,7 +419,7 @@ def test_broker_stops_before_a_retry(world: World) -> None:
     partition = world.lead()
     world.allow(Permission.READ)
     world.fetch(partition, SECOND, 0)
-    world.run(lambda: bool(world.writes.refused_writes))
+    world.run(lambda: bool(world.writes.rejected_writes))
     world.simulation.run(RETRY_SECONDS / 4)
     assert world.timers()
     world.writes.stop()

@@ -137,8 +137,8 @@ def test_batch_before_the_first_command(broker: Broker, log_exists: bool) -> Non
     """Batches sent behind it have to wait for its retry once this broker leads."""
     if log_exists:
         broker.run(broker.directories.create_directories([(KEY, TOPIC_ID)]))
-    refused = broker.partitions.refuse(KEY, produced(3), 1000)
-    assert refused.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    rejected = broker.partitions.reject(KEY, produced(3), 1000)
+    assert rejected.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     broker.command(leading(1))
     with pytest.raises(KafkaError) as behind:
         only_result(broker.partition.append([produced(4)], 1000, all_in_sync=False))

@@ -146,9 +146,9 @@ def test_permissions(
         await scene.create_user("bob")
         bob = await scene.connection("LOCAL", "SCRAM-SHA-256", "bob")
         own = await create(alice)
-        refused = await create(alice, owner="bob")
-        assert (refused["error_code"], refused["principal_name"], refused["token_id"]) == (UNAUTHORIZED, "bob", "")
-        assert refused["expiry_timestamp_ms"] == refused["max_timestamp_ms"] == -1
+        rejected = await create(alice, owner="bob")
+        assert (rejected["error_code"], rejected["principal_name"], rejected["token_id"]) == (UNAUTHORIZED, "bob", "")
+        assert rejected["expiry_timestamp_ms"] == rejected["max_timestamp_ms"] == -1
         group = {"principal_type": "Group", "principal_name": "g"}
         body = {"owner_principal_type": None, "owner_principal_name": None, "max_lifetime_ms": 1}
         invalid = await alice.request(CREATE_DELEGATION_TOKEN, 3, {**body, "renewers": [group]})

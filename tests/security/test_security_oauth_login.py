@@ -168,7 +168,7 @@ def test_retries() -> None:
     io.failures = [HttpResponse(401, body)]
     with pytest.raises(CredentialsUnavailable) as caught:
         sent(TokenLogin(options(), io))
-    assert str(caught.value) == f"{URL} refused a token with status 401 (invalid_client)"
+    assert str(caught.value) == f"{URL} rejected a token with status 401 (invalid_client)"
     assert (caught.value.retriable, io.pauses) == (False, [])
 
 

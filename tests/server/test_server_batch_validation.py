@@ -74,8 +74,8 @@ def bad_batches() -> Iterator[tuple[str, bytes]]:
 def test_bad_batch_is_refused_and_changes_nothing(name: str) -> None:
     """Compressed garbage with valid checksums gets INVALID_RECORD, as from Kafka's brokers."""
     validated = validate(dict(bad_batches())[name], LogConfig(), NOW_MS, 64 * 2**20)
-    assert validated.refusal is not None
-    assert validated.refusal.code == INVALID_RECORD
+    assert validated.rejection is not None
+    assert validated.rejection.code == INVALID_RECORD
 
 
 def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
@@ -314,6 +314,6 @@ def test_batches_compressed_by_other_libraries_are_accepted(tmp_path: Path) -> N
 def test_valid_header_fields_are_accepted() -> None:
     """The helper of these tests builds batches with no fault except the intended one."""
     good = sealed(Codec.GZIP, compress(Codec.GZIP, section_of(0, 1, 2)), 3)
-    assert validate(good, LogConfig(), NOW_MS, 2**20).refusal is None
+    assert validate(good, LogConfig(), NOW_MS, 2**20).rejection is None
     assert len(good) > HEADER_SIZE
     assert isinstance(parse_header(good), BatchHeader)

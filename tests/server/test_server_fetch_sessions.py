@@ -255,7 +255,7 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     large = topics(t=[(number, 0) for number in range(100)])
     ids = [finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] for _ in range(9)]
     assert [bool(each) for each in ids] == [True] * 7 + [False] * 2
-    assert (sessions.partition_count, sessions.refused) == (700, 2)
+    assert (sessions.partition_count, sessions.rejected) == (700, 2)
     follower = topics(t=[(number, 0) for number in range(900)])
     assert finish(begin(sessions, 0, 0, follower, is_follower=True), *[row()] * 900)[0]
     assert sessions.partition_count <= 1000
@@ -268,9 +268,9 @@ def test_session_that_grows_beyond_the_limit_ends() -> None:
     first = topics(t=[(number, 0) for number in range(400)])
     session_id, _ = finish(begin(sessions, 0, 0, first), *[row()] * 400)
     assert finish(begin(sessions, 0, 0, topics(t=[(0, 0)])), row())[0]
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(KafkaError) as rejected:
         begin(sessions, session_id, 1, topics(t=[(number, 0) for number in range(400, 900)]))
-    assert refused.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert rejected.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert sessions.partition_count == 1
     finish(begin(sessions, 0, 0, topics(t=[(number, 0) for number in range(749)])), *[row()] * 749)
     assert finish(begin(sessions, 0, 0, first), *[row()] * 400)[0] == 0

@@ -282,7 +282,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
         async def in_order(self, obey: Callable[[], Awaitable[Any]]) -> Any:
             return await obey()
 
-        def refusal(self, *epochs: int) -> ErrorCode:
+        def rejection(self, *epochs: int) -> ErrorCode:
             return ErrorCode.NONE
 
         def knows(self, topic: str) -> bool:
@@ -321,13 +321,13 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
 class NoFence:
     """Admission and fence of a broker whose controller is never replaced, and settings that keep everything."""
 
-    refused = ErrorCode.NONE
+    rejected = ErrorCode.NONE
 
     def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
         decided(ErrorCode.NONE)
 
-    def refusal(self, *epochs: int) -> ErrorCode:
-        return self.refused
+    def rejection(self, *epochs: int) -> ErrorCode:
+        return self.rejected
 
     def forget(self, topic: str) -> None:
         """Keep the settings."""
@@ -389,7 +389,7 @@ def test_metadata_of_a_controller_that_is_replaced_meanwhile(iterations: int) ->
     client.send(metadata_frame(200, 300))
     for _ in range(iterations):
         broker.clock.iterate()
-    fence.refused = ErrorCode.STALE_CONTROLLER_EPOCH
+    fence.rejected = ErrorCode.STALE_CONTROLLER_EPOCH
     broker.iterations()
     assert len(cache.topics) < 200
     (frame,) = client.transport.frames()

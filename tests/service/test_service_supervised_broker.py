@@ -61,13 +61,13 @@ class Processes(Clock):
         super().__init__()
         self.children: list[Child] = []
         self.environments: list[dict[str, str]] = []
-        self.refused = 0
+        self.rejected = 0
 
     def spawnProcess(
         self, protocol: ProcessProtocol, executable: str, args: Sequence[str], env: dict[str, str]
     ) -> None:
-        if self.refused:
-            self.refused -= 1
+        if self.rejected:
+            self.rejected -= 1
             raise OSError("process limit reached")
         assert executable == args[0]
         self.environments.append(env)
@@ -143,7 +143,7 @@ def test_failed_start(scene: Scene) -> None:
 
 
 def test_start_refused_by_the_system(scene: Scene) -> None:
-    scene.reactor.refused = 1
+    scene.reactor.rejected = 1
     with pytest.raises(OSError, match="process limit reached"):
         result(scene.begin())
     assert result(Deferred.fromCoroutine(scene.kept.stop())) is None
@@ -174,7 +174,7 @@ def test_backoff_is_reset_after_a_stable_period(scene: Scene) -> None:
 def test_refused_restart_is_retried(scene: Scene) -> None:
     scene.serving()
     scene.child.ends(1)
-    scene.reactor.refused = 2
+    scene.reactor.rejected = 2
     assert scene.pause_until_next() == 1 + 2 + 4
 
 

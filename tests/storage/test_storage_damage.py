@@ -130,10 +130,10 @@ class TestScrubbing:
 
 
 class TestReading:
-    def refusal(self, read: Callable[[], object]) -> ErrorCode:
-        with pytest.raises(KafkaError) as refused:
+    def rejection(self, read: Callable[[], object]) -> ErrorCode:
+        with pytest.raises(KafkaError) as rejected:
             read()
-        return refused.value.code
+        return rejected.value.code
 
     def test_batches_around_the_damage_are_readable(self, world: World) -> None:
         """Reading ends before the damaged batch, returns an error with its offset there, and continues behind it."""
@@ -146,9 +146,9 @@ class TestReading:
         log.damage.exclude(world.found[0])
         assert values_of(log, offset_max=segment.base_offset)[-1][0] == segment.base_offset - 1
         assert log.read(headers[0].base_offset, size_max=EVERYTHING, offset_max=30).size == position
-        with pytest.raises(KafkaError, match=f"{path}, position {position}") as refused:
+        with pytest.raises(KafkaError, match=f"{path}, position {position}") as rejected:
             log.read(headers[2].base_offset, size_max=EVERYTHING, offset_max=30)
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert rejected.value.code is ErrorCode.CORRUPT_MESSAGE
         following = headers[3].base_offset
         assert log.read(following, size_max=EVERYTHING, offset_max=30).first_offset == following
         fill(log, 1)
@@ -194,7 +194,7 @@ class TestReading:
         log.damage.exclude(world.found[0])
         offset = log.segments[1].base_offset
         world.disk.clear_faults()
-        assert self.refusal(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
+        assert self.rejection(lambda: log.read(offset, size_max=9, offset_max=30)) is ErrorCode.CORRUPT_MESSAGE
         world.run(2 * PASS_STEPS_MIN)
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
 

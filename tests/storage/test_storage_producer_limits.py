@@ -24,7 +24,7 @@ def append(log: Log, producer_id: int, sequence: int = 0) -> None:
     append_as_leader(log, idempotent(sequence, 1, producer_id=producer_id), 0, now_ms=1)
 
 
-def refusal_of(log: Log, producer_id: int, sequence: int = 0) -> ErrorCode:
+def rejection_of(log: Log, producer_id: int, sequence: int = 0) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         append(log, producer_id, sequence)
     return caught.value.code
@@ -36,9 +36,9 @@ def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
     log, other = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(3):
         append(log, producer_id)
-    assert refusal_of(log, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(log, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert ErrorCode.NOT_ENOUGH_REPLICAS.retriable
-    assert limits.refused == 1
+    assert limits.rejected == 1
     append(log, 2, 1)
     append_as_leader(log, batch("plain"), 0, now_ms=1)
     append(other, 3)
@@ -49,9 +49,9 @@ def test_a_refused_producer_keeps_its_order(tmp_path: Path) -> None:
     """Once another producer has expired, its second batch is still refused until the first one is sent again."""
     log = limited_log(tmp_path / "t-0", ProducerLimits(log_max=1))
     append(log, 1)
-    assert refusal_of(log, 2, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(log, 2, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert log.producers.expire(10_000) == 1
-    assert refusal_of(log, 2, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(log, 2, 1) is ErrorCode.NOT_ENOUGH_REPLICAS
     append(log, 2, 0)
     append(log, 2, 1)
 
@@ -62,7 +62,7 @@ def test_expired_producers_make_room(tmp_path: Path) -> None:
     log = limited_log(tmp_path / "t-0", limits)
     for producer_id in range(2):
         append(log, producer_id)
-    assert refusal_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
     log.producers.expire(10_000)
     append(log, 2)
     assert limits.count == 1
@@ -74,11 +74,11 @@ def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> Non
     greedy, modest = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(8):
         append(greedy, producer_id)
-    assert refusal_of(greedy, 8) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(greedy, 8) is ErrorCode.NOT_ENOUGH_REPLICAS
     for producer_id in range(4):
         append(modest, producer_id)
-    assert refusal_of(modest, 4) is ErrorCode.NOT_ENOUGH_REPLICAS
-    assert (limits.count, limits.refused) == (12, 2)
+    assert rejection_of(modest, 4) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert (limits.count, limits.rejected) == (12, 2)
 
 
 def test_a_deleted_log_makes_room(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_deleted_log_makes_room(tmp_path: Path) -> None:
     for producer_id in range(2):
         append(deleted, producer_id)
         append(log, producer_id)
-    assert refusal_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(log, 2) is ErrorCode.NOT_ENOUGH_REPLICAS
     del deleted
     gc.collect()
     append(log, 2)
@@ -103,4 +103,4 @@ def test_a_follower_takes_what_the_leader_has(tmp_path: Path) -> None:
     append_as_follower(follower, read_bytes(leader), now_ms=1)
     assert len(follower.producers) == 3
     assert values_of(follower) == values_of(leader)
-    assert refusal_of(follower, 3) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert rejection_of(follower, 3) is ErrorCode.NOT_ENOUGH_REPLICAS

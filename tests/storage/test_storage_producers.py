@@ -49,7 +49,7 @@ def test_retry_of_a_forgotten_batch(log):
         append(log, number * 2, 2)
     log.producers.high_watermark = lambda: 3
     assert code_of(log, 0, 2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "clients take a duplicate for committed"
-    log.producers.note_refusal(idempotent(0, 2), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 1)
+    log.producers.note_rejection(idempotent(0, 2), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 1)
     assert append(log, 14, 2).base_offset == 14, "its producer's later batches are accepted"
     log.producers.high_watermark = lambda: 6
     for sequence, count in ((0, 2), (2, 2), (0, 4)):
@@ -105,7 +105,7 @@ def test_retry_of_a_batch_that_the_log_has_never_had(log):
 def test_retry_before_the_first_known_batch_does_not_clear_a_refusal(log):
     """The rejected batch must still be sent first."""
     skip_to(log, 47, (47, 3))
-    log.producers.note_refusal(idempotent(50, 1), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), 1)
+    log.producers.note_rejection(idempotent(50, 1), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS), 1)
     assert code_of(log, 45, 2) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert code_of(log, 51) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert append(log, 50).base_offset == 50

@@ -12,13 +12,13 @@ from kreplica.model import TopicPartition
 from kreplica.storage.log.appending import append_all_as_leader, append_as_follower, append_as_leader
 from kreplica.storage.log.results import AppendResult
 from kreplica.storage.log_config import LogConfig
-from kreplica.storage.producers.refused_batches import (
+from kreplica.storage.producers.rejected_batches import (
     KEPT_MS,
     LOGS_MISSING_MAX,
-    REFUSALS_MAX,
+    REJECTIONS_MAX,
     RESENT_WITHIN_MS,
-    Refusals,
-    RefusalsWithoutLog,
+    Rejections,
+    RejectionsWithoutLog,
 )
 from kreplica.testing.simulator.disk import MemoryDisk
 from kreplica.wire.batches import SEQUENCE_MASK, parse_header
@@ -37,8 +37,8 @@ def append(log, sequence, count=1, **options):
     return append_as_leader(log, idempotent(sequence, count, **options), 0, now_ms=NOW_MS)
 
 
-def refuse(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
-    log.producers.note_refusal(idempotent(sequence, count, **options), KafkaError(code), now_ms)
+def reject(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
+    log.producers.note_rejection(idempotent(sequence, count, **options), KafkaError(code), now_ms)
 
 
 def code_of(log, sequence, count=1, **options):
@@ -56,17 +56,17 @@ def test_batches_behind_a_refused_one_get_its_error(log, written, code):
     """Until the first one is appended, whatever the number of retries; then they are accepted."""
     if written:
         append(log, 0, written)
-    refuse(log, written, 2, code)
+    reject(log, written, 2, code)
     for _ in range(2):
         assert [code_of(log, written + 2), code_of(log, written + 3, 4)] == [code, code]
     assert [code_of(log, written, 2), code_of(log, written + 2), code_of(log, written + 3, 4)] == [ErrorCode.NONE] * 3
-    assert not log.producers.refusals.by_producer
+    assert not log.producers.rejections.by_producer
 
 
 def test_later_batches_of_a_refused_run_wait_too(log):
     """Only the first is sent again: the third must not be out of order before the second is sent again."""
     append(log, 0)
-    refuse(log, 1)
+    reject(log, 1)
     assert code_of(log, 2) is FULL
     assert code_of(log, 3) is FULL
     append(log, 1)
@@ -78,7 +78,7 @@ def test_later_batches_of_a_refused_run_wait_too(log):
 def test_gap_is_out_of_order(log):
     """The missing batch was never refused, so it may never be sent."""
     append(log, 0)
-    refuse(log, 5)
+    reject(log, 5)
     assert code_of(log, 2) is OUT_OF_ORDER
     assert code_of(log, 5) is OUT_OF_ORDER
     assert code_of(log, 6) is OUT_OF_ORDER
@@ -88,7 +88,7 @@ def test_old_batch_is_a_duplicate_while_another_is_refused(log):
     """The batch precedes the refused one, and is older than the last five."""
     for sequence in range(8):
         append(log, sequence)
-    refuse(log, 8)
+    reject(log, 8)
     log.producers.high_watermark = lambda: 8
     assert code_of(log, 0) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert append(log, 5).duplicate
@@ -97,7 +97,7 @@ def test_old_batch_is_a_duplicate_while_another_is_refused(log):
 def test_sequences_wrap_around(log):
     """The refused batch spans the wrap from 2**31 - 1 to 0."""
     append(log, SEQUENCE_MASK - 2, 1)
-    refuse(log, SEQUENCE_MASK - 1, 4)
+    reject(log, SEQUENCE_MASK - 1, 4)
     assert code_of(log, 2) is FULL
     assert code_of(log, SEQUENCE_MASK) is FULL
     append(log, SEQUENCE_MASK - 1, 4)
@@ -106,9 +106,9 @@ def test_sequences_wrap_around(log):
 
 def test_unknown_producer_may_start_before_the_refused_batch(log):
     """The producer's batches arrived in another order than they were sent."""
-    refuse(log, 2)
-    refuse(log, 0)
-    refuse(log, 1)
+    reject(log, 2)
+    reject(log, 0)
+    reject(log, 1)
     assert code_of(log, 1) is FULL
     assert code_of(log, 9, producer_id=8) is ErrorCode.NONE
     assert [code_of(log, sequence) for sequence in (0, 1, 2)] == [ErrorCode.NONE] * 3
@@ -117,12 +117,12 @@ def test_unknown_producer_may_start_before_the_refused_batch(log):
 def test_higher_epoch_discards_refusals(log):
     """A producer that raised its epoch does not retry batches of the old one."""
     append(log, 0, 2)
-    refuse(log, 2)
+    reject(log, 2)
     assert code_of(log, 1, epoch=1) is OUT_OF_ORDER
     append(log, 0, epoch=1)
-    assert not log.producers.refusals.by_producer
-    refuse(log, 0, epoch=2)
-    refuse(log, 2, epoch=1)
+    assert not log.producers.rejections.by_producer
+    reject(log, 0, epoch=2)
+    reject(log, 2, epoch=1)
     assert code_of(log, 1, epoch=2) is FULL
     append(log, 0, epoch=2)
 
@@ -130,9 +130,9 @@ def test_higher_epoch_discards_refusals(log):
 def test_final_refusal_ends_the_wait(log):
     """The producer does not retry that batch: those behind it are out of order, and it renumbers them."""
     append(log, 0)
-    refuse(log, 1)
+    reject(log, 1)
     assert code_of(log, 2) is FULL
-    refuse(log, 1, code=ErrorCode.MESSAGE_TOO_LARGE)
+    reject(log, 1, code=ErrorCode.MESSAGE_TOO_LARGE)
     assert code_of(log, 2) is OUT_OF_ORDER
 
 
@@ -140,8 +140,8 @@ def test_final_refusal_behind_a_refused_batch(log):
     """The first one is still awaited; behind the dropped batch is a gap."""
     append(log, 0)
     for sequence in (1, 2, 3):
-        refuse(log, sequence)
-    refuse(log, 2, code=ErrorCode.INVALID_RECORD)
+        reject(log, sequence)
+    reject(log, 2, code=ErrorCode.INVALID_RECORD)
     assert code_of(log, 3) is FULL
     append(log, 1)
     assert code_of(log, 3) is OUT_OF_ORDER
@@ -152,12 +152,12 @@ def test_final_refusal_behind_a_refused_batch(log):
 def test_replicated_batch_is_not_awaited(tmp_path):
     """A follower refused a batch that the leader then appended."""
     follower = open_log(tmp_path / "f-0")
-    refuse(follower, 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    refuse(follower, 1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    reject(follower, 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    reject(follower, 1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     for sequence in range(3):
         records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
         append_as_follower(follower, records, now_ms=1)
-    assert not follower.producers.refusals.by_producer
+    assert not follower.producers.rejections.by_producer
     assert code_of(follower, 4) is OUT_OF_ORDER
     append(follower, 3)
 
@@ -165,11 +165,11 @@ def test_replicated_batch_is_not_awaited(tmp_path):
 def test_batch_resent_without_the_refused_one_is_out_of_order(log):
     """Another leader acknowledged the refused batch and lost its record: the producer must learn of the gap soon."""
     append(log, 0)
-    refuse(log, 1)
-    refuse(log, 2)
-    refuse(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS - 1)
+    reject(log, 1)
+    reject(log, 2)
+    reject(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS - 1)
     assert code_of(log, 2) is FULL
-    refuse(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS)
+    reject(log, 2, now_ms=NOW_MS + RESENT_WITHIN_MS)
     assert code_of(log, 2) is OUT_OF_ORDER
 
 
@@ -177,17 +177,17 @@ def test_refused_batch_is_awaited_while_it_is_resent(log):
     """However long its leader refuses it, and later batches that arrive for the first time wait too."""
     append(log, 0)
     for now_ms in range(NOW_MS, NOW_MS + 5 * RESENT_WITHIN_MS, RESENT_WITHIN_MS // 2):
-        refuse(log, 1, now_ms=now_ms)
-        refuse(log, 2, now_ms=now_ms + 1)
-    refuse(log, 3, now_ms=NOW_MS + 10 * RESENT_WITHIN_MS)
+        reject(log, 1, now_ms=now_ms)
+        reject(log, 2, now_ms=now_ms + 1)
+    reject(log, 3, now_ms=NOW_MS + 10 * RESENT_WITHIN_MS)
     assert [code_of(log, 2), code_of(log, 3), code_of(log, 4)] == [FULL] * 3
 
 
 def test_refusals_expire(log):
     """The time counts from the last refusal of the first batch; later batches do not prolong it."""
-    refuse(log, 0)
-    refuse(log, 0, now_ms=NOW_MS + 10)
-    refuse(log, 1, now_ms=NOW_MS + 500)
+    reject(log, 0)
+    reject(log, 0, now_ms=NOW_MS + 10)
+    reject(log, 1, now_ms=NOW_MS + 500)
     log.producers.expire(NOW_MS + KEPT_MS)
     assert code_of(log, 1) is FULL
     log.producers.expire(NOW_MS + 10 + KEPT_MS)
@@ -196,24 +196,24 @@ def test_refusals_expire(log):
 
 def test_refusals_of_many_producers_are_bounded(log):
     """The producer with the oldest refusal is evicted."""
-    for producer_id in range(REFUSALS_MAX + 1):
-        refuse(log, 0, producer_id=producer_id)
+    for producer_id in range(REJECTIONS_MAX + 1):
+        reject(log, 0, producer_id=producer_id)
     assert code_of(log, 3, producer_id=0) is ErrorCode.NONE
     assert code_of(log, 3, producer_id=1) is FULL
 
 
 def test_refusals_before_the_log_is_open():
     """The refusals are kept for it, for a bounded number of partitions."""
-    without_log = RefusalsWithoutLog()
+    without_log = RejectionsWithoutLog()
     header = parse_header(idempotent(4))
     for partition in range(LOGS_MISSING_MAX + 1):
         without_log.note(TopicPartition("t", partition), header, FULL, NOW_MS)
     behind = parse_header(idempotent(5))
     codes = []
     for partition in range(3):
-        refusals = Refusals()
-        without_log.move_to(refusals, TopicPartition("t", partition))
-        codes.append(refusals.code_for(behind, None))
+        rejections = Rejections()
+        without_log.move_to(rejections, TopicPartition("t", partition))
+        codes.append(rejections.code_for(behind, None))
     assert codes == [None, FULL, FULL]
 
 

@@ -63,7 +63,7 @@ def record_all(seeds: Iterable[int]) -> list[Trace]:
     return [trace for seed in seeds for trace in record(seed)]
 
 
-def refusals(traces: Iterable[Trace]) -> dict[str, str]:
+def rejections(traces: Iterable[Trace]) -> dict[str, str]:
     """Return the traces that the model does not allow, by name, each with the first event that it does not allow."""
     traces = list(traces)
     refused = {
@@ -129,7 +129,7 @@ def _batches(traces: Iterable[Trace]) -> Iterable[Sequence[Trace]]:
 def main(seeds: Sequence[str]) -> int:
     traces = record_all(map(int, seeds))
     events = sum(len(trace.events) for trace in traces)
-    refused = refusals(traces)
+    refused = rejections(traces)
     print(f"{len(traces) - len(refused)} of {len(traces)} traces with {events} events are behaviours of V3")
     for name, text in refused.items():
         print(f"{name}: {text}")

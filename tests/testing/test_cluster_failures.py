@@ -327,7 +327,7 @@ class TestSessions:
             while program.fence.broker_epoch == epoch:
                 assert partition is not None
                 assert not partition.is_leader
-                assert program.fence.refusal(1000, epoch) is ErrorCode.STALE_BROKER_EPOCH
+                assert program.fence.rejection(1000, epoch) is ErrorCode.STALE_BROKER_EPOCH
                 run.steps(1)
             run.converge()
 

@@ -151,7 +151,7 @@ def test_expected_values_after_responses() -> None:
     expected.completed("b", RequestResult.DONE)
     assert list(expected.values) == ["b"]
     expected.requested("c")
-    expected.completed("c", RequestResult.REFUSED)
+    expected.completed("c", RequestResult.REJECTED)
     assert list(expected.values) == ["b"]
     expected.requested("d")
     expected.completed("d", RequestResult.UNKNOWN)
@@ -169,7 +169,7 @@ def test_either_of_two_concurrent_requests_may_win() -> None:
     expected.completed("c", RequestResult.DONE)
     assert list(expected.values) == ["a", "b", "c"]
     expected.requested("d")
-    expected.completed("d", RequestResult.REFUSED)
+    expected.completed("d", RequestResult.REJECTED)
     assert list(expected.values) == ["a", "b", "c"]
     expected.requested("d")
     expected.completed("d", RequestResult.DONE)

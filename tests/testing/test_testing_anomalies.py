@@ -24,8 +24,8 @@ class Story:
         self.history.acknowledged(number, offset, self._tick())
         return self
 
-    def refused(self, values):
-        self.history.refused(self.history.sending("p", 0, list(values), self._tick()), self._tick())
+    def rejected(self, values):
+        self.history.rejected(self.history.sending("p", 0, list(values), self._tick()), self._tick())
         return self
 
     def unanswered(self, values, *, transaction=None):
@@ -107,7 +107,7 @@ def test_a_record_read_by_one_reader_is_not_lost(story):
     assert story.found == [Kind.POLL_SKIP_WITHIN]
 
 
-@pytest.mark.parametrize("how", ["refused", "unanswered"])
+@pytest.mark.parametrize("how", ["rejected", "unanswered"])
 def test_an_unacknowledged_record_is_not_lost(story, how):
     story.write("a", 0)
     getattr(story, how)("b")
@@ -278,13 +278,13 @@ def test_empty_polls(story):
 
 def test_aborted_read_of_a_refused_write(story):
     """The producer received an error for a record that is in the log."""
-    story.refused("a").read((0, "a"))
+    story.rejected("a").read((0, "a"))
     assert (story.only.kind, story.only.values, story.only.clients) == (Kind.ABORTED_READ, ("a",), ("p", "c"))
 
 
 def test_no_aborted_read_of_a_retry(story):
     """A rejected record that was then sent again may be read."""
-    assert story.refused("a").write("a", 0).read((0, "a")).found == []
+    assert story.rejected("a").write("a", 0).read((0, "a")).found == []
 
 
 @pytest.mark.parametrize("state", ["asked", "sure", "refused commit"])

@@ -13,7 +13,7 @@ from kreplica.testing.anomalies.history import Outcome, Poll
 
 PARTITION = "t-0"
 several = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
-PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST = range(6)
+PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST = range(6)
 
 
 @dataclass
@@ -38,7 +38,7 @@ def histories(draw) -> Generated:
     """Producers write batches with all outcomes; readers then read all, in polls of all sizes."""
     made = Generated()
     numbers = iter(range(10_000))
-    fates = st.sampled_from([PLAIN, PLAIN, PLAIN, COMMITTED, ABORTED, REFUSED, UNANSWERED, UNANSWERED_LOST])
+    fates = st.sampled_from([PLAIN, PLAIN, PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST])
     producers = st.sampled_from(["p", "q"])
     for producer, size, fate in draw(st.lists(st.tuples(producers, st.integers(1, 4), fates), min_size=3, max_size=12)):
         write(made, producer, [next(numbers) for _ in range(size)], fate)
@@ -57,9 +57,9 @@ def write(made: Generated, producer: str, values: list[int], fate: int) -> None:
     if transaction is not None:
         history.began(transaction, producer, made.tick())
     number = history.sending(producer, PARTITION, values, made.tick(), transaction)
-    if fate == REFUSED:
-        history.refused(number, made.tick())
-    if fate in (REFUSED, UNANSWERED_LOST):
+    if fate == REJECTED:
+        history.rejected(number, made.tick())
+    if fate in (REJECTED, UNANSWERED_LOST):
         return
     if fate != ABORTED:
         made.log += enumerate(values, made.end)

@@ -71,11 +71,11 @@ class TestGroupHistory:
         """The others continued from their fetched offsets: neither a rejection nor a late success changes that."""
         history = GroupHistory()
         history.joined("a", 1, [KEY, OTHER])
-        refused, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
+        rejected, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
         history.joined("b", 2, [KEY, OTHER])
         history.fetched(history.expected([KEY]), {KEY: 4})
         history.committed(history.committing(2, {KEY: 8}), has_pending_attempt=False)
-        history.refused(refused)
+        history.rejected(rejected)
         history.committed(late, has_pending_attempt=True)
         assert history.acknowledged == {KEY: 8}
         assert not history.contradictions

@@ -44,11 +44,11 @@ class World:
     def read(self, topic: str = "orders") -> list[bytes | None]:
         return values(self.cluster.run_until(self.client.read_all(topic, 0)))
 
-    def refusal(self, value: bytes = b"refused", topic: str = "orders") -> ErrorCode:
+    def rejection(self, value: bytes = b"refused", topic: str = "orders") -> ErrorCode:
         """Return the error code of a produce request."""
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             self.produce(value, topic)
-        return refused.value.code
+        return rejected.value.code
 
     def leave_free(self, size: int) -> None:
         """Fill the disk except this number of bytes."""
@@ -71,7 +71,7 @@ class TestFull:
         """The batch is rejected as a whole; reads continue, and with free space the log continues without a gap."""
         world.produce(b"before")
         world.leave_free(HEADER_SIZE + 20)
-        assert world.refusal(b"x" * 1000) is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection(b"x" * 1000) is ErrorCode.KAFKA_STORAGE_ERROR
         assert world.read() == [b"before"]
         assert world.produce(b"small") == 1
         world.leave_free(1 << 20)
@@ -92,11 +92,11 @@ class TestFull:
         try:
             world.leave_free(0)
             for _ in range(20):
-                world.refusal()
+                world.rejection()
             assert len(logged) == 1
             assert logged[0].startswith("/data/logs is full")
             world.cluster.run(60)
-            world.refusal()
+            world.rejection()
             assert len(logged) == 2
         finally:
             globalLogPublisher.removeObserver(observe)
@@ -106,7 +106,7 @@ class TestFull:
         world.produce(b"before")
         world.leave_free(0)
         world.cluster.run(300)
-        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection() is ErrorCode.KAFKA_STORAGE_ERROR
         assert world.read() == [b"before"]
         assert world.machine.program.not_ready() == []
         world.leave_free(1 << 20)
@@ -117,7 +117,7 @@ class TestFull:
         world.leave_free(0)
         world.cluster.run_until(world.client.create_topic("late"))
         assert "late-0 cannot be opened" in logged_errors.pop()
-        assert world.refusal(topic="late") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection(topic="late") is ErrorCode.KAFKA_STORAGE_ERROR
         world.leave_free(1 << 20)
         assert retry_until_success(world.cluster, lambda: world.client.produce("late", 0, batch(b"first"))) == 0
         world.restart()
@@ -134,7 +134,7 @@ class TestFull:
         world.cluster.run(20)
         assert broker.fence.broker_epoch > before
         assert broker.controller.active
-        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection() is ErrorCode.KAFKA_STORAGE_ERROR
         world.leave_free(1 << 20)
         assert world.produce(b"first") == 0
         world.cluster.run_until(world.client.create_topic("made-after"))
@@ -148,7 +148,7 @@ class TestFull:
         """During a batch, a roll or an index write: acknowledged records exist once."""
         world = World({"segment.bytes": "1500", "index.interval.bytes": "100"})
         written: list[bytes] = []
-        refused: set[ErrorCode] = set()
+        rejected: set[ErrorCode] = set()
 
         def write(count: int) -> None:
             for _ in range(count):
@@ -156,7 +156,7 @@ class TestFull:
                 try:
                     world.produce(value.ljust(150, b"."))
                 except KafkaError as error:
-                    refused.add(error.code)
+                    rejected.add(error.code)
                 else:
                     written.append(value)
 
@@ -167,7 +167,7 @@ class TestFull:
         world.leave_free(1 << 20)
         write(5)
         assert len(written) >= 10
-        assert refused == {ErrorCode.KAFKA_STORAGE_ERROR}
+        assert rejected == {ErrorCode.KAFKA_STORAGE_ERROR}
         assert [(value or b"").rstrip(b".") for value in world.read()] == written
         world.restart()
         assert [(value or b"").rstrip(b".") for value in world.read()] == written
@@ -180,11 +180,11 @@ class TestFailingSync:
         world = World(EVERY_ACK_SYNCED)
         world.produce(b"synced", acks=acks)
         world.disk.fail("sync", LOG, times=1)
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             world.produce(b"unknown", acks=acks)
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
-        assert world.refusal(topic="others") is ErrorCode.KAFKA_STORAGE_ERROR
+        assert rejected.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection(topic="others") is ErrorCode.KAFKA_STORAGE_ERROR
         assert "/data/logs is offline" in logged_errors.pop()
         assert world.machine.program.not_ready() == ["all log directories are offline: /data/logs"]
         world.machine.power_loss()
@@ -256,9 +256,9 @@ class TestFlippedBit:
         world = self.damaged(position)
         assert any("is damaged but stays in use" in text for text in logged_errors)
         logged_errors.clear()
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(KafkaError) as rejected:
             world.cluster.run_until(world.client.fetch("orders", 0, 0))
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert rejected.value.code is ErrorCode.CORRUPT_MESSAGE
         assert world.produce(b"10") == 10
         found = values(world.cluster.run_until(world.client.fetch("orders", 0, 1)))
         assert found == [b"%d" % number for number in range(1, 11)]
@@ -268,11 +268,11 @@ class TestFlippedBit:
         """If the extent of the damage is unknown, the partition is rejected; other partitions are served."""
         world = self.damaged(position)
         assert "is damaged" in logged_errors.pop(0)
-        assert world.refusal() is ErrorCode.KAFKA_STORAGE_ERROR
+        assert world.rejection() is ErrorCode.KAFKA_STORAGE_ERROR
         for read in (world.client.fetch("orders", 0, 0), world.client.list_offset("orders", 0, -1)):
-            with pytest.raises(KafkaError) as refused:
+            with pytest.raises(KafkaError) as rejected:
                 world.cluster.run_until(read)
-            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+            assert rejected.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         assert world.produce(b"10", "others") == 10
         assert "orders-0" in logged_errors.pop()
 

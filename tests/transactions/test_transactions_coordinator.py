@@ -204,9 +204,9 @@ def test_stopped_broker_coordinates_nothing():
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+    scene.log.rejects = E.COORDINATOR_NOT_AVAILABLE
     scene.ask_to_end(producer, commits=True)
-    scene.log.refuse()
+    scene.log.reject()
     scene.stop()
     scene.ask_to_end(producer, commits=True)
     assert [answer.code for answer in scene.answers[-2:]] == [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR]
@@ -327,15 +327,15 @@ def test_refused_write_is_repeated():
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+    scene.log.rejects = E.COORDINATOR_NOT_AVAILABLE
     scene.ask_to_end(producer, commits=True)
     for _ in range(5):
-        scene.log.refuse()
+        scene.log.reject()
         scene.clock.advance(0.5)
     assert scene.answers[-1].code is E.COORDINATOR_NOT_AVAILABLE
     assert scene.markers_in(P0) == []
-    scene.log.refuses = None
-    scene.log.refuse()
+    scene.log.rejects = None
+    scene.log.reject()
     scene.clock.advance(0.5)
     scene.settle()
     assert scene.state == "CompleteCommit"
@@ -347,11 +347,11 @@ def test_oversized_record_changes_nothing():
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.log.refuses = E.MESSAGE_TOO_LARGE
+    scene.log.rejects = E.MESSAGE_TOO_LARGE
     scene.ask_to_add(producer, P1)
-    scene.log.refuse()
+    scene.log.reject()
     assert scene.answers[-1].code is E.UNKNOWN_SERVER_ERROR
-    scene.log.refuses = None
+    scene.log.rejects = None
     assert scene.end(producer, commits=True).code is E.NONE
     assert (scene.markers_in(P0), scene.markers_in(P1)) == ([True], [])
 

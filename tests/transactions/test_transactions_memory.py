@@ -41,7 +41,7 @@ def test_address_is_bounded_and_others_are_not_affected() -> None:
     assert codes(scene, 4, ADDRESS) == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
     assert E.COORDINATOR_NOT_AVAILABLE.retriable
     assert scene.next_producer_id == 1003
-    assert scene.coordinator.memory.refused == 1
+    assert scene.coordinator.memory.rejected == 1
     assert codes(scene, 3, ADDRESS) == [E.NONE] * 3
     assert codes(scene, 1, OTHER, "of-a-neighbour") == [E.NONE]
     scene.stop()
@@ -102,11 +102,11 @@ def test_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
 def test_oversized_record_is_not_charged() -> None:
     """The new ID is forgotten and its memory released."""
     scene = limited()
-    scene.log.refuses = E.MESSAGE_TOO_LARGE
+    scene.log.rejects = E.MESSAGE_TOO_LARGE
     answers: list[ProducerResponse] = []
     scene.coordinator.begin(ID, InitRequest(60_000, address=ADDRESS), answers.append)
     scene.clock.advance(0)
-    scene.log.refuse()
+    scene.log.reject()
     assert [answer.code for answer in answers] == [E.UNKNOWN_SERVER_ERROR]
     assert scene.coordinator.memory.held_bytes == 0
     scene.stop()

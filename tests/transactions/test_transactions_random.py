@@ -133,12 +133,12 @@ class Watched(Scene):
     def _log(self) -> None:
         chance = self.random.random()
         if chance < 0.04:
-            self.log.refuses = E.COORDINATOR_NOT_AVAILABLE
+            self.log.rejects = E.COORDINATOR_NOT_AVAILABLE
         elif chance < 0.15:
             self.log.time_out()
         elif chance > 0.6:
-            self.log.refuses = None
-        self.log.refuse()
+            self.log.rejects = None
+        self.log.reject()
         self.log.commit(self.random.choice((1, None, None)))
 
     def _partitions(self) -> None:
@@ -156,10 +156,10 @@ class Watched(Scene):
 
     def stop_all_faults(self) -> None:
         """Stop all faults; every transaction is then decided in all partitions."""
-        self.log.refuses = None
+        self.log.rejects = None
         self.cluster.holds = False
         for _ in range(4):
-            self.log.refuse()
+            self.log.reject()
             self.cluster.release()
             self.settle(30.0)
         self.look_at_log()

@@ -13,7 +13,7 @@ from kreplica.client.errors import ClientError, ConnectionFailed, ConnectionLost
 from kreplica.coordination import partition_of
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
-from kreplica.transactions.verification import Codes, VerificationRequest, Verifier, VerifierConfig, refusal_of
+from kreplica.transactions.verification import Codes, VerificationRequest, Verifier, VerifierConfig, rejection_of
 from kreplica.wire.messages import ADD_PARTITIONS_TO_TXN, Api
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("u", 3)
@@ -278,6 +278,6 @@ def test_producers_get_errors_known_to_their_version(
     code: ErrorCode, old: ErrorCode, abortable: ErrorCode, adding: ErrorCode
 ) -> None:
     """Coordinator errors are translated to codes that the producer's version handles."""
-    assert refusal_of(code, adds=False, knows_abortable=False) is old
-    assert refusal_of(code, adds=False, knows_abortable=True) is abortable
-    assert refusal_of(code, adds=True, knows_abortable=True) is adding
+    assert rejection_of(code, adds=False, knows_abortable=False) is old
+    assert rejection_of(code, adds=False, knows_abortable=True) is abortable
+    assert rejection_of(code, adds=True, knows_abortable=True) is adding

@@ -48,14 +48,14 @@ class SteppedLog:
         self.epoch = epoch
         self.records = committed
         self.waiting: deque[tuple[Sequence[Pair], Callable[[], None], Callable[[ErrorCode], None]]] = deque()
-        self.refuses: ErrorCode | None = None
-        self.refused: list[Callable[[ErrorCode], None]] = []
+        self.rejects: ErrorCode | None = None
+        self.rejected: list[Callable[[ErrorCode], None]] = []
 
     def append(
         self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
     ) -> None:
-        if self.refuses is not None:
-            self.refused.append(answer)
+        if self.rejects is not None:
+            self.rejected.append(answer)
         else:
             self.waiting.append((records, committed, answer))
 
@@ -69,11 +69,11 @@ class SteppedLog:
             answer(ErrorCode.NONE)
             done += 1
 
-    def refuse(self) -> None:
+    def reject(self) -> None:
         """Call back for refused appends."""
-        code = self.refuses or ErrorCode.COORDINATOR_NOT_AVAILABLE
-        refused, self.refused = self.refused, []
-        for answer in refused:
+        code = self.rejects or ErrorCode.COORDINATOR_NOT_AVAILABLE
+        rejected, self.rejected = self.rejected, []
+        for answer in rejected:
             answer(code)
 
     def time_out(self) -> None:

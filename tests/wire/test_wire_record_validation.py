@@ -56,7 +56,7 @@ def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str)
     header = parse_header(plain)._replace(attributes=int(codec))
     batch = seal(header, pack(plain[HEADER_SIZE:]))
     validated = validate(batch, LogConfig(), NOW_MS, 100 * 2**20)
-    assert validated.refusal is None
+    assert validated.rejection is None
     assert bytes(validated) == batch
     walked = check_records(plain[HEADER_SIZE:], header, TimestampRange(NOW_MS, NOW_MS))
     assert walked.max_timestamp_ms == max(record.timestamp_ms for record in sent)
@@ -110,8 +110,8 @@ def test_random_bytes_raise_the_intended_error(codec: Codec, data: bytes, start:
     except DecompressedTooLarge:
         return
     assert validated.decompressed_size <= BOUND
-    if validated.refusal is not None:
-        assert validated.refusal.code is ErrorCode.INVALID_RECORD
+    if validated.rejection is not None:
+        assert validated.rejection.code is ErrorCode.INVALID_RECORD
 
 
 @pytest.mark.parametrize("codec", list(Codec)[1:])

@@ -89,10 +89,10 @@ class GroupCoordinators:
                 error = KafkaError(code, f"broker {coordinator} is not ready to coordinate {group!r}")
             except ConnectionFailed as failed:
                 error = failed
-            except KafkaError as refused:
-                if refused.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            except KafkaError as rejected:
+                if rejected.code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
                     raise
-                error = refused
+                error = rejected
             if self._reactor.seconds() >= until_s:
                 raise error
             await pause(self._reactor, RETRY_DELAY_S)

@@ -47,7 +47,7 @@ class BoundedRequest(Request):
             super().requestReceived(command, path, version)  # type: ignore[no-untyped-call]
         else:
             channel: Any = self.channel
-            channel.refuse(Problem(400, "INVALID_REQUEST", reason))
+            channel.reject(Problem(400, "INVALID_REQUEST", reason))
 
     def handleContentChunk(self, data: bytes) -> None:
         left = BODY_BYTES_MAX + 1 - self._body_bytes
@@ -217,7 +217,7 @@ class BoundedChannel(HTTPChannel):
         self._connections = connections
         self._deadline: IDelayedCall | None = None
         self._is_idle = False  # idle after a response
-        self._is_refused = False  # bytes that follow are dropped
+        self._is_rejected = False  # bytes that follow are dropped
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]
@@ -234,7 +234,7 @@ class BoundedChannel(HTTPChannel):
 
     def dataReceived(self, data: bytes) -> None:
         transport: Any = self.transport
-        if self._is_refused or transport.disconnecting:  # TLS delivers data received before the close
+        if self._is_rejected or transport.disconnecting:  # TLS delivers data received before the close
             return
         if self._is_idle:
             self._is_idle = False
@@ -244,27 +244,27 @@ class BoundedChannel(HTTPChannel):
 
     def lineReceived(self, line: bytes) -> None:
         if line[:1] in (b" ", b"\t"):
-            self.refuse(Problem(400, "INVALID_REQUEST", "a line of the request starts with white space"))
+            self.reject(Problem(400, "INVALID_REQUEST", "a line of the request starts with white space"))
         else:
             super().lineReceived(line)  # type: ignore[no-untyped-call]
 
     def headerReceived(self, line: bytes) -> bool:
         name, _, value = line.partition(b":")
         if name.lower() == b"content-length" and len(value.strip()) > LENGTH_DIGITS_MAX:
-            self.refuse(Problem(400, "INVALID_REQUEST", "Content-Length has too many digits"))
+            self.reject(Problem(400, "INVALID_REQUEST", "Content-Length has too many digits"))
             return False
         return bool(super().headerReceived(line))  # type: ignore[no-untyped-call]
 
     def allHeadersReceived(self) -> None:
         reason = _framing_fault(self.requests[-1].requestHeaders)
         if reason is not None:
-            self.refuse(Problem(400, "INVALID_REQUEST", reason))
+            self.reject(Problem(400, "INVALID_REQUEST", reason))
             return
         self._set_deadline(BODY_SECONDS_MAX)
         super().allHeadersReceived()  # type: ignore[no-untyped-call]
 
     def allContentReceived(self) -> None:
-        if self._is_refused:
+        if self._is_rejected:
             return
         self._set_deadline(None)
         self._is_idle = False
@@ -291,11 +291,11 @@ class BoundedChannel(HTTPChannel):
     def lineLengthExceeded(self, line: bytes) -> None:
         is_first = re.match(rb"[A-Z]+ /", line) is not None
         status, title = (414, "URI_TOO_LONG") if is_first else (431, "REQUEST_HEADER_FIELDS_TOO_LARGE")
-        self.refuse(Problem(status, title, f"a line of the request is longer than {self.MAX_LENGTH:,} bytes"))
+        self.reject(Problem(status, title, f"a line of the request is longer than {self.MAX_LENGTH:,} bytes"))
 
-    def refuse(self, problem: Problem) -> None:
+    def reject(self, problem: Problem) -> None:
         """Respond with an error, drop the following data and close the connection."""
-        self._is_refused = True
+        self._is_rejected = True
         body = dumped(problem.document("")) + b"\n"
         reason = problem.title.replace("_", " ").title().encode()
         transport: Any = self.transport

@@ -74,7 +74,7 @@ class Root(Resource):
             _check_syntax(request)
             caller = self.guard.authenticate(request)
         except Problem as problem:
-            _refuse(request, problem)
+            _reject(request, problem)
             return NOT_DONE_YET
         if isinstance(caller, Caller):
             self._serve(request, caller)
@@ -92,7 +92,7 @@ class Root(Resource):
         try:
             caller = await authenticated
         except Problem as problem:
-            _refuse(request, problem)
+            _reject(request, problem)
         else:
             if request.channel is not None:  # the client is still connected
                 self._serve(request, caller)
@@ -102,7 +102,7 @@ class Root(Resource):
         self._router.stop()
 
 
-def _refuse(request: Request, problem: Problem) -> None:
+def _reject(request: Request, problem: Problem) -> None:
     if request.channel is not None:
         write_problem(request, problem)
         request.finish()
@@ -110,7 +110,7 @@ def _refuse(request: Request, problem: Problem) -> None:
 
 def _log_failure(failure: Failure, request: Request) -> None:
     log.failure("authenticating a caller failed", failure)
-    _refuse(request, Problem(500, "UNKNOWN_SERVER_ERROR", "an unexpected error; see the broker's log"))
+    _reject(request, Problem(500, "UNKNOWN_SERVER_ERROR", "an unexpected error; see the broker's log"))
 
 
 def _check_syntax(request: Request) -> None:

@@ -23,26 +23,26 @@ def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bo
         parts = urlsplit(admin_url)
         host, _ = parts.hostname or "", parts.port
     except ValueError:
-        raise _refused(f"{broker} has registered a malformed admin URL, {admin_url[:200]!r}") from None
+        raise _rejected(f"{broker} has registered a malformed admin URL, {admin_url[:200]!r}") from None
     if parts.scheme not in ("http", "https") or not host or parts.username is not None or parts.query or parts.fragment:
-        raise _refused(f"{broker} has registered the admin URL {admin_url[:200]!r}, which is not http(s)://host:port")
+        raise _rejected(f"{broker} has registered the admin URL {admin_url[:200]!r}, which is not http(s)://host:port")
     if not any(_is_same(host, endpoint.host) for endpoint in registration.endpoints):
         listeners = ", ".join(map(str, registration.endpoints)) or "none"
-        raise _refused(
+        raise _rejected(
             f"{broker} has registered an admin URL with host {host}, "
             f"but none of its listeners has this host ({listeners})",
             "Use the same host in kreplica.admin.listener and advertised.listeners of that broker; if it does, "
             f"check which client wrote /brokers/ids/{registration.broker_id} in ZooKeeper.",
         )
     if with_token and parts.scheme == "http" and not _is_loopback(host):
-        raise _refused(
+        raise _rejected(
             f"{broker} has registered the admin URL {admin_url}, without TLS: the token would be sent unencrypted",
             "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file of that broker.",
         )
     return admin_url
 
 
-def _refused(detail: str, what_to_do: str | None = None) -> Problem:
+def _rejected(detail: str, what_to_do: str | None = None) -> Problem:
     return Problem(
         BAD_GATEWAY,
         "untrusted admin listener",

@@ -222,7 +222,7 @@ class Configs:
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
         if kind == BROKERS and entity != znodes.DEFAULT_ENTITY:
-            await self._described(int(entity))  # refuses a mistyped ID, which would create settings of a missing broker
+            await self._described(int(entity))  # rejects a mistyped ID, which would create settings of a missing broker
         for attempts_left in reversed(range(ATTEMPTS_MAX)):
             try:
                 return await self._changed(call, kind, entity, operations)

@@ -123,7 +123,7 @@ class Guard:
             return self._by_header(request, host, scheme.lower(), given.strip())
         caller = self._by_session(request, host) or self._by_certificate(request, host)
         if caller is None:
-            raise self._refusal(request, "the request has no credentials")
+            raise self._rejection(request, "the request has no credentials")
         return caller
 
     def _by_header(self, request: Request, host: str, scheme: str, given: str) -> Caller | Awaitable[Caller]:
@@ -134,8 +134,8 @@ class Guard:
         if scheme == "basic" and self._passwords is not None:
             return self._by_password(request, host, *self._read_basic(request, given))
         if scheme == "bearer":
-            raise self._refusal(request, "the token is wrong" if given else "the token is missing")
-        raise self._refusal(request, "this authentication scheme is not enabled")
+            raise self._rejection(request, "the token is wrong" if given else "the token is missing")
+        raise self._rejection(request, "this authentication scheme is not enabled")
 
     def is_token(self, text: str) -> bool:
         """Return True if a text is the token."""
@@ -179,7 +179,7 @@ class Guard:
         except (Base64Error, ValueError):
             colon = ""
         if not colon:
-            raise self._refusal(request, "the user and password are not Base64 of UTF-8")
+            raise self._rejection(request, "the user and password are not Base64 of UTF-8")
         return user, password
 
     def _by_password(self, request: Request, host: str, user: str, password: str) -> Caller | Awaitable[Caller]:
@@ -192,7 +192,7 @@ class Guard:
 
         async def verify() -> Caller:
             if not await self.is_password(host, user, password):
-                raise self._refusal(request, "the user name or password is wrong")
+                raise self._rejection(request, "the user name or password is wrong")
             return caller
 
         return verify()
@@ -223,7 +223,7 @@ class Guard:
         assert self._bearer_tokens is not None
         found = await self._validate(self._bearer_tokens, host, token)
         if found is None:
-            raise self._refusal(request, "the token is wrong", b', error="invalid_token"')
+            raise self._rejection(request, "the token is wrong", b', error="invalid_token"')
         return Caller(f"User:{found.user}", host, method=BEARER, authorizer=self._authorizer)
 
     def _by_session(self, request: Request, host: str) -> Caller | None:
@@ -259,10 +259,10 @@ class Guard:
             return None
         user = self._user_of_certificate(certificate)
         if user is None:
-            raise self._refusal(request, "no rule of ssl.principal.mapping.rules matches the client certificate")
+            raise self._rejection(request, "no rule of ssl.principal.mapping.rules matches the client certificate")
         return Caller(f"User:{user}", host, method=CERTIFICATE, authorizer=self._authorizer)
 
-    def _refusal(self, request: Request, detail: str, token_error: bytes = b"") -> Problem:
+    def _rejection(self, request: Request, detail: str, token_error: bytes = b"") -> Problem:
         """Return the problem of missing or wrong credentials, and set the header that names the valid schemes.
 
         :param token_error: parameters of the scheme Bearer (RFC 6750).

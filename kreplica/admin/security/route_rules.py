@@ -1,6 +1,6 @@
 """The permissions that each route needs: those of the Kafka requests that do the same.
 
-A route without a rule is refused, except to callers with the token.
+A route without a rule is rejected, except to callers with the token.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class OffsetCommits:
         """The identity for commits.
 
         While records of lost partitions are processed, it is the identity under which they were assigned, so that the
-        coordinator refuses a transaction with their offsets even if this member has joined again.
+        coordinator rejects a transaction with their offsets even if this member has joined again.
         """
         if self.membership is not None:
             if self._flow.is_processing_revoked and self._assigned_to:

@@ -143,7 +143,7 @@ class Consumer:
             topics.
         :param listener: notified of assigned and revoked partitions after the consumer has handled the change itself.
         :raise ValueError: there is no group, or partitions were assigned explicitly.
-        :raise ClientError: the group refuses this member.
+        :raise ClientError: the group rejects this member.
         """
         self._flow.check_open()
         if self._options.group is None:
@@ -326,7 +326,7 @@ class Consumer:
 
         :param offsets: offsets of the next records; None: all delivered records count as processed.
         :raise CommitFailed: this member no longer owns the partitions.
-        :raise ClientError: the coordinator did not respond, or refused.
+        :raise ClientError: the coordinator did not respond, or rejected.
         """
         await self._commits.commit(offsets)
 

@@ -101,7 +101,7 @@ class ClassicMember(GroupMember):
         """Join the group, with retries.
 
         :return: the assignment; None if the membership is stopping.
-        :raise ClientError: the group refuses the member.
+        :raise ClientError: the group rejects the member.
         """
         attempts = 0
         self._is_joining = True

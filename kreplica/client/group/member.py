@@ -137,7 +137,7 @@ class GroupMember(ABC):
     async def _run(self) -> None:
         """Follow rebalances until ``_is_stopping``, then release all partitions and leave.
 
-        :raise ClientError: the group refuses the member.
+        :raise ClientError: the group rejects the member.
         """
 
     @abstractmethod

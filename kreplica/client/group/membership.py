@@ -51,7 +51,7 @@ class Membership(Protocol):
     async def start(self) -> None:
         """Join the group; return when the listener has received the first assignment, possibly an empty one.
 
-        :raise ClientError: the group refuses the member.
+        :raise ClientError: the group rejects the member.
         """
 
     def subscribe(self, topics: Iterable[str]) -> None:
@@ -67,7 +67,7 @@ class Membership(Protocol):
 
         :param on_attempted: called once, after the first attempt has succeeded or failed.
         :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
-        :raise ClientError: the coordinator did not respond in time, or refused.
+        :raise ClientError: the coordinator did not respond in time, or rejected.
         """
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:

@@ -46,7 +46,7 @@ class Committer(Protocol):
         """True if OffsetFetch carries the member epoch."""
 
     async def application_error(self, error: BrokerRefused, identity: GroupIdentity) -> ClientError:
-        """Return the error for the application after the coordinator refused a request.
+        """Return the error for the application after the coordinator rejected a request.
 
         :param identity: the identity in the request.
         """

@@ -119,7 +119,7 @@ class Accumulator:
             size += LARGE_OVERHEAD
         used_size = self._used_size + size
         if used_size > self._memory_size_max or size > self._record_size_max:
-            return self._refusal(size)
+            return self._rejection(size)
         if timestamp_ms is None:
             timestamp_ms = self._wall_clock_ms()
         known = self._topics.get(topic) or self._known_topic(topic)
@@ -140,7 +140,7 @@ class Accumulator:
         batch.fields += (timestamp_ms, key, value, headers, waiter)
         return None
 
-    def _refusal(self, size: int) -> ClientError:
+    def _rejection(self, size: int) -> ClientError:
         if size > self._record_size_max:
             error = RecordTooLarge(f"a record of {size:,} bytes exceeds the limit of {self._record_size_max:,}")
             self._not_written(error)

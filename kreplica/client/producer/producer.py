@@ -71,7 +71,7 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deferred[Written]:
-        """Send a record; it is queued, or refused, when this returns.
+        """Send a record; it is queued, or rejected, when this returns.
 
         Cancelling the Deferred does not cancel the record.  The Deferred may be dropped; Twisted then logs a failure.
 
@@ -106,7 +106,7 @@ class Producer:
         :param records: values, or ``OutgoingRecord``.
         :return: number of records.
         :raise DeliveryFailed: some were not written.
-        :raise ClientError: a record was refused; earlier records were sent.
+        :raise ClientError: a record was rejected; earlier records were sent.
         """
         counter = CompletionCounter()
         count = 0
@@ -248,9 +248,9 @@ class Producer:
         """Commit a group's offsets with the transaction.
 
         :param offsets: offsets of the next records of the group.
-        :param group: a consumer's ``identity``, so that the offsets are refused if it lost its partitions (KIP-447); or
-            a group id.
-        :raise TransactionFailed: the offsets were refused: ``abort``.
+        :param group: a consumer's ``identity``, so that the offsets are rejected if it lost its partitions (KIP-447);
+            or a group id.
+        :raise TransactionFailed: the offsets were rejected: ``abort``.
         :raise ProducerUnusable: another producer took over the transactional id.
         """
         transactions = self._transactional()

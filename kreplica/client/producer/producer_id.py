@@ -22,7 +22,7 @@ class IdempotentIdentity:
 
     A request that fails with a retriable error is repeated; any other error fails the records sent next.
 
-    :param on_changed: called when the identity is known or refused.
+    :param on_changed: called when the identity is known or rejected.
     """
 
     def __init__(self, cluster: Cluster, on_changed: Callable[[], None]) -> None:

@@ -76,7 +76,7 @@ class DelegationTokens(RequestRouter):
         :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
         :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.
         :param owner: principal as which clients with the token act; the client's own by default.
-        :raise ClientError: the request is refused, or no broker responded.
+        :raise ClientError: the request is rejected, or no broker responded.
         """
         body: dict[str, Any] = {
             "owner_principal_type": None,
@@ -116,7 +116,7 @@ class DelegationTokens(RequestRouter):
 
         :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
         :return: the new end of the validity, in milliseconds since 1970.
-        :raise ClientError: the request is refused, or no broker responded.
+        :raise ClientError: the request is rejected, or no broker responded.
         """
         body = {"hmac": hmac, "renew_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
@@ -134,7 +134,7 @@ class DelegationTokens(RequestRouter):
 
         :param period_ms: time from now; None deletes the token.
         :return: the new end of the validity, in milliseconds since 1970.
-        :raise ClientError: the request is refused, or no broker responded.
+        :raise ClientError: the request is rejected, or no broker responded.
         """
         body = {"hmac": hmac, "expiry_time_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
@@ -151,7 +151,7 @@ class DelegationTokens(RequestRouter):
         """Return the tokens that the client may see, with their secrets.
 
         :param owners: principals; only tokens that they own or may renew are returned; None: all.
-        :raise ClientError: the request is refused, or no broker responded.
+        :raise ClientError: the request is rejected, or no broker responded.
         """
         body = {"owners": None if owners is None else [_principal_row(each) for each in owners]}
 

@@ -206,7 +206,7 @@ class RequestRouter:
     ) -> Outcomes[K, V]:
         """Send requests to the controller; by default the error codes in ``UNKNOWN`` are final.
 
-        :param reconcile: returns the outcome of an item that is refused after an earlier attempt without a response.
+        :param reconcile: returns the outcome of an item that is rejected after an earlier attempt without a response.
         """
         maybe_done: set[K] = set()
 

@@ -140,7 +140,7 @@ class Topics(RequestRouter):
     ) -> CreatedTopic:
         """Create a topic, and wait until its partitions have leaders.
 
-        :raise BrokerRefused: the topic exists, or the controller refused it.
+        :raise BrokerRefused: the topic exists, or the controller rejected it.
         """
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]

@@ -1,6 +1,6 @@
-"""Refusals and warnings for the steps of a plan.
+"""Rejections and warnings for the steps of a plan.
 
-A move loses no records: in-sync replicas stay until all target replicas are in sync. Two cases are refused without
+A move loses no records: in-sync replicas stay until all target replicas are in sync. Two cases are rejected without
 ``force``. First, a partition with out-of-sync replicas must keep at least one in-sync replica. Second, if no in-sync
 replica is alive, nothing can be copied; with ``force`` an out-of-sync replica becomes leader (an unclean election), and
 acknowledged records may be lost.

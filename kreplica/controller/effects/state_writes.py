@@ -54,7 +54,7 @@ class ControllerMoved(KreplicaError):
     """Another controller has been elected; this broker must no longer write as the controller."""
 
 
-class Refused(NamedTuple):
+class Rejected(NamedTuple):
     """A rejected change and the conflict that caused it."""
 
     change: StateChange
@@ -66,7 +66,7 @@ class Outcome:
     """Result of writing the states of one step."""
 
     written: tuple[StateChange, ...]
-    refused: tuple[Refused, ...]
+    rejected: tuple[Rejected, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +129,15 @@ class StateWrites:
 
     async def _outcome(self, changes: Sequence[StateChange], errors: Sequence[ZooKeeperError | None]) -> Outcome:
         written: list[StateChange] = []
-        refused: list[Refused] = []
+        rejected: list[Rejected] = []
         for number, (change, error) in enumerate(zip(changes, errors, strict=True), 1):
             if error is None:
                 written.append(_written(change))
             else:
-                refused.append(Refused(change, error))
+                rejected.append(Rejected(change, error))
             if number % PART_SIZE == 0:
                 await self._yield_to_reactor()
-        return Outcome(tuple(written), tuple(refused))
+        return Outcome(tuple(written), tuple(rejected))
 
     async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
         """Replace topic znodes, each in one multi with its dependent changes.

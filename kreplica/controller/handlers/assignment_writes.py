@@ -30,7 +30,7 @@ async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Dec
     """
     waiting = list(topics)
     for _ in range(CONFLICTS_MAX):
-        refused: list[TopicChange] = []
+        rejected: list[TopicChange] = []
         while waiting:
             changes = [change for topic in waiting if (change := _decide(term, topic, decide)) is not None]
             written = await term.writes.write_topics(changes)
@@ -39,10 +39,10 @@ async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Dec
                 await term.yield_to_reactor()
             waiting = [change.assignment.topic for change in written]
             done = set(waiting)
-            refused += [change for change in changes if change.assignment.topic not in done]
-        await _read_again(term, refused)
-        waiting = [change.assignment.topic for change in refused if not change.requests]
-        if len(waiting) < len(refused):
+            rejected += [change for change in changes if change.assignment.topic not in done]
+        await _read_again(term, rejected)
+        waiting = [change.assignment.topic for change in rejected if not change.requests]
+        if len(waiting) < len(rejected):
             term.put(PartitionRequestsChanged())
         if not waiting:
             return
@@ -54,12 +54,12 @@ def _decide(term: ControllerTerm, topic: str, decide: Decide) -> TopicChange | N
     return decide(topic) if topic in term.context.topics and topic not in term.context.deleting else None
 
 
-async def _read_again(term: ControllerTerm, refused: list[TopicChange]) -> None:
-    if not refused:
+async def _read_again(term: ControllerTerm, rejected: list[TopicChange]) -> None:
+    if not rejected:
         return
-    partitions = [state.partition for change in refused for state in change.states]
-    partitions += [partition for change in refused for partition, _ in change.removed_partitions]
-    await read_assignments(term, sorted(change.assignment.topic for change in refused))
+    partitions = [state.partition for change in rejected for state in change.states]
+    partitions += [partition for change in rejected for partition, _ in change.removed_partitions]
+    await read_assignments(term, sorted(change.assignment.topic for change in rejected))
     await term.read_states(partitions)
 
 

@@ -71,7 +71,7 @@ async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
         for broker in sorted(misplaced)
         if len(misplaced[broker]) * 100 > percentage_max * preferred[broker]
         for partition in misplaced[broker]
-        if refusal(context, partition, ElectionType.PREFERRED) is ErrorCode.NONE
+        if rejection(context, partition, ElectionType.PREFERRED) is ErrorCode.NONE
     ]
 
 
@@ -106,7 +106,7 @@ async def election_requested(term: ControllerTerm, request: ElectionRequested) -
     return await _elect(term, partitions, request.election_type)
 
 
-def refusal(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:
+def rejection(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:
     """Return the error code if the election is impossible or unnecessary, otherwise NONE."""
     state = context.leadership.get(partition)
     if state is None or not context.replicas(partition):
@@ -141,13 +141,13 @@ async def _elect(
     context = term.context
     results: dict[TopicPartition, ErrorCode] = {}
     async for partition in term.in_slices(partitions):
-        results[partition] = refusal(context, partition, election_type)
+        results[partition] = rejection(context, partition, election_type)
     possible = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
     await _run_elections(term, possible, decisions.preferred_elections if preferred else decisions.unclean_elections)
     async for partition in term.in_slices(possible):
         # A concurrent write by a leader may have made the election impossible.
-        outcome = refusal(context, partition, election_type)
+        outcome = rejection(context, partition, election_type)
         results[partition] = ErrorCode.NONE if outcome is ErrorCode.ELECTION_NOT_NEEDED else outcome
     return results
 

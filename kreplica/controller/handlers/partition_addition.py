@@ -14,7 +14,7 @@ from kreplica.cluster.partition_requests import decode_addition
 from kreplica.controller.decisions.reassignment_plan import placement_of
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
-from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, remove_parents
+from kreplica.controller.handlers.partition_requests import path, read_requests, reject, remove_parents
 from kreplica.controller.handlers.topic_creation import start_new_partitions
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
@@ -35,7 +35,7 @@ async def handle_additions(term: ControllerTerm) -> None:
             rejections[request] = str(error)
     context, batch = term.context, term.new_batch()
     for topic, rows in wanted.items():
-        for number, reason in refusals(context, topic, rows).items():
+        for number, reason in rejection_reasons(context, topic, rows).items():
             rejections[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
     await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), batch)
     batch.send()
@@ -43,7 +43,7 @@ async def handle_additions(term: ControllerTerm) -> None:
     requested = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
     existing = [partition for partition in requested if context.replicas(partition)]
     await remove_parents(term, znodes.PARTITIONS_ADD, existing)
-    await refuse(term, rejections)
+    await reject(term, rejections)
 
 
 def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> TopicChange | None:
@@ -63,14 +63,14 @@ def next_partitions(
     new: dict[int, Replicas] = {}
     number = len(assignment.partitions)
     while number in wanted and len(new) < PARTITIONS_PER_CHANGE_MAX:
-        if refusal(assignment, number, wanted[number], live) is not None:
+        if rejection(assignment, number, wanted[number], live) is not None:
             break
         new[number] = wanted[number]
         number += 1
     return new
 
 
-def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
+def rejection_reasons(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
     """Return, by partition, the reason why its request is rejected.
 
     A request whose preceding partition is neither present nor requested waits.  A request that follows a rejected one
@@ -82,7 +82,7 @@ def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replic
     found: dict[int, str] = {}
     rejected: int | None = None
     for number in sorted(wanted):
-        reason = refusal(assignment, number, wanted[number], context.brokers)
+        reason = rejection(assignment, number, wanted[number], context.brokers)
         if reason is None and rejected is not None:
             reason = f"it follows partition {rejected}, which was rejected"
         if reason is not None:
@@ -92,7 +92,7 @@ def refusals(context: ControllerContext, topic: str, wanted: Mapping[int, Replic
     return found
 
 
-def refusal(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
+def rejection(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
     """Return the reason why a partition with this number cannot be created on these brokers, or None."""
     if number in assignment.partitions:
         return "the partition already exists"

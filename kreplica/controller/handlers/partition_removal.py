@@ -23,7 +23,7 @@ from kreplica.controller.decisions.reassignment_plan import placement_of
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import RemovalDue
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
-from kreplica.controller.handlers.partition_requests import path, read_requests, refuse, remove_parents
+from kreplica.controller.handlers.partition_requests import path, read_requests, reject, remove_parents
 from kreplica.controller.state.context import ControllerContext, ReadOnlyPeriod
 from kreplica.controller.term import ControllerTerm
 from kreplica.model import NO_EPOCH, RemovedPartition, TopicAssignment, TopicPartition
@@ -45,7 +45,7 @@ async def handle_removals(term: ControllerTerm) -> None:
         requested[partition.topic].add(partition.partition)
     topics = sorted(requested.keys() | {topic for topic, assignment in context.topics.items() if assignment.read_only})
     for topic in topics:
-        for number, reason in refusals(context, topic, requested[topic]).items():
+        for number, reason in rejection_reasons(context, topic, requested[topic]).items():
             rejections[path(znodes.PARTITIONS_REMOVE, TopicPartition(topic, number))] = reason
     rules = term.rules()
     await change_topics(
@@ -59,7 +59,7 @@ async def handle_removals(term: ControllerTerm) -> None:
     ended = [partition for partition in removed if not context.replicas(partition)]
     term.history.record_many("partitions_removed", "partition", ended, "{what}: removed, files are being deleted")
     await remove_parents(term, znodes.PARTITIONS_REMOVE, ended)
-    await refuse(term, rejections)
+    await reject(term, rejections)
     _schedule_removals(term, now_s)
 
 
@@ -107,16 +107,16 @@ def removable_partitions(assignment: TopicAssignment, requested: Collection[int]
     return frozenset(accepted)
 
 
-def refusals(context: ControllerContext, topic: str, requested: Collection[int]) -> dict[int, str]:
+def rejection_reasons(context: ControllerContext, topic: str, requested: Collection[int]) -> dict[int, str]:
     """Return the reason, by partition, why a request is rejected."""
     if topic not in context.topics or topic in context.deleting:
         return dict.fromkeys(requested, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
     accepted = removable_partitions(assignment, requested)
-    return {number: refusal(assignment, number) for number in sorted(requested) if number not in accepted}
+    return {number: rejection(assignment, number) for number in sorted(requested) if number not in accepted}
 
 
-def refusal(assignment: TopicAssignment, number: int) -> str:
+def rejection(assignment: TopicAssignment, number: int) -> str:
     """Return the reason why ``removable_partitions`` omits a requested partition."""
     if number not in assignment.partitions:
         return "the partition does not exist"

@@ -23,7 +23,7 @@ async def read_requests(term: ControllerTerm, root: str) -> Requests:
     numbers = await gather([_children(term, f"{root}/{topic}") for topic in topics])
     names = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
     invalid = [f"{root}/{topic}/{number}" for topic, number in names if not _is_number(number)]
-    await refuse(term, dict.fromkeys(invalid, "its name is not a partition number"))
+    await reject(term, dict.fromkeys(invalid, "its name is not a partition number"))
     wanted = [TopicPartition(topic, int(number)) for topic, number in names if _is_number(number)]
     read_results = await read_all(term.client, [path(root, partition) for partition in wanted])
     found = zip(wanted, read_results, strict=True)
@@ -35,7 +35,7 @@ def path(root: str, partition: TopicPartition) -> str:
     return f"{root}/{partition.topic}/{partition.partition}"
 
 
-async def refuse(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
+async def reject(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
     """Remove rejected requests and log the reasons.
 
     :param reasons: by path.

@@ -57,10 +57,10 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
 def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition], results: Results) -> None:
     history, moves = term.history, reassigned_partitions(term.context, started)
     history.record_many("reassignments_begun", "partition", moves, "{what}: reassignment started")
-    refused = [(partition, error) for partition, error in results.items() if error is not None]
-    if refused:
-        text = f"{{what}}: reassignment rejected ({refused[0][1]})"
-        history.record_many("reassignments_refused", "partition", [partition for partition, _ in refused], text)
+    rejected = [(partition, error) for partition, error in results.items() if error is not None]
+    if rejected:
+        text = f"{{what}}: reassignment rejected ({rejected[0][1]})"
+        history.record_many("reassignments_refused", "partition", [partition for partition, _ in rejected], text)
 
 
 async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsRequested) -> Results:

@@ -32,7 +32,7 @@ from kreplica.controller.journal.value_json import (
     digest,
     encode_operations,
     encode_reads,
-    encode_refusals,
+    encode_rejections,
     encode_runs,
     encode_watch_event,
 )
@@ -245,11 +245,11 @@ def connect(
     channel = RecordedChannel(journal, number)
 
     def on_answered(broker_id: int, command: Command, answer: CommandResponse) -> None:
-        command_number, refusals = channel.commands.pop(command, None), encode_refusals(answer.partition_errors)
+        command_number, rejections = channel.commands.pop(command, None), encode_rejections(answer.partition_errors)
         if command_number is None:
             answered(broker_id, command, answer)  # the command was dropped by an overflow
             return
-        with journal.received("answered", command=command_number, error=answer.error.name, refusals=refusals):
+        with journal.received("answered", command=command_number, error=answer.error.name, refusals=rejections):
             answered(broker_id, command, answer)
 
     def on_overflowed(broker_id: int) -> None:

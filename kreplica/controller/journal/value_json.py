@@ -316,19 +316,19 @@ def _decode_read(value: Json) -> ReadResult:
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def encode_refusals(refusals: Iterable[PartitionError]) -> Json:
+def encode_rejections(rejections: Iterable[PartitionError]) -> Json:
     return [
         [{"id": str(each.topic)} if isinstance(each.topic, UUID) else each.topic, each.partition, each.error.name]
-        for each in refusals
+        for each in rejections
     ]
 
 
-def decode_command_response(error: str, refusals: Json) -> CommandResponse:
+def decode_command_response(error: str, rejections: Json) -> CommandResponse:
     return CommandResponse(
         ErrorCode[error],
         tuple(
             PartitionError(UUID(topic["id"]) if isinstance(topic, dict) else topic, partition, ErrorCode[code])
-            for topic, partition, code in refusals
+            for topic, partition, code in rejections
         ),
     )
 

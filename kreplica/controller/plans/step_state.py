@@ -152,15 +152,15 @@ def outcome_of_request(
         return None
     if run.is_returning:
         return CANCELLED
-    reason = _refusal(context, step)
+    reason = _rejection(context, step)
     what = "withdrawn" if reason is None else f"rejected: {reason}"
     return failed(f"the request for it was {what}")
 
 
-def _refusal(context: ControllerContext, step: Step) -> str | None:
+def _rejection(context: ControllerContext, step: Step) -> str | None:
     """Return why a partition cannot be added or removed; None if it can be: its request was withdrawn."""
     topic, number = context.topics[step.topic], step.partition
     if step.action is Action.ADD:
-        return partition_addition.refusal(topic, number, step.after, context.brokers)
+        return partition_addition.rejection(topic, number, step.after, context.brokers)
     removable = partition_removal.removable_partitions(topic, range(number, len(topic.partitions)))
-    return None if number in removable else partition_removal.refusal(topic, number)
+    return None if number in removable else partition_removal.rejection(topic, number)

@@ -21,14 +21,14 @@ It cannot send heartbeats yet, and its client may have disconnected and joined a
 """
 
 PENDING_MAX = 10_000
-"""Maximum number of unused member ids per group; beyond it, new members are refused as if the group were full."""
+"""Maximum number of unused member ids per group; beyond it, new members are rejected as if the group were full."""
 
 
 def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None:
     """Handle JoinGroup within a step; completes the rebalance if this was the last missing member."""
     try:
         if not _has_room(group, request.member_id):
-            _refuse_full(group, request.member_id)
+            _reject_full(group, request.member_id)
         if not _has_common_protocol(group, request):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         _check_memory(group, request)
@@ -78,7 +78,7 @@ def _check_memory(group: ClassicGroupState, request: Join) -> None:
     group.account.check(member_id, request.client_host, size_of(request.protocols) + texts_size(names) + assigned)
 
 
-def _refuse_full(group: ClassicGroupState, member_id: str) -> None:
+def _reject_full(group: ClassicGroupState, member_id: str) -> None:
     member = group.roster.members.get(member_id)
     if member is not None:
         group.drop(member)

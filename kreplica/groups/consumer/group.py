@@ -130,7 +130,7 @@ class ConsumerGroup:
     def _decide(self, heartbeats: Sequence[_Heartbeat], *, fails_deferreds: bool = True) -> None:
         """Apply heartbeats in order, with one target computation.
 
-        :param fails_deferreds: fail the Deferreds of refused heartbeats instead of raising the error.
+        :param fails_deferreds: fail the Deferreds of rejected heartbeats instead of raising the error.
         """
         state = self.state
         entered: list[tuple[_Heartbeat, Progress]] = []

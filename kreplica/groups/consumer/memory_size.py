@@ -14,14 +14,14 @@ MATCH_BYTES = 8
 def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -> None:
     """Raise if a heartbeat's subscription would exceed the memory limit of the group, the address or the broker.
 
-    A heartbeat without a subscription is never refused.
+    A heartbeat without a subscription is never rejected.
 
     :raise KafkaError: see ``GroupAccount.check``.
     """
     if request.is_leaving or (request.topic_names is None and not request.regular_expression):
         return
     if request.member_epoch != JOINING and request.member_id not in state.members:
-        return  # refused later as an unknown member
+        return  # rejected later as an unknown member
     names = request.topic_names or ()
     expression = request.regular_expression
     if request.topic_names is None:

@@ -4,7 +4,7 @@ A group bases decisions on its earlier, uncommitted decisions and responds once 
 heartbeats see each other's changes. One write is in flight at a time; changes decided meanwhile form the next write.
 
 A failed write may still be committed later. It is therefore repeated until it is committed, and the group writes
-nothing else and refuses requests until then. A new leader of the partition reads the result from the log.
+nothing else and rejects requests until then. A new leader of the partition reads the result from the log.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ DIVERGENCE_FROM = 12
 PENDING_MAX = 2
 """Maximum number of pending fetches: the long-polling one, and one with changed positions."""
 
-REFUSED_SESSIONS_MAX = 3
+REJECTED_SESSIONS_MAX = 3
 """Consecutive session errors before the fetcher disconnects and backs off."""
 
 _SESSION_ERRORS = frozenset(
@@ -107,7 +107,7 @@ class Fetcher:
         self._idle: Deferred[None] | None = None
         self._broker_epoch = NO_BROKER_EPOCH
         self._failures = 0
-        self._refused_sessions = 0
+        self._rejected_sessions = 0
         self._closed = False
 
     def __len__(self) -> int:
@@ -325,7 +325,7 @@ class Fetcher:
             return
         if self._failures:
             log.info("fetching from broker {leader} works again", leader=self.leader_id)
-        self._failures = self._refused_sessions = 0
+        self._failures = self._rejected_sessions = 0
         self._session.response_received(response["session_id"])
         out_of_range: list[FollowerState] = []
         rows = self._rows(response)
@@ -370,10 +370,10 @@ class Fetcher:
         return state.process_row(row, self._dependencies.runtime.wall_clock_ms())
 
     def _handle_error(self, code: ErrorCode) -> None:
-        if code not in _SESSION_ERRORS or self._refused_sessions >= REFUSED_SESSIONS_MAX:
-            self._refused_sessions = 0
+        if code not in _SESSION_ERRORS or self._rejected_sessions >= REJECTED_SESSIONS_MAX:
+            self._rejected_sessions = 0
             raise KafkaError(code, "the leader rejected the fetch")
-        self._refused_sessions += 1
+        self._rejected_sessions += 1
         self._session.reset(is_unknown_to_leader=code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     async def _find_ranges(self, connection: Connection, states: list[FollowerState]) -> None:

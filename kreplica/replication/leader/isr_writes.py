@@ -37,7 +37,7 @@ RETRY_SECONDS = 1.0
 """Delay before a retry after a ZooKeeper error."""
 
 Batch = dict[LeaderState, Proposal]
-Refused = list[tuple[LeaderState, Proposal, Exception]]
+Rejected = list[tuple[LeaderState, Proposal, Exception]]
 
 LOGGED_MAX = 5
 """Maximum number of changes of one batch that are logged individually."""
@@ -56,13 +56,13 @@ class IsrWrites:
     :ivar shrinks: number of writes that removed a replica.
     :ivar conflicts: number of writes that failed with a version conflict; the znode's state was adopted (KAFKA-2729).
     :ivar unknown_outcomes: number of writes whose outcome was unknown at first.
-    :ivar refused_writes: number of writes that failed for another reason, such as missing permissions on the znode.
-    :ivar refused_joins: number of followers rejected because their broker epoch is not registered (KIP-903).
+    :ivar rejected_writes: number of writes that failed for another reason, such as missing permissions on the znode.
+    :ivar rejected_joins: number of followers rejected because their broker epoch is not registered (KIP-903).
     """
 
     def __init__(self, reactor: Reactor, client: StateClient, notifications: IsrNotifications) -> None:
         self.expands = self.shrinks = self.conflicts = self.unknown_outcomes = 0
-        self.refused_writes = self.refused_joins = 0
+        self.rejected_writes = self.rejected_joins = 0
         self._reactor = reactor
         self._client = client
         self._notifications = notifications
@@ -142,18 +142,18 @@ class IsrWrites:
 
     # --- retries ------------------------------------------------------------------------------------------------------
 
-    def _retry_later(self, refused: Refused) -> None:
+    def _retry_later(self, rejected: Rejected) -> None:
         """Retry these partitions later; until then both ISRs count."""
-        if not refused:
+        if not rejected:
             return
-        first, _, error = refused[0]
+        first, _, error = rejected[0]
         log.warn(
             "{count} ISR writes failed and will be retried, such as {partition}: {error}",
-            count=len(refused),
+            count=len(rejected),
             partition=str(first.partition.topic_partition),
             error=str(error),
         )
-        for leader, proposal, _ in refused:
+        for leader, proposal, _ in rejected:
             self._postponed[leader] = proposal
             self._retries.add(leader, RETRY_SECONDS)
 
@@ -177,16 +177,16 @@ class IsrWrites:
         except (ZooKeeperError, CancelledError):
             self._requeue(batch)
             raise
-        refused: Batch = {}
+        rejected: Batch = {}
         for leader, proposal in batch.items():
             for replica, broker_epoch in proposal.joining:
                 if not in_sync.is_current_incarnation(broker_epoch, registered[replica]):
-                    self.refused_joins += 1
+                    self.rejected_joins += 1
                     known_epoch = self._unregistered_epochs.get(replica, NO_BROKER_EPOCH)
                     self._unregistered_epochs[replica] = max(broker_epoch, known_epoch)
-                    refused[leader] = proposal
-        self._requeue(refused)
-        return {leader: proposal for leader, proposal in batch.items() if leader not in refused}
+                    rejected[leader] = proposal
+        self._requeue(rejected)
+        return {leader: proposal for leader, proposal in batch.items() if leader not in rejected}
 
     def _requeue(self, batch: Batch) -> None:
         for leader, proposal in batch.items():
@@ -226,7 +226,7 @@ class IsrWrites:
         ]
         outcomes = await write_units(self._client, units)
         written: list[tuple[LeaderState, Proposal]] = []
-        refused: Refused = []
+        rejected: Rejected = []
         for (leader, proposal), outcome in zip(batch.items(), outcomes, strict=True):
             if isinstance(outcome, NoNode):
                 leader.not_written(proposal)  # the topic is deleted
@@ -237,8 +237,8 @@ class IsrWrites:
                 self.unknown_outcomes += 1
                 self._unknown[leader] = proposal
             elif isinstance(outcome, ZooKeeperError):
-                self.refused_writes += 1
-                refused.append((leader, proposal, outcome))
+                self.rejected_writes += 1
+                rejected.append((leader, proposal, outcome))
             else:
                 (stat,) = outcome
                 assert isinstance(stat, Stat)
@@ -246,7 +246,7 @@ class IsrWrites:
                     self._was_written(leader, proposal)
                     written.append((leader, proposal))
         _log_changes(written)
-        self._retry_later(refused)
+        self._retry_later(rejected)
 
     def _was_written(self, leader: LeaderState, proposal: Proposal) -> None:
         self.expands += bool(proposal.joining)
@@ -265,19 +265,19 @@ class IsrWrites:
         """
         batch = dict(islice(self._unknown.items(), BATCH_MAX))
         found = await self._read(map(_path, batch))
-        refused: Refused = []
+        rejected: Rejected = []
         for (leader, proposal), result in zip(batch.items(), found, strict=True):
             del self._unknown[leader]
             if isinstance(result, ZooKeeperError) and not isinstance(result, NoNode):
-                refused.append((leader, proposal, result))
+                rejected.append((leader, proposal, result))
                 continue
             try:
                 self._resolve(leader, proposal, result)
             except Exception as error:
                 key = leader.partition.topic_partition
                 log.failure("the outcome of the ISR write of {partition} cannot be determined", partition=str(key))
-                refused.append((leader, proposal, error))
-        self._retry_later(refused)
+                rejected.append((leader, proposal, error))
+        self._retry_later(rejected)
 
     def _resolve(self, leader: LeaderState, proposal: Proposal, result: tuple[bytes, Stat] | ZooKeeperError) -> None:
         if isinstance(result, ZooKeeperError):

@@ -30,12 +30,12 @@ class OAuthBearerServer:
         self.user: str | None = None
         self.expires_ms: int | None = None
         self._validator = validator
-        self._refusal: AuthenticationError | None = None
+        self._rejection: AuthenticationError | None = None
 
     def step(self, token: bytes) -> bytes | Awaitable[bytes]:
-        if self._refusal is not None:
+        if self._rejection is not None:
             # The client has acknowledged the error, with 0x01 as the RFC requires, or with anything else.
-            raise self._refusal
+            raise self._rejection
         authorization_id, bearer_token, _ = parse_first_message(token)
         return self._validate(authorization_id, bearer_token)
 
@@ -43,19 +43,19 @@ class OAuthBearerServer:
         try:
             found = await self._validator.validate(token)
         except InvalidToken as error:
-            return self._refuse(str(error), error.missing_scope)
+            return self._reject(str(error), error.missing_scope)
         if authorization_id not in ("", found.user):
             raise AuthenticationError("the client requests the rights of another user")
         self.user, self.expires_ms = found.user, found.expires_ms
         return b""
 
-    def _refuse(self, reason: str, missing_scope: str | None) -> bytes:
+    def _reject(self, reason: str, missing_scope: str | None) -> bytes:
         """Return the error as the RFC requires; the exchange fails when the client has acknowledged it."""
         response = {"status": "invalid_token"}
         if missing_scope is not None:
             response = {"status": "insufficient_scope", "scope": missing_scope}
         text = json.dumps(response)
-        self._refusal = AuthenticationError(text, logged=reason)
+        self._rejection = AuthenticationError(text, logged=reason)
         return text.encode()
 
 

@@ -99,7 +99,7 @@ class SaslSession:
     def begin(self, request: Request) -> None:
         """Handle SaslHandshake: choose the mechanism."""
         if self._exchange is not None:
-            self._refuse(request, {"mechanisms": []}, "SaslHandshake was received instead of a token")
+            self._reject(request, {"mechanisms": []}, "SaslHandshake was received instead of a token")
             return
         mechanism = request.body["mechanism"]
         mechanisms = self._listener.config.mechanisms
@@ -123,7 +123,7 @@ class SaslSession:
     def versions(self, request: Request, handle: Handler) -> None:
         """Handle ApiVersions, which is allowed once, before SaslHandshake, as in Kafka."""
         if self._exchange is not None:
-            self._refuse(request, {"api_keys": []}, "ApiVersions was received instead of a token")
+            self._reject(request, {"api_keys": []}, "ApiVersions was received instead of a token")
             return
         if self._has_versions:
             self._listener.failures += 1
@@ -160,7 +160,7 @@ class SaslSession:
             }
         )
 
-    def _refuse(self, request: Request, response: dict[str, Any], reason: str) -> None:
+    def _reject(self, request: Request, response: dict[str, Any], reason: str) -> None:
         self._exchange = None
         request.respond({"error_code": int(ErrorCode.ILLEGAL_SASL_STATE), **response})
         self._log(reason)

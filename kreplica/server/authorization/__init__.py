@@ -1,9 +1,9 @@
 """Authorization of requests by an ``IAuthorizer``; unused if every client may do everything.
 
-* ``permissions`` asks the authorizer; its failures count as refusals
+* ``permissions`` asks the authorizer; its failures count as rejections
 * ``rules`` table of the permissions that each API requires
-* ``request_rules`` requests that are allowed or refused as a whole; ``row_rules`` requests that are checked row by row
-* ``error_rows`` response rows of refused request rows
+* ``request_rules`` requests that are allowed or rejected as a whole; ``row_rules`` requests that are checked row by row
+* ``error_rows`` response rows of rejected request rows
 * ``metadata``, ``produce``, ``offset_fetch``, ``coordinators``, ``create_topics``, ``add_partitions`` other APIs
 * ``guarded_handlers`` adds the checks to a table of handlers
 

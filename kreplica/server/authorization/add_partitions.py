@@ -36,20 +36,20 @@ def guard_add_partitions(permissions: Permissions, handle: Handler, metadata: Me
             if int(ErrorCode.TOPIC_AUTHORIZATION_FAILED) not in codes:
                 handle(request)
                 return
-        rows = [_refusal(row, code) for row, code in zip(topics, codes, strict=True)]
+        rows = [_rejection(row, code) for row, code in zip(topics, codes, strict=True)]
         request.respond({"results_by_topic_v3_and_below": rows})
 
     return guarded
 
 
 def _code(permissions: Permissions, request: Request, name: str, metadata: MetadataCache) -> int:
-    """Return the code of a topic if another topic of the request is refused."""
+    """Return the code of a topic if another topic of the request is rejected."""
     if not permissions.allows(request, Operation.WRITE, topic(name)):
         return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     known = name in metadata.topics
     return int(ErrorCode.OPERATION_NOT_ATTEMPTED if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _refusal(row: Row, code: int) -> Row:
+def _rejection(row: Row, code: int) -> Row:
     partitions = [{"partition_index": number, "partition_error_code": code} for number in row["partitions"]]
     return {"name": row["name"], "results_by_partition": partitions}

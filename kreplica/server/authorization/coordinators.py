@@ -19,24 +19,24 @@ def guard_find_coordinator(permissions: Permissions, handle: Handler) -> Handler
         body = request.body
         make = transactional_id if body.get("key_type", 0) == _TRANSACTIONAL else group
         allowed: list[str] = []
-        refusals: list[Row] = []
+        rejections: list[Row] = []
         for key in body["coordinator_keys"] if "coordinator_keys" in body else [body["key"]]:
             resource = make(key)
             if permissions.allows(request, Operation.DESCRIBE, resource):
                 allowed.append(key)
             else:
-                refusals.append(_refusal(key, code_of(resource)))
+                rejections.append(_rejection(key, code_of(resource)))
         if "coordinator_keys" not in body:
-            if refusals:
-                request.respond(refusals[0])
+            if rejections:
+                request.respond(rejections[0])
                 return
-        elif refusals:
+        elif rejections:
             body["coordinator_keys"] = allowed
-            request.amend_response(lambda answer: {**answer, "coordinators": [*refusals, *answer["coordinators"]]})
+            request.amend_response(lambda answer: {**answer, "coordinators": [*rejections, *answer["coordinators"]]})
         handle(request)
 
     return guarded
 
 
-def _refusal(key: str, code: int) -> Row:
+def _rejection(key: str, code: int) -> Row:
     return {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code, "error_message": None}

@@ -1,4 +1,4 @@
-"""Builds the error rows of refused requests."""
+"""Builds the error rows of rejected requests."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: Me
 
     def guarded_(request: Request) -> None:
         body = request.body
-        refusals = []
+        rejections = []
         for field in ("topic_names", "topics"):
             allowed = []
             for row in body.get(field) or ():
@@ -143,7 +143,7 @@ def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: Me
                     allowed.append(row)
                     continue
                 by_id = field == "topics" and row["name"] is None
-                refusals.append(
+                rejections.append(
                     {
                         "name": None if by_id else name,
                         "topic_id": row["topic_id"] if by_id else ZERO_UUID,
@@ -153,8 +153,8 @@ def _guard_delete_topics(permissions: Permissions, handle: Handler, metadata: Me
                 )
             if field in body:
                 body[field] = allowed
-        if refusals:
-            request.amend_response(lambda response: {**response, "responses": [*response["responses"], *refusals]})
+        if rejections:
+            request.amend_response(lambda response: {**response, "responses": [*response["responses"], *rejections]})
         handle(request)
 
     return guarded_

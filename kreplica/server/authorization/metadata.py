@@ -1,4 +1,4 @@
-"""Checks Metadata requests: a forbidden topic is refused if the request names it, otherwise left out."""
+"""Checks Metadata requests: a forbidden topic is rejected if the request names it, otherwise left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
     def guarded(request: Request) -> None:
         body = request.body
         requested = body["topics"]
-        refusals: list[Row] = []
+        rejections: list[Row] = []
         if requested is None or (request.version == 0 and not requested):
             visible = [n for n in sorted(metadata.topics) if permissions.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
@@ -31,18 +31,18 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False
         else:
-            body["topics"] = [row for row in requested if _is_allowed(permissions, request, row, metadata, refusals)]
-        if refusals and not body["topics"] and request.version == 0:
+            body["topics"] = [row for row in requested if _is_allowed(permissions, request, row, metadata, rejections)]
+        if rejections and not body["topics"] and request.version == 0:
             request.amend_response(_without_topics)
-        if refusals:
-            request.amend_response(lambda response: _with_rows(request.version, response, refusals))
+        if rejections:
+            request.amend_response(lambda response: _with_rows(request.version, response, rejections))
         handle(request)
 
     return guarded
 
 
 def _is_allowed(
-    permissions: Permissions, request: Request, row: Row, metadata: MetadataCache, refusals: list[Row]
+    permissions: Permissions, request: Request, row: Row, metadata: MetadataCache, rejections: list[Row]
 ) -> bool:
     name, topic_id = metadata.requested_topic(row, request.version)
     if name is None:
@@ -50,11 +50,11 @@ def _is_allowed(
     by_id = topic_id != ZERO_UUID
     if not permissions.allows(request, Operation.DESCRIBE, topic(name)):
         # The name of a topic that the client may not describe stays hidden.
-        refusals.append(_refusal(None if by_id else name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        rejections.append(_rejection(None if by_id else name, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return False
     creates = request.body.get("allow_auto_topic_creation", True) and name not in metadata.topics
     if creates and not _may_create(permissions, request, name):
-        refusals.append(_refusal(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        rejections.append(_rejection(name, ZERO_UUID, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
         return False
     return True
 
@@ -63,7 +63,7 @@ def _may_create(permissions: Permissions, request: Request, name: str) -> bool:
     return any(permissions.allows(request, Operation.CREATE, resource) for resource in (CLUSTER, topic(name)))
 
 
-def _refusal(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
+def _rejection(name: str | None, topic_id: Any, code: ErrorCode) -> Row:
     return {"error_code": int(code), "name": name, "topic_id": topic_id, "is_internal": False, "partitions": []}
 
 

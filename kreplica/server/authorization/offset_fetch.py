@@ -17,7 +17,7 @@ BATCHED_FROM = 8
 GROUP_ERRORS_FROM = 2
 """First version with an error code for the group."""
 
-_GROUP_REFUSED, _TOPIC_REFUSED = (
+_GROUP_REJECTED, _TOPIC_REJECTED = (
     int(code) for code in (ErrorCode.GROUP_AUTHORIZATION_FAILED, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 )
 
@@ -25,26 +25,26 @@ _GROUP_REFUSED, _TOPIC_REFUSED = (
 def guard_offset_fetch(permissions: Permissions, handle: Handler) -> Handler:
     """Return a handler that checks permissions first.
 
-    Refused groups and topics get an error. If a client requests all offsets of a group, topics that it may not describe
-    are left out.
+    Rejected groups and topics get an error. If a client requests all offsets of a group, topics that it may not
+    describe are left out.
     """
 
     def guarded(request: Request) -> None:
         body, is_batched = request.body, request.version >= BATCHED_FROM
         allowed: list[Row] = []
-        refused_groups: list[Row] = []
-        refused_topics: dict[str, list[Row]] = {}
+        rejected_groups: list[Row] = []
+        rejected_topics: dict[str, list[Row]] = {}
         unfiltered: set[str] = set()
         for row in body["groups"] if is_batched else [body]:
             name = row["group_id"]
             if not permissions.allows(request, Operation.DESCRIBE, group(name)):
-                refused_groups.append({"group_id": name, "topics": [], "error_code": _GROUP_REFUSED})
+                rejected_groups.append({"group_id": name, "topics": [], "error_code": _GROUP_REJECTED})
                 continue
             allowed.append(row)
             if row["topics"] is None:
                 unfiltered.add(name)
             else:
-                refused_topics[name] = _remove_refused(permissions, request, row)
+                rejected_topics[name] = _remove_rejected(permissions, request, row)
 
         def amended(name: str, row: Row) -> Row:
             topics = row["topics"]
@@ -52,14 +52,14 @@ def guard_offset_fetch(permissions: Permissions, handle: Handler) -> Handler:
                 topics = [
                     each for each in topics if permissions.would_allow(request, Operation.DESCRIBE, topic(each["name"]))
                 ]
-            return {**row, "topics": [*topics, *refused_topics.get(name, ())]}
+            return {**row, "topics": [*topics, *rejected_topics.get(name, ())]}
 
         if is_batched:
             body["groups"] = allowed
             request.amend_response(
                 lambda response: {
                     **response,
-                    "groups": [*(amended(row["group_id"], row) for row in response["groups"]), *refused_groups],
+                    "groups": [*(amended(row["group_id"], row) for row in response["groups"]), *rejected_groups],
                 }
             )
             handle(request)
@@ -68,26 +68,26 @@ def guard_offset_fetch(permissions: Permissions, handle: Handler) -> Handler:
             handle(request)
         else:
             topics = [] if request.version >= GROUP_ERRORS_FROM else [
-                _refused(each, _GROUP_REFUSED) for each in body["topics"]
+                _rejected(each, _GROUP_REJECTED) for each in body["topics"]
             ]
-            request.respond({"topics": topics, "error_code": _GROUP_REFUSED})
+            request.respond({"topics": topics, "error_code": _GROUP_REJECTED})
 
     return guarded
 
 
-def _remove_refused(permissions: Permissions, request: Request, row: Row) -> list[Row]:
-    """Remove refused topics from the request of a group; return their error rows."""
-    kept, refused = [], []
+def _remove_rejected(permissions: Permissions, request: Request, row: Row) -> list[Row]:
+    """Remove rejected topics from the request of a group; return their error rows."""
+    kept, rejected = [], []
     for each in row["topics"]:
         if permissions.allows(request, Operation.DESCRIBE, topic(each["name"])):
             kept.append(each)
         else:
-            refused.append(_refused(each, _TOPIC_REFUSED))
+            rejected.append(_rejected(each, _TOPIC_REJECTED))
     row["topics"] = kept
-    return refused
+    return rejected
 
 
-def _refused(row: Row, code: int) -> Row:
+def _rejected(row: Row, code: int) -> Row:
     partitions = [
         {"partition_index": number, "committed_offset": -1, "metadata": "", "error_code": code}
         for number in row["partition_indexes"]

@@ -45,16 +45,16 @@ class Permissions:
     def __init__(self, authorizer: IAuthorizer, on_failed: Callable[[str], object]) -> None:
         self._authorizer = authorizer
         self._on_failed = on_failed
-        self.refusals = 0
+        self.rejections = 0
 
     def allows(self, request: Request, operation: Operation, resource: Resource) -> bool:
         """Return True if the client of a request is authorized; False if it is not, or if the authorizer raises."""
         allowed = self.permits(principal_of(request.connection, request.client_id), operation, resource)
-        self.refusals += not allowed
+        self.rejections += not allowed
         return allowed
 
     def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
-        """Like ``allows``, for a check that refuses nothing; a denial is not counted as a refusal."""
+        """Like ``allows``, for a check that rejects nothing; a denial is not counted as a rejection."""
         return self.permits(principal_of(request.connection, request.client_id), operation, resource)
 
     def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:

@@ -1,4 +1,4 @@
-"""Checks Produce requests: batches for forbidden topics are refused, all others are appended."""
+"""Checks Produce requests: batches for forbidden topics are rejected, all others are appended."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def guard_produce(permissions: Permissions, handle: Handler) -> Handler:
         body = request.body
         transaction = body.get("transactional_id")
         if transaction is not None and not permissions.allows(request, Operation.WRITE, transactional_id(transaction)):
-            refused, code = body["topic_data"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            rejected, code = body["topic_data"], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         else:
-            refused = [
+            rejected = [
                 row
                 for row in body["topic_data"]
                 if not permissions.allows(request, Operation.WRITE, topic(row["name"]))
             ]
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if not refused:
+        if not rejected:
             handle(request)
             return
-        rows = _rows(refused, code)
-        body["topic_data"] = [row for row in body["topic_data"] if row not in refused]
+        rows = _rows(rejected, code)
+        body["topic_data"] = [row for row in body["topic_data"] if row not in rejected]
         if body["acks"] == NO_RESPONSE:
             # With acks=0 there is no response, so the connection is closed, as for any error of such a request.
             handle(request)
@@ -45,11 +45,11 @@ def guard_produce(permissions: Permissions, handle: Handler) -> Handler:
     return guarded
 
 
-def _rows(refused: list[Row], code: ErrorCode) -> list[Row]:
+def _rows(rejected: list[Row], code: ErrorCode) -> list[Row]:
     return [
         {
             "name": row["name"],
             "partition_responses": [error_row(data["index"], KafkaError(code)) for data in row["partition_data"]],
         }
-        for row in refused
+        for row in rejected
     ]

@@ -1,4 +1,4 @@
-"""Requests that are allowed or refused as a whole."""
+"""Requests that are allowed or rejected as a whole."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Need = tuple[Operation, Resource]
 class RequestRule(NamedTuple):
     """Describes what a whole request needs.
 
-    :param needs: returns the needs of a request body; the first refused one is reported.
-    :param refusal: builds the response from the body and the error code.
+    :param needs: returns the needs of a request body; the first rejected one is reported.
+    :param rejection: builds the response from the body and the error code.
     """
 
     needs: Callable[[Row], Sequence[Need]]
-    refusal: Callable[[Row, int], Row]
+    rejection: Callable[[Row, int], Row]
 
     def guard(self, permissions: Permissions, handle: Handler) -> Handler:
         """Return a handler that checks permissions first."""
@@ -29,7 +29,7 @@ class RequestRule(NamedTuple):
         def guarded(request: Request) -> None:
             for operation, resource in self.needs(request.body):
                 if not permissions.allows(request, operation, resource):
-                    request.respond(self.refusal(request.body, code_of(resource)))
+                    request.respond(self.rejection(request.body, code_of(resource)))
                     return
             handle(request)
 

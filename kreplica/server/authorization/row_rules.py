@@ -1,4 +1,4 @@
-"""Checks requests row by row: refused rows are removed and get an error row in the response."""
+"""Checks requests row by row: rejected rows are removed and get an error row in the response."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RowRule(NamedTuple):
     :param request_field: the request field with the rows; if it is null or absent, all rows are requested.
     :param response_field: the response field with the rows.
     :param need: returns what a row needs; None if it needs nothing.
-    :param error_row: builds the response row of a refused row.
+    :param error_row: builds the response row of a rejected row.
     :param cluster_operation: an operation on the cluster that authorizes all rows.
     """
 
@@ -33,26 +33,26 @@ class RowRule(NamedTuple):
         """Return a handler that checks permissions first."""
 
         def guarded(request: Request) -> None:
-            refusals = self.remove_refused(permissions, request)
-            if refusals:
+            rejections = self.remove_rejected(permissions, request)
+            if rejections:
                 field = self.response_field
-                request.amend_response(lambda body: {**body, field: [*body.get(field, ()), *refusals]})
+                request.amend_response(lambda body: {**body, field: [*body.get(field, ()), *rejections]})
             handle(request)
 
         return guarded
 
-    def remove_refused(self, permissions: Permissions, request: Request) -> list[Row]:
-        """Remove refused rows from the request; return their error rows."""
+    def remove_rejected(self, permissions: Permissions, request: Request) -> list[Row]:
+        """Remove rejected rows from the request; return their error rows."""
         rows = request.body.get(self.request_field)
         operation = self.cluster_operation
         if not rows or (operation is not None and permissions.would_allow(request, operation, CLUSTER)):
             return []
-        allowed, refusals = [], []
+        allowed, rejections = [], []
         for row in rows:
             need = self.need(row)
             if need is None or permissions.allows(request, *need):
                 allowed.append(row)
             else:
-                refusals.append(self.error_row(row, code_of(need[1])))
+                rejections.append(self.error_row(row, code_of(need[1])))
         request.body[self.request_field] = allowed
-        return refusals
+        return rejections

@@ -73,12 +73,12 @@ def _committed(response_field: str = "topics") -> Callable[[Row, int], Row]:
 def _rows_of_topics(
     request_field: str, response_field: str, error_row: ErrorRowBuilder
 ) -> Callable[[Row, int], Row]:
-    """Return a function that builds a refusal with a row for each topic of the request."""
+    """Return a function that builds a rejection with a row for each topic of the request."""
 
-    def refusal(body: Row, code: int) -> Row:
+    def rejection(body: Row, code: int) -> Row:
         return {"error_code": code, response_field: [error_row(row, code) for row in body[request_field] or ()]}
 
-    return refusal
+    return rejection
 
 
 def _markers(body: Row, code: int) -> Row:
@@ -92,16 +92,16 @@ def _markers(body: Row, code: int) -> Row:
 
 
 def _each(request_field: str, response_field: str, kept: str | None = None) -> Callable[[Row, int], Row]:
-    """Return a function that builds a refusal with a row for each row of the request.
+    """Return a function that builds a rejection with a row for each row of the request.
 
     :param kept: field that is copied from the request row to the response row.
     """
 
-    def refusal(body: Row, code: int) -> Row:
+    def rejection(body: Row, code: int) -> Row:
         rows = [{} if kept is None else {kept: row[kept]} for row in body[request_field]]
         return {response_field: [{**row, "error_code": code} for row in rows]}
 
-    return refusal
+    return rejection
 
 
 def _log_dirs(body: Row, code: int) -> Row:
@@ -245,4 +245,4 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
 }
-"""The rules of each API, checked in order before the handler; the first that refuses the whole request ends it."""
+"""The rules of each API, checked in order before the handler; the first that rejects the whole request ends it."""

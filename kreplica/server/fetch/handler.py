@@ -79,7 +79,7 @@ class Fetch:
         followers = self._followers
         if self._may_read is not None:
             allowed = self._may_read(request, is_follower=reader.is_follower)
-            # A follower may read all topics or none.  The fetch of a refused follower must not count for the ISR.
+            # A follower may read all topics or none.  The fetch of a rejected follower must not count for the ISR.
             reader = reader._replace(may_read=allowed, is_follower=reader.is_follower and allowed(""))
         if (
             reader.is_follower

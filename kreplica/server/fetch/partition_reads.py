@@ -227,7 +227,7 @@ class PartitionReads:
     def _acknowledge(self, reader: Reader, fetch_partition: FetchPartition, partition: Partition) -> None:
         """Record that a follower has all records before its fetch offset.
 
-        Called before the read, since it may advance the high watermark.  An offset outside the log is refused.
+        Called before the read, since it may advance the high watermark.  An offset outside the log is rejected.
         """
         if not partition.log.log_start_offset <= fetch_partition.fetch_offset <= partition.log.log_end_offset:
             raise KafkaError(

@@ -178,12 +178,12 @@ class FetchSessions:
         sessions, clients get no session.
     :param partitions_max: limit for all sessions together; a quarter is reserved for followers.
     :ivar partition_count: partitions of all sessions; each takes about ``SESSION_PARTITION_BYTES``.
-    :ivar refused: number of sessions that were refused or ended because all sessions together had too many partitions.
+    :ivar rejected: number of sessions rejected or ended because all sessions together had too many partitions.
     """
 
     def __init__(self, rng: random.Random, slots_max: int, partitions_max: int = 1_000_000) -> None:
         self.partition_count = 0
-        self.refused = 0
+        self.rejected = 0
         self._random = rng
         self._slots_max = slots_max
         self._partitions_max = partitions_max
@@ -332,7 +332,7 @@ class FetchSessions:
                 self._end(session.session_id)
                 if self.partition_count + added_count <= partitions_max:
                     return True
-        self.refused += 1
+        self.rejected += 1
         return False
 
     def _new_id(self) -> int:

@@ -48,7 +48,7 @@ PORTION_SIZE = 256 * 1024
 """Maximum bytes of batches, as sent, of one request that are validated before those of another request."""
 
 WAITING_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum bytes of batches, as sent, that may wait; beyond it requests are refused with a retriable error."""
+"""Maximum bytes of batches, as sent, that may wait; beyond it requests are rejected with a retriable error."""
 
 _RECORD_COUNT = Struct(">i")
 _RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
@@ -92,7 +92,7 @@ def to_validate(
     """Return the batches of a Produce request whose records must be read before anything is appended.
 
     :param is_large: include uncompressed batches; those of a small request are read when they are appended.
-    :param formats_before_2: message sets of formats 0 and 1 are converted; otherwise the log refuses them.
+    :param formats_before_2: message sets of formats 0 and 1 are converted; otherwise the log rejects them.
     """
     batches = []
     for topic in topics:
@@ -163,9 +163,9 @@ class BatchValidation:
         """
         size = sum(len(batch.records) for batch in batches)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
-            refusal = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait to be decompressed")
+            rejection = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait to be decompressed")
             for config, container, key in batches:
-                container[key] = ValidatedBatch.refused(container[key], config, refusal)
+                container[key] = ValidatedBatch.rejected(container[key], config, rejection)
             done()
             return
         job = _Job(connection, deque(batches), size, done, needed)
@@ -200,9 +200,9 @@ class BatchValidation:
 
     def _failed(self, failure: Failure, job: _Job, portion: list[Unvalidated]) -> None:
         log.failure("validating batches failed", failure)
-        refusal = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be validated")
+        rejection = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch could not be validated")
         for config, container, key in portion:
-            container[key] = ValidatedBatch.refused(container[key], config, refusal)
+            container[key] = ValidatedBatch.rejected(container[key], config, rejection)
         self._next(job)
 
     def _next(self, job: _Job) -> None:
@@ -267,6 +267,6 @@ def _validate_all(batches: list[tuple[Bytes, LogConfig]], now_ms: int, size_max:
         try:
             validated.append(validate(records, config, now_ms, size_max, release_gil))
         except DecompressedTooLarge as error:
-            refusal = KafkaError(ErrorCode.INVALID_RECORD, f"{error} (kreplica.decompressed.batch.max.bytes)")
-            validated.append(ValidatedBatch.refused(records, config, refusal))
+            rejection = KafkaError(ErrorCode.INVALID_RECORD, f"{error} (kreplica.decompressed.batch.max.bytes)")
+            validated.append(ValidatedBatch.rejected(records, config, rejection))
     return validated

@@ -58,7 +58,7 @@ class Produce:
 
     :param metadata: source of the current leader in error responses (KIP-951).
     :param validation: validates batches whose records have to be read.
-    :param interception: changes or refuses batches; None without interceptors.
+    :param interception: changes or rejects batches; None without interceptors.
     """
 
     def __init__(
@@ -96,20 +96,20 @@ class Produce:
                 must_inspect = True
                 count = sum([len(topic["partition_data"]) for topic in body["topic_data"]])
             if count > PARTITIONS_AT_ONCE or request.is_sliced:
-                refusal = None if body["acks"] in ACKS else invalid_acks_error(body["acks"])
-                LargeProduce(self, request, refusal).begin()
+                rejection = None if body["acks"] in ACKS else invalid_acks_error(body["acks"])
+                LargeProduce(self, request, rejection).begin()
                 return
             if must_inspect and self._validate_later(request):
                 return
         acks = body["acks"]
         timeout_s = body["timeout_ms"] / 1000
-        refusal = None if acks in ACKS else invalid_acks_error(acks)
-        if refusal is None and body.get("transactional_id") is not None:
+        rejection = None if acks in ACKS else invalid_acks_error(acks)
+        if rejection is None and body.get("transactional_id") is not None:
             self.transactional.begin(request, lambda results: self.finish(request, results, timeout_s))
             request.body = {}  # releases the buffer: deferred batches were copied
             return
         results = ProduceResults(acks)
-        results.responses = self.append_topics(request, body["topic_data"], results, refusal)
+        results.responses = self.append_topics(request, body["topic_data"], results, rejection)
         self.finish(request, results, timeout_s)
 
     def _validate_later(self, request: Request) -> bool:
@@ -147,12 +147,12 @@ class Produce:
         self._validation.validate_later(request.connection, batches, done, needed=needed)
 
     def append_topics(
-        self, request: Request, topics: Sequence[Row], results: ProduceResults, refusal: KafkaError | None
+        self, request: Request, topics: Sequence[Row], results: ProduceResults, rejection: KafkaError | None
     ) -> list[Row]:
         """Append the batches of these topics of a request that is not transactional.
 
         :param results: records the outcomes.
-        :param refusal: error of every batch, in which case nothing is appended; else None.
+        :param rejection: error of every batch, in which case nothing is appended; else None.
         :return: response rows by topic.
         """
         now_ms = self._wall_clock_ms()
@@ -166,8 +166,8 @@ class Produce:
                 records = data["records"]
                 partition: Partition | None = None
                 try:
-                    if refusal is not None:
-                        raise refusal
+                    if rejection is not None:
+                        raise rejection
                     partition = find_partition(self._partitions, key, records, version, now_ms)
                     if interception is None:
                         (outcome,) = partition.append((records,), now_ms, all_in_sync=all_in_sync)
@@ -224,7 +224,7 @@ class Produce:
     ) -> Sequence[Outcome]:
         now_ms = self._wall_clock_ms()
         if partition is None:
-            return [self._partitions.refuse(template.topic_partition, batch, now_ms) for batch in records]
+            return [self._partitions.reject(template.topic_partition, batch, now_ms) for batch in records]
         all_in_sync = template.acks == ALL_IN_SYNC
         if self._interception is None:
             return partition.append(records, now_ms, all_in_sync=all_in_sync)

@@ -1,11 +1,11 @@
-"""Produce interceptors, which may change or refuse each batch of a client before it is appended."""
+"""Produce interceptors, which may change or reject each batch of a client before it is appended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRejected
 from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
 from kreplica.replication import Partition
 from kreplica.replication.intercepted_append import append_intercepted
@@ -106,7 +106,7 @@ class Interception:
     def intercept(self, partition: Partition, data: Buffer, principal: Principal, now_ms: int) -> InterceptedBatch:
         """Call the interceptors in order.
 
-        :raise KafkaError: INVALID_RECORD if an interceptor refuses the batch, UNKNOWN_SERVER_ERROR if one raises, or
+        :raise KafkaError: INVALID_RECORD if an interceptor rejects the batch, UNKNOWN_SERVER_ERROR if one raises, or
             the error of a malformed batch.
         """
         if isinstance(data, ValidatedBatch):
@@ -117,7 +117,7 @@ class Interception:
         for interceptor in self._interceptors:
             verdict = self._verdict(interceptor, batch)
             if isinstance(verdict, Refuse):
-                raise RecordsRefused(f"{interceptor.name}: {verdict.message}", verdict.records)
+                raise RecordsRejected(f"{interceptor.name}: {verdict.message}", verdict.records)
             if verdict is not None:
                 is_changed = True
                 if verdict.note is not None:
@@ -167,7 +167,7 @@ class Interception:
         try:
             return self.intercept(partition, records, principal, now_ms)
         except KafkaError as error:
-            partition.log.producers.note_refusal(records, error, now_ms)
+            partition.log.producers.note_rejection(records, error, now_ms)
             raise
 
     def _append(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
-from kreplica.errors import ErrorCode, KafkaError, RecordsRefused
+from kreplica.errors import ErrorCode, KafkaError, RecordsRejected
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime.disk import Buffer
@@ -27,7 +27,7 @@ class ProduceResults:
 
     :ivar responses: response rows by topic.
     :ivar pending: appended batches that may not be acknowledged yet.
-    :ivar failed: error of the last batch that was refused, or None.
+    :ivar failed: error of the last batch that was rejected, or None.
     """
 
     __slots__ = ("acks", "failed", "pending", "responses")
@@ -41,7 +41,7 @@ class ProduceResults:
     def row(self, index: int, partition: Partition | None, outcome: Outcome) -> Row:
         """Record the outcome of one batch, and return its response row.
 
-        :param partition: None only if the batch was refused.
+        :param partition: None only if the batch was rejected.
         """
         if type(outcome) is not AppendResult:
             self.failed = outcome
@@ -67,18 +67,18 @@ def find_partition(
     :param version: version of Produce.
     :param now_ms: wall clock time.
     :param transactional: ``TRANSACTIONAL_BIT`` if the request belongs to a transaction, else 0.
-    :raise KafkaError: the batch is refused.
+    :raise KafkaError: the batch is rejected.
     """
     partition = partitions.get(key)
     if partition is None:
-        raise partitions.refuse(key, records, now_ms)
+        raise partitions.reject(key, records, now_ms)
     if key.topic in INTERNAL_TOPICS:
         # A record that coordinators cannot parse would prevent the partition from being loaded.
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators write to {key.topic}")
     if not records:
         raise KafkaError(ErrorCode.INVALID_RECORD, "no records")
     if len(records) < HEADER_SIZE or records[MAGIC_POSITION] != MAGIC:
-        return partition  # the log refuses it; older formats have other fields at these positions
+        return partition  # the log rejects it; older formats have other fields at these positions
     attributes = records[ATTRIBUTES_POSITION]
     if attributes & TRANSACTIONAL_BIT != transactional:
         raise KafkaError(ErrorCode.INVALID_RECORD, "the request or its batch is transactional, but not both")
@@ -103,7 +103,7 @@ def appended_row(index: int, log_start_offset: int, result: AppendResult) -> Row
 
 
 def error_row(index: int, error: KafkaError) -> Row:
-    """Return the row of a batch that was refused."""
+    """Return the row of a batch that was rejected."""
     return {
         "index": index,
         "error_code": int(error.code),
@@ -122,6 +122,6 @@ def response_body(responses: list[Row], endpoints: Sequence[Row] = ()) -> Row:
 
 
 def _record_rows(error: KafkaError) -> Sequence[Row]:
-    if not isinstance(error, RecordsRefused):
+    if not isinstance(error, RecordsRejected):
         return ()
     return [{"batch_index": index, "batch_index_error_message": text} for index, text in error.records.items()]

@@ -1,6 +1,6 @@
 """Produce requests of many partitions: appended in slices, so that other connections are served in between.
 
-The connection is not read until all batches are appended or refused, so its later requests cannot overtake this one.
+The connection is not read until all batches are appended or rejected, so its later requests cannot overtake this one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Appender(Protocol):
         """Validate batches off the reactor; the connection is held until ``done`` is called."""
 
     def append_topics(
-        self, request: Request, topics: Sequence[Row], results: ProduceResults, refusal: KafkaError | None
+        self, request: Request, topics: Sequence[Row], results: ProduceResults, rejection: KafkaError | None
     ) -> list[Row]:
         """Append the batches of these topics; return response rows by topic."""
 
@@ -51,13 +51,13 @@ class Appender(Protocol):
 class LargeProduce:
     """One large request; if its connection closes, the remaining batches are not appended.
 
-    :param refusal: error for all its batches, or None.
+    :param rejection: error for all its batches, or None.
     """
 
-    def __init__(self, produce: Appender, request: Request, refusal: KafkaError | None) -> None:
+    def __init__(self, produce: Appender, request: Request, rejection: KafkaError | None) -> None:
         self._produce = produce
         self._request = request
-        self._refusal = refusal
+        self._rejection = rejection
 
     def begin(self) -> None:
         """Start to handle the request; returns before it is complete."""
@@ -76,9 +76,9 @@ class LargeProduce:
         connection = request.connection
         connection.suspend()
         try:
-            if self._refusal is None:
+            if self._rejection is None:
                 await self._validate()
-            if self._refusal is None and request.body.get("transactional_id") is not None:
+            if self._rejection is None and request.body.get("transactional_id") is not None:
                 results = await produce.transactional.append_in_slices(request)
             else:
                 results = ProduceResults(request.body["acks"])
@@ -110,7 +110,7 @@ class LargeProduce:
         responses = results.responses
         last: list[Row] | None = None
         for topics in self._parts():
-            appended = self._produce.append_topics(self._request, topics, results, self._refusal)
+            appended = self._produce.append_topics(self._request, topics, results, self._rejection)
             for topic, response in zip(topics, appended, strict=True):
                 if topic["whole"] is last:
                     responses[-1]["partition_responses"] += response["partition_responses"]

@@ -24,7 +24,7 @@ from kreplica.server.protocol.responses import in_slices
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.transactions.admission import Admission, Producer
-from kreplica.transactions.verification import refusal_of
+from kreplica.transactions.verification import rejection_of
 from kreplica.wire.batches import TRANSACTIONAL_BIT, BatchHeader, Bytes, check_batch, parse_header
 
 ADDS_FROM = 12
@@ -34,7 +34,7 @@ ABORTABLE_FROM = 11
 """First version whose clients know TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum bytes of batches that may wait for coordinators; beyond it, batches are refused with a retriable error."""
+"""Maximum bytes of batches that may wait for coordinators; beyond it, batches are rejected with a retriable error."""
 
 ADMITTED_AT_ONCE = 500
 """Partitions of a large request per request to its coordinator; each takes a few microseconds."""
@@ -76,7 +76,7 @@ class TransactionalProduces:
     """Transactional produce requests of one broker.
 
     :param now_ms: wall clock.
-    :param interception: changes or refuses batches; None without interceptors.
+    :param interception: changes or rejects batches; None without interceptors.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TransactionalProduces:
     def begin(self, request: Request, done: Callable[[ProduceResults], None]) -> None:
         """Append the batches of a request.
 
-        :param done: called once, perhaps before this returns, when each batch is appended or refused.
+        :param done: called once, perhaps before this returns, when each batch is appended or rejected.
         """
         _TransactionalRequest(self, request, done).begin(request.body)
 
@@ -110,7 +110,7 @@ class TransactionalProduces:
 
 
 class _TransactionalRequest:
-    """Request with batches that are neither appended nor refused yet."""
+    """Request with batches that are neither appended nor rejected yet."""
 
     __slots__ = ("_done", "_produces", "_request", "_results", "_unfinished_count", "_version")
 
@@ -128,10 +128,10 @@ class _TransactionalRequest:
         batches: list[Batch] = []
         for _ in self._read(body["topic_data"], batches):
             pass  # the partitions are few: read at once
-        refusal = self._refusal(batches)
-        if refusal is not None:
+        rejection = self._rejection(batches)
+        if rejection is not None:
             for batch in batches:
-                self._refuse(batch, refusal)
+                self._reject(batch, rejection)
         elif batches:
             self._unfinished_count += len(batches)
             header = batches[0].header
@@ -148,14 +148,14 @@ class _TransactionalRequest:
         produces, body = self._produces, request.body
         batches: list[Batch] = []
         await in_slices(request, self._read(body["topic_data"], batches))
-        refusal = self._refusal(batches)
+        rejection = self._rejection(batches)
         size = request.size
         produces.kept_bytes += size
         try:
             for start in range(0, len(batches), ADMITTED_AT_ONCE):
                 part = batches[start : start + ADMITTED_AT_ONCE]
-                codes = [ErrorCode.NONE] * len(part) if refusal is not None else await self._codes(body, part)
-                await in_slices(request, self._append_part(part, codes, refusal))
+                codes = [ErrorCode.NONE] * len(part) if rejection is not None else await self._codes(body, part)
+                await in_slices(request, self._append_part(part, codes, rejection))
         finally:
             produces.kept_bytes -= size
         return self._results
@@ -188,21 +188,21 @@ class _TransactionalRequest:
         return verified
 
     def _append_part(
-        self, batches: Iterable[Batch], codes: Iterable[ErrorCode], refusal: KafkaError | None
+        self, batches: Iterable[Batch], codes: Iterable[ErrorCode], rejection: KafkaError | None
     ) -> Steps[None]:
-        """Append admitted batches; ``Partition.append`` refuses them if an end marker was written since."""
+        """Append admitted batches; ``Partition.append`` rejects them if an end marker was written since."""
         for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
             records, batch.records = batch.records, None
             assert records is not None
-            if refusal is not None or code is not ErrorCode.NONE:
-                self._refuse(batch, refusal or self._unverified(code))
+            if rejection is not None or code is not ErrorCode.NONE:
+                self._reject(batch, rejection or self._unverified(code))
             else:
                 self._append(batch, records)
             if number % APPENDED_PER_STEP == 0:
                 yield
 
     def _read(self, topics: list[Row], batches: list[Batch]) -> Steps[None]:
-        """Collect in ``batches`` those that may be appended; the rows of refused ones contain their error."""
+        """Collect in ``batches`` those that may be appended; the rows of rejected ones contain their error."""
         count = 0
         for topic in topics:
             rows: list[Row] = []
@@ -230,7 +230,7 @@ class _TransactionalRequest:
             return Batch(partition, parse_header(changed), changed, rows, origin)
         return Batch(partition, header_at(records, 0) or check_batch(records), records, rows)
 
-    def _refusal(self, batches: list[Batch]) -> KafkaError | None:
+    def _rejection(self, batches: list[Batch]) -> KafkaError | None:
         """Return the error that applies to all batches together, or None."""
         producers = {(batch.header.producer_id, batch.header.producer_epoch): None for batch in batches}
         if len(producers) > 1:
@@ -258,17 +258,17 @@ class _TransactionalRequest:
         if code is ErrorCode.NONE:
             self._append(batch, records)
         else:
-            self._refuse(batch, self._unverified(code))
+            self._reject(batch, self._unverified(code))
         self._one_finished()
 
     def _unverified(self, code: ErrorCode) -> KafkaError:
-        error_code = refusal_of(
+        error_code = rejection_of(
             code, adds=self._version >= ADDS_FROM, knows_abortable=self._version >= ABORTABLE_FROM
         )
         return KafkaError(error_code, f"the transaction of the batch could not be verified: {code.name}")
 
-    def _refuse(self, batch: Batch, error: KafkaError) -> None:
-        batch.partition.log.producers.refusals.note(batch.header, error.code, self._produces.now_ms())
+    def _reject(self, batch: Batch, error: KafkaError) -> None:
+        batch.partition.log.producers.rejections.note(batch.header, error.code, self._produces.now_ms())
         batch.rows[batch.number] = self._results.row(batch.index, batch.partition, error)
 
     def _append(self, batch: Batch, records: Bytes) -> None:

@@ -4,6 +4,6 @@
 * ``dispatch``: finds and calls the handler of a frame; ``handler_table``: the table; ``features``: advertised features
 * ``request``: a request as its handler sees it; ``responses``: shared parts of responses
 * ``limits``: limits of connections, frames and requests; ``client_load``: totals by client address
-* ``control_admission``: refuses commands that are not from the elected controller
+* ``control_admission``: rejects commands that are not from the elected controller
 * ``principals``: principal of a request; ``metrics``: counters; ``server_context``: resources of one broker
 """

@@ -103,19 +103,19 @@ class ControlAdmission:
         try:
             return await self._read_elected()
         except (ZooKeeperError, ZnodeError) as error:
-            # If the session has ended, commands for its registration are refused.
+            # If the session has ended, commands for its registration are rejected.
             log.warn("cannot read the elected controller from ZooKeeper: {error}", error=str(error))
-            self._decide_refused()
+            self._decide_rejected()
             if self._unconfirmed:
                 await pause(self._reactor, RETRY_SECONDS)
             return None
 
-    def _decide_refused(self) -> None:
+    def _decide_rejected(self) -> None:
         """Refuse the waiting commands that are invalid for every controller."""
         waiting = [each for each in self._unconfirmed if each.request.is_waiting]
         self._unconfirmed.clear()
         for command in waiting:
-            error = self._fence.refusal(command.controller_epoch, command.request.body["broker_epoch"])
+            error = self._fence.rejection(command.controller_epoch, command.request.body["broker_epoch"])
             if error is ErrorCode.NONE:
                 self._unconfirmed.append(command)
             else:
@@ -143,7 +143,7 @@ class ControlAdmission:
             request.connection.mark_control()
         elif error is ErrorCode.STALE_CONTROLLER_EPOCH:
             log.info(
-                "{api} from {peer} refused: it names controller {controller} in epoch {epoch}, but the controller is "
+                "{api} from {peer} rejected: it names controller {controller} in epoch {epoch}, but the controller is "
                 "{elected} in epoch {elected_epoch}",
                 api=request.api.name,
                 peer=request.connection.peer,

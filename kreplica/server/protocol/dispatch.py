@@ -209,12 +209,12 @@ class Dispatch:
             self._routes[header.api_key, version] = route
             return route
         if header.api_key == API_VERSIONS.key:
-            self._refuse_version(connection, header, len(frame))
+            self._reject_version(connection, header, len(frame))
         else:
-            self._refuse(connection, header, frame)
+            self._reject(connection, header, frame)
         return None
 
-    def _refuse_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
+    def _reject_version(self, connection: Connection, header: RequestHeader, size: int) -> None:
         """Respond with the supported versions of ApiVersions, in the layout of version 0 (KIP-511).
 
         The body is not parsed, since its layout is unknown.
@@ -233,7 +233,7 @@ class Dispatch:
         }
         request.respond({"error_code": int(ErrorCode.UNSUPPORTED_VERSION), "api_keys": [versions]})
 
-    def _refuse(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
+    def _reject(self, connection: Connection, header: RequestHeader, frame: memoryview) -> None:
         api = APIS.get(header.api_key)
         name = f"API {header.api_key}" if api is None else api.name
         if header.api_key in self.table:

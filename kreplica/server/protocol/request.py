@@ -189,7 +189,7 @@ class Request:
         :raise RuntimeError: the request already has a response.
         """
         if not self.is_waiting:
-            self._refuse_second()
+            self._reject_second()
             return
         route = self._route
         header = build_response_header(route.response_header_version, self.correlation_id)
@@ -238,7 +238,7 @@ class Request:
     def complete_without_response(self) -> None:
         """Complete the request without a response, as for Produce with acks=0."""
         if not self.is_waiting:
-            self._refuse_second()
+            self._reject_second()
             return
         self._finish(None, 0)
 
@@ -301,7 +301,7 @@ class Request:
             metrics.wait_time_s += seconds
         connection.response_ready(self)
 
-    def _refuse_second(self) -> None:
+    def _reject_second(self) -> None:
         if self._has_responded:
             raise RuntimeError(f"{self!r}: it already has a response")
 

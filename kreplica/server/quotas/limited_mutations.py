@@ -16,13 +16,13 @@ from kreplica.wire.messages import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPI
 
 Row = dict[str, Any]
 
-REFUSED = "The throttling quota has been exceeded."
+REJECTED = "The throttling quota has been exceeded."
 
 
 class _Mutation(NamedTuple):
     """An API that creates or deletes partitions.
 
-    :ivar strict_from: first version whose rows are refused if the quota is exceeded; older clients are only throttled.
+    :ivar strict_from: first version whose rows are rejected if the quota is exceeded; older clients are only throttled.
     :ivar fields: the request fields with rows.
     :ivar response_field: the response field with rows.
     """
@@ -86,14 +86,14 @@ class _LimitedMutations:
             return
         now_s = quotas.seconds()
         is_strict = request.version >= mutation.strict_from
-        refusals: list[Row] = []
+        rejections: list[Row] = []
         throttle_s = 0.0
         for field in mutation.fields:
             accepted = []
             for row in body.get(field) or ():
                 wait_s = usage.record(0.0, now_s)
                 if is_strict and wait_s > 0.0:
-                    refusals.append(_refusal(row, field))
+                    rejections.append(_rejection(row, field))
                     throttle_s = wait_s
                 else:
                     partitions = self._partitions(key, row)
@@ -102,12 +102,12 @@ class _LimitedMutations:
                     accepted.append(row)
             if field in body:
                 body[field] = accepted
-        if is_strict and not refusals:
+        if is_strict and not rejections:
             return  # the next request waits, if there is one before the quota has recovered
         if throttle_s <= 0.0:
             return
         name = mutation.response_field
-        request.amend_response(lambda response: {**response, name: [*response.get(name, ()), *refusals]})
+        request.amend_response(lambda response: {**response, name: [*response.get(name, ()), *rejections]})
         self._throttling.throttle(request, CONTROLLER_MUTATION_RATE, throttle_s)
 
     def _partitions(self, key: int, row: Row | str) -> int:
@@ -130,13 +130,13 @@ class _LimitedMutations:
         return 0 if topic is None else len(topic.partitions)
 
 
-def _refusal(row: Row | str, field: str) -> Row:
+def _rejection(row: Row | str, field: str) -> Row:
     name = row if isinstance(row, str) else row["name"]
     return {
         "name": name,
         "topic_id": row["topic_id"] if not isinstance(row, str) and "topic_id" in row else ZERO_UUID,
         "error_code": int(ErrorCode.THROTTLING_QUOTA_EXCEEDED),
-        "error_message": REFUSED,
+        "error_message": REJECTED,
         "num_partitions": -1,
         "replication_factor": -1,
         "configs": None,

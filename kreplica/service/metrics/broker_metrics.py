@@ -263,8 +263,8 @@ class BrokerMetrics:
         plugins = self._broker.plugins
         errors = [Sample((name,), float(count)) for name, count in plugins.errors().items()]
         yield Family("kreplica_plugin_errors", Kind.COUNTER, "Exceptions in a plugin.", ("plugin",), errors)
-        refusals = plugins.permissions.refusals if plugins.permissions is not None else 0
-        yield counter("kreplica_authorization_refusals", "Operations that the authorizer denied.", refusals)
+        rejections = plugins.permissions.rejections if plugins.permissions is not None else 0
+        yield counter("kreplica_authorization_refusals", "Operations that the authorizer denied.", rejections)
 
 
 def _is_under_replicated(partition: Partition) -> bool:

@@ -37,8 +37,8 @@ class MemoryDependencies(Protocol):
 
 
 def memory_families(broker: MemoryDependencies) -> Iterator[Family]:
-    """Yield the bytes held and the number of refusals at the limit, by kind of memory."""
-    held, refused = _rows(broker)
+    """Yield the bytes held and the number of rejections at the limit, by kind of memory."""
+    held, rejected = _rows(broker)
     yield Family(
         "kreplica_memory_held_bytes",
         Kind.GAUGE,
@@ -51,7 +51,7 @@ def memory_families(broker: MemoryDependencies) -> Iterator[Family]:
         Kind.COUNTER,
         "Requests refused or connections closed at a memory limit.",
         ("kind",),
-        [Sample((kind,), float(count)) for kind, count in refused.items()],
+        [Sample((kind,), float(count)) for kind, count in rejected.items()],
     )
 
 
@@ -68,19 +68,19 @@ def _rows(broker: MemoryDependencies) -> tuple[dict[str, int], dict[str, int]]:
         "producers": producers.count * PRODUCER_BYTES,
         "transactional_ids": transactions.held_bytes,
     }
-    refused = {
-        "groups": groups.refused,
-        "offsets": offsets.refused,
-        "fetch_sessions": sessions.refused,
-        "producers": producers.refused,
-        "transactional_ids": transactions.refused,
+    rejected = {
+        "groups": groups.rejected,
+        "offsets": offsets.rejected,
+        "fetch_sessions": sessions.rejected,
+        "producers": producers.rejected,
+        "transactional_ids": transactions.rejected,
     }
     if broker.server is not None:
         held["partial_requests"] = broker.server.resources.partial_frames.held_bytes
-        refused["partial_requests"] = broker.server.metrics.partial_evictions
+        rejected["partial_requests"] = broker.server.metrics.partial_evictions
         held["unread_responses"] = broker.server.resources.loads.held_bytes
-        refused["unread_responses"] = broker.server.metrics.unread_evictions
+        rejected["unread_responses"] = broker.server.metrics.unread_evictions
     if broker.admin is not None:
         connections = broker.admin.connections
-        refused["http"] = connections.evicted + connections.refused
-    return held, refused
+        rejected["http"] = connections.evicted + connections.refused
+    return held, rejected

@@ -30,7 +30,7 @@ OWN_SETTINGS = (
     ),
     Setting(
         "kreplica.admin.hosts", LIST, (), ANY, LOW, READ_ONLY,
-        "More host names that clients of the admin API may use, such as that of a proxy; other names are refused, "
+        "More host names that clients of the admin API may use, such as that of a proxy; other names are rejected, "
         "to prevent DNS rebinding, unless the token is the only way to authenticate.",
     ),
     Setting(

@@ -303,7 +303,7 @@ class LogDirectory:
         self.checkpoints.block_appends_if_overstated(log)
         self.checkpoints.request()
 
-    def refused(self, log: Log, error: OSError) -> None:
+    def rejected(self, log: Log, error: OSError) -> None:
         now_s = self._runtime.reactor.seconds()
         if now_s >= self._full_warned_s + _FULL_WARNING_INTERVAL_S:
             self._full_warned_s = now_s

@@ -66,7 +66,7 @@ def append_all_as_leader(
             if pending:
                 outcomes += _write_batches(log, pending, leader_epoch, now_ms)
                 pending = []
-            log.producers.note_refusal(records, error, now_ms)
+            log.producers.note_rejection(records, error, now_ms)
             outcomes.append(error)
             continue
         if pending:
@@ -125,7 +125,7 @@ def _assign_offsets(
 def reject(log: Log, batches: Sequence[Buffer], error: KafkaError, now_ms: int) -> Sequence[Outcome]:
     """Return the error for each batch; until a batch is sent again, later ones of the same producer are rejected."""
     for records in batches:
-        log.producers.note_refusal(records, error, now_ms)
+        log.producers.note_rejection(records, error, now_ms)
     return [error] * len(batches)
 
 

@@ -206,7 +206,7 @@ class Log:
         else:
             if is_temporary(error):
                 if self.owner is not None:
-                    self.owner.refused(self, error)
+                    self.owner.rejected(self, error)
                 return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error.strerror}")
         self.fail(error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.failure))

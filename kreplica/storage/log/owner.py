@@ -30,8 +30,8 @@ class LogOwner(Protocol[LogT]):
     def remove(self, log: LogT, paths: list[str]) -> None:
         """These files are no longer needed."""
 
-    def refused(self, log: LogT, error: OSError) -> None:
-        """An append was refused for lack of space, file descriptors or memory."""
+    def rejected(self, log: LogT, error: OSError) -> None:
+        """An append was rejected for lack of space, file descriptors or memory."""
 
     def flush_due(self, log: LogT) -> None:
         """At least ``flush.messages`` records are not synced yet."""

@@ -1,6 +1,6 @@
 """Limits on the number of producers whose state is kept, in one log and in all logs of a broker.
 
-A leader refuses the batches of new producers beyond a limit. Removing the state of idle producers instead would let
+A leader rejects the batches of new producers beyond a limit. Removing the state of idle producers instead would let
 their retries be appended twice. Followers accept all producers of the leader, so that replicas have the same state.
 """
 
@@ -19,8 +19,8 @@ log = Logger()
 PRODUCER_BYTES = 1000
 """Approximate memory of one producer with five batches."""
 
-REFUSAL_CODE = ErrorCode.NOT_ENOUGH_REPLICAS
-"""The error for batches of refused producers: nothing was appended, and clients of all versions retry."""
+REJECTION_CODE = ErrorCode.NOT_ENOUGH_REPLICAS
+"""The error for batches of rejected producers: nothing was appended, and clients of all versions retry."""
 
 
 class ProducerLimits:
@@ -31,13 +31,13 @@ class ProducerLimits:
     :param log_max: maximum number of producers in one log.
     :param broker_max: maximum number of producers in all logs. Beyond it, logs with less than their share of it still
         accept new producers, so that one partition cannot use up the limit.
-    :ivar refused: number of refused batches since the start.
+    :ivar rejected: number of rejected batches since the start.
     """
 
     def __init__(self, log_max: int = NO_LIMIT, broker_max: int = NO_LIMIT) -> None:
         self.log_max = log_max
         self.broker_max = broker_max
-        self.refused = 0
+        self.rejected = 0
         self._logs: WeakSet[Sized] = WeakSet()
         self._count_max = 0
         """Upper bound for the number of producers."""
@@ -67,23 +67,23 @@ class ProducerLimits:
         """Check that a log may accept a new producer.
 
         :param log_count: number of producers that the log has.
-        :raise KafkaError: ``REFUSAL_CODE``.
+        :raise KafkaError: ``REJECTION_CODE``.
         """
         if log_count >= self.log_max:
-            self._refuse(log_count, "kreplica.partition.producer.ids.max", self.log_max)
+            self._reject(log_count, "kreplica.partition.producer.ids.max", self.log_max)
         elif self._count_max >= self.broker_max:
             if self._has_removals or len(self._logs) != self._counted_logs:
                 self._count_max = self.count
                 self._counted_logs = len(self._logs)
                 self._has_removals = False
             if self._count_max >= self.broker_max and log_count >= self.broker_max // max(len(self._logs), 1):
-                self._refuse(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
+                self._reject(self._count_max, "kreplica.broker.producer.ids.max", self.broker_max)
             self._is_reported &= self._count_max >= self.broker_max
 
-    def _refuse(self, count: int, setting: str, count_max: int) -> None:
-        self.refused += 1
+    def _reject(self, count: int, setting: str, count_max: int) -> None:
+        self.rejected += 1
         message = f"{count} producer ids are known ({setting}={count_max}); they expire after producer.id.expiration.ms"
         if not self._is_reported:
             self._is_reported = True
-            log.warn("refusing batches of new producers: {message}", message=message)
-        raise KafkaError(REFUSAL_CODE, message)
+            log.warn("rejecting batches of new producers: {message}", message=message)
+        raise KafkaError(REJECTION_CODE, message)

@@ -27,7 +27,7 @@ from kreplica.storage.producers.producer_entry import (
     RecentBatch,
 )
 from kreplica.storage.producers.producer_limits import ProducerLimits
-from kreplica.storage.producers.refused_batches import Refusals
+from kreplica.storage.producers.rejected_batches import Rejections
 from kreplica.storage.producers.transaction_verification import Verifications
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.control_records import EndMarker
@@ -58,7 +58,7 @@ class ProducerStates:
     """Producers of one log. ``check`` validates a batch; ``apply`` applies it after the append.
 
     :ivar verifications: transactions that may start; used only by a leader.
-    :ivar refusals: batches rejected with a retriable error.
+    :ivar rejections: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
         records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
     :ivar high_watermark: returns the high watermark of the log's partition; set by the partition.
@@ -72,7 +72,7 @@ class ProducerStates:
         """Producer ID by first offset of its open transaction, in increasing order of offsets."""
         self._unstable: list[CompletedTransaction] = []
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
-        self.refusals = Refusals()
+        self.rejections = Rejections()
         self.replicated_after_gap: set[int] | None = None
         self.high_watermark: Callable[[], int] = lambda: 0
         self._limits = ProducerLimits()
@@ -108,7 +108,7 @@ class ProducerStates:
         :return: the earlier batch, if this one repeats one of the last five.
         :raise KafkaError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER,
             NOT_ENOUGH_REPLICAS_AFTER_APPEND, INVALID_TXN_STATE, TRANSACTION_COORDINATOR_FENCED, NOT_ENOUGH_REPLICAS for
-            a new producer beyond the limits, or the error of an earlier rejected batch (``refused_batches``).
+            a new producer beyond the limits, or the error of an earlier rejected batch (``rejected_batches``).
         """
         if not header.is_control:
             return self._check_data(header, origin)
@@ -120,7 +120,7 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None:
             if origin in _SEQUENCE_CHECKED:
-                if (code := self.refusals.code_for(header, None)) is not None:
+                if (code := self.rejections.code_for(header, None)) is not None:
                     raise _must_wait_error(header, code)
                 self._limits.check(len(self._entries))
             return None
@@ -164,7 +164,7 @@ class ProducerStates:
             )
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
-            if (code := self.refusals.code_for(header, None)) is not None:
+            if (code := self.rejections.code_for(header, None)) is not None:
                 raise _must_wait_error(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -189,14 +189,14 @@ class ProducerStates:
                 f"the marker for producer {producer_id} has epoch {producer_epoch}, which is older than {entry.epoch}",
             )
 
-    def note_refusal(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
+    def note_rejection(self, records: Buffer, error: KafkaError, now_ms: int) -> None:
         """Record that a batch was rejected; its producer may send it again."""
         header = header_at(records, 0)
         if header is None or header.producer_id < 0:
             return
         entry = self._entries.get(header.producer_id)
         if entry is None or not is_forgotten_duplicate(entry, header):
-            self.refusals.note(header, error.code, now_ms)
+            self.rejections.note(header, error.code, now_ms)
 
     def _check_sequence(self, entry: ProducerEntry, header: BatchHeader) -> None:
         """Check that the sequence number is the next one, or 0 in a new epoch; not checked if the epoch is unknown."""
@@ -215,7 +215,7 @@ class ProducerStates:
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
             )
-        if (code := self.refusals.code_for(header, expected)) is not None:
+        if (code := self.rejections.code_for(header, expected)) is not None:
             raise _must_wait_error(header, code)
         if expected is not None:
             raise KafkaError(
@@ -254,8 +254,8 @@ class ProducerStates:
         entry = self._entry_of(header)
         entry.timestamp_ms = header.max_timestamp
         if header.base_sequence != NO_SEQUENCE:
-            if self.refusals.by_producer:
-                self.refusals.note_appended(header)
+            if self.rejections.by_producer:
+                self.rejections.note_appended(header)
             last_sequence = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MASK
             entry.batches.append(
                 RecentBatch(last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
@@ -296,7 +296,7 @@ class ProducerStates:
 
     def expire(self, now_ms: int) -> int:
         """Remove idle producers without an open transaction after the expiration time, and return their number."""
-        self.refusals.expire(now_ms)
+        self.rejections.expire(now_ms)
         oldest_ms = now_ms - self.expiration_ms
         expired = [
             entry.producer_id

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRefused
+from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRejected
 from kreplica.storage.log_config import NO_LIMIT, LogConfig
 from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batch_building import seal
@@ -50,22 +50,22 @@ class ValidatedBatch(bytearray):
 
     :ivar header: header of the batch; None if it was rejected.
     :ivar config: the topic settings used for validation.
-    :ivar refusal: the error for a rejected batch, or None.
+    :ivar rejection: the error for a rejected batch, or None.
     :ivar decompressed_size: decompressed size of its records in bytes; 0 if they were not read.
     """
 
-    __slots__ = ("config", "decompressed_size", "header", "refusal")
+    __slots__ = ("config", "decompressed_size", "header", "rejection")
 
     header: BatchHeader | None
     config: LogConfig
-    refusal: KafkaError | None
+    rejection: KafkaError | None
     decompressed_size: int
 
     @classmethod
-    def refused(cls, records: Bytes, config: LogConfig, refusal: KafkaError) -> ValidatedBatch:
+    def rejected(cls, records: Bytes, config: LogConfig, rejection: KafkaError) -> ValidatedBatch:
         """Return a batch that ``check_as_leader`` rejects with this error."""
         batch = cls(records)
-        batch.header, batch.config, batch.refusal, batch.decompressed_size = None, config, refusal, 0
+        batch.header, batch.config, batch.rejection, batch.decompressed_size = None, config, rejection, 0
         return batch
 
     @classmethod
@@ -78,7 +78,7 @@ class ValidatedBatch(bytearray):
         if needs_codec or _accepted_timestamps(config, 0) is not ANY_TIMESTAMP:
             return records
         batch = cls(records)
-        batch.header, batch.config, batch.refusal, batch.decompressed_size = parse_header(batch), config, None, 0
+        batch.header, batch.config, batch.rejection, batch.decompressed_size = parse_header(batch), config, None, 0
         return batch
 
     def accepted(self) -> BatchHeader:
@@ -86,8 +86,8 @@ class ValidatedBatch(bytearray):
 
         :raise KafkaError: the batch was rejected.
         """
-        if self.refusal is not None:
-            raise self.refusal
+        if self.rejection is not None:
+            raise self.rejection
         assert self.header is not None
         return self.header
 
@@ -101,17 +101,17 @@ def validate(
 
     :param size_max: maximum decompressed size of the records in bytes.
     :param pause: called regularly during long work.
-    :raise DecompressedTooLarge: the records exceed ``size_max``; other errors are in the result's ``refusal``.
+    :raise DecompressedTooLarge: the records exceed ``size_max``; other errors are in the result's ``rejection``.
     """
     try:
         batch = ValidatedBatch(convert(records, size_max, pause) if is_message_set(records) else records)
         header = check_batch(batch)
         data, header, size = _check_contents(batch, header, config, now_ms, size_max, pause)
     except KafkaError as error:
-        return ValidatedBatch.refused(records, config, error)
+        return ValidatedBatch.rejected(records, config, error)
     if data is not batch:
         batch = ValidatedBatch(data)
-    batch.header, batch.config, batch.refusal, batch.decompressed_size = header, config, None, size
+    batch.header, batch.config, batch.rejection, batch.decompressed_size = header, config, None, size
     return batch
 
 
@@ -208,19 +208,19 @@ def _accepted_timestamps(config: LogConfig, now_ms: int) -> TimestampRange:
 
 def _check_records(facts: RecordFacts, config: LogConfig, accepted: TimestampRange) -> None:
     """Reject records without a key or with a timestamp out of range, each by its index (KIP-467)."""
-    refused: dict[int, str] = {}
+    rejected: dict[int, str] = {}
     if config.compacted:
-        refused = dict.fromkeys(facts.without_key, "A compacted topic does not accept a record without a key.")
+        rejected = dict.fromkeys(facts.without_key, "A compacted topic does not accept a record without a key.")
     if facts.out_of_range:
         for index, timestamp_ms in facts.out_of_range:
-            refused.setdefault(
+            rejected.setdefault(
                 index,
                 f"Timestamp {timestamp_ms} is out of range: it must be between {accepted.earliest_ms} "
                 f"and {accepted.latest_ms}.",
             )
-        raise RecordsRefused("records with a timestamp out of range", refused, ErrorCode.INVALID_TIMESTAMP)
-    if refused:
-        raise RecordsRefused("the topic is compacted, and some records have no key", refused)
+        raise RecordsRejected("records with a timestamp out of range", rejected, ErrorCode.INVALID_TIMESTAMP)
+    if rejected:
+        raise RecordsRejected("the topic is compacted, and some records have no key", rejected)
 
 
 def check_as_follower(

@@ -124,7 +124,7 @@ class ClientHistory:
     ) -> int:
         """Record a batch that a producer sends.
 
-        :return: the batch's number, for ``acknowledged`` and ``refused``.
+        :return: the batch's number, for ``acknowledged`` and ``rejected``.
         """
         self.sends.append(Send(producer, partition, values, at_s, transaction=transaction))
         return len(self.sends) - 1
@@ -133,7 +133,7 @@ class ClientHistory:
         send = self.sends[number]
         self.sends[number] = send._replace(outcome=Outcome.OK, base_offset=base_offset, answered_s=at_s)
 
-    def refused(self, number: int, at_s: float) -> None:
+    def rejected(self, number: int, at_s: float) -> None:
         """Record that a batch was rejected, will not be retried, and is certainly not in the log."""
         self.sends[number] = self.sends[number]._replace(outcome=Outcome.FAILED, answered_s=at_s)
 

@@ -123,7 +123,7 @@ class SimulatedCluster:
     :param racks: rack of each broker; brokers that are not listed have none.
     :param ensemble: options of an ensemble of coordinators; None for one coordinator.
     :param protected: brokers authenticate to the coordinator and protect their znodes; a coordinator that is not an
-        ensemble also refuses other clients.
+        ensemble also rejects other clients.
     :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
         (``secured_listeners``) and check ACLs; None without.
     :param trace: called with one line per event.

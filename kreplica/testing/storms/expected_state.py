@@ -13,7 +13,7 @@ class RequestResult(Enum):
     """How a request ended."""
 
     DONE = "done"
-    REFUSED = "refused"
+    REJECTED = "refused"
     UNKNOWN = "unknown"
     """The request may have taken effect, or may do so later."""
 

@@ -66,7 +66,7 @@ class Verification:
     async def run(self) -> Verdict:
         """Execute the run once.
 
-        :raise CouldNotRun: the cluster cannot be reached, refuses the topic, or acknowledges no record.
+        :raise CouldNotRun: the cluster cannot be reached, rejects the topic, or acknowledges no record.
         """
         cluster = await self._access.find()
         setup = self._setup(cluster)

@@ -117,7 +117,7 @@ class FourLetterWords:
             "connection_rejected": self._rejected(),
             "znode_count": len(tree.nodes),
             "approximate_data_size": tree.quota.held_bytes,
-            "quota_exceeded_error_count": tree.quota.refused,
+            "quota_exceeded_error_count": tree.quota.rejected,
             "watch_count": len(watches.data) + len(watches.children),
             "ephemerals_count": sum(map(len, tree.ephemerals.values())),
             "last_zxid": self._commits.zxid,

@@ -45,14 +45,14 @@ class Quota:
 
     :ivar held_bytes: size of all znodes.
     :ivar count: number of znodes.
-    :ivar refused: number of writes rejected since the start.
+    :ivar rejected: number of writes rejected since the start.
     """
 
     def __init__(self, bounds: QuotaBounds) -> None:
         self.bounds = bounds
         self.held_bytes = 0
         self.count = 0
-        self.refused = 0
+        self.rejected = 0
         self._bytes_open = round(bounds.bytes_max * (1 - bounds.reserve))
         self._count_open = round(bounds.count_max * (1 - bounds.reserve))
 
@@ -86,7 +86,7 @@ class Quota:
         else:
             fits = not self.needs_reserve(growth, nodes)
         if not fits:
-            self.refused += 1
+            self.rejected += 1
             raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
 
     def check_ephemerals(self, path: str, count: int) -> None:
@@ -95,7 +95,7 @@ class Quota:
         :raise QuotaExceeded: the session has the maximum number.
         """
         if count >= self.bounds.session_ephemerals_max:
-            self.refused += 1
+            self.rejected += 1
             raise QuotaExceeded(path, f"the session has {count} ephemeral znodes")
 
 

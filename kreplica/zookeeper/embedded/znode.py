@@ -16,7 +16,7 @@ TTL_MS_MAX = (1 << 40) - 1
 ROOT = "/"
 RESERVED_PATHS = ("/zookeeper", "/zookeeper/config", "/zookeeper/quota")
 
-# One component of a path: not "." or "..", without a slash and without the characters that ZooKeeper refuses.
+# One component of a path: not "." or "..", without a slash and without the characters that ZooKeeper rejects.
 is_valid_name = re.compile(
     r"(?!\.{1,2}$)[^/\x00-\x1e\x80-\x9e\ud801-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]+"
 ).fullmatch

@@ -74,7 +74,9 @@ class ConsumerMember:
         :raise RequestRejected: an error that the member cannot handle.
         """
         try:
-            answer = (await self._client.request_with_retries(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))).body
+            answer = (
+                await self._client.request_with_retries(messages.CONSUMER_GROUP_HEARTBEAT, self._body(self.epoch))
+            ).body
         except RequestRejected as error:
             if error.code not in JOINING_AGAIN:
                 raise
@@ -134,7 +136,9 @@ class ConsumerMember:
             "topics": topics,
         }
         body = {"groups": [group]}
-        answer = (await self._client.request_with_retries(messages.OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)).body
+        answer = (
+            await self._client.request_with_retries(messages.OFFSET_FETCH, body, at_most=TOPIC_NAMES_VERSION_MAX)
+        ).body
         return {
             TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
             for topic in answer["groups"][0]["topics"]

@@ -103,7 +103,7 @@ class GroupHistory:
         if not has_pending_attempt:
             self._commits.pop(number, None)
 
-    def refused(self, number: int) -> None:
+    def rejected(self, number: int) -> None:
         """Record that a commit was rejected and will never take effect."""
         del self._asked[number]
         self._commits.pop(number, None)

@@ -96,7 +96,7 @@ class GroupMember:
         try:
             await self._client.request_with_retries(messages.HEARTBEAT, self._member_fields())
         except RequestRejected as error:
-            self.refused(error)
+            self.rejected(error)
         self._last_heartbeat_s = self._client.reactor.seconds()
 
     async def leave(self) -> None:
@@ -108,7 +108,7 @@ class GroupMember:
             self._handle_error(error)
         self.needs_join = True
 
-    def refused(self, error: RequestRejected) -> None:
+    def rejected(self, error: RequestRejected) -> None:
         """Handle an error response to this member or to its transactional producer.
 
         :raise RequestRejected: the error does not concern the membership.
@@ -211,11 +211,13 @@ class GroupMember:
         topics = offset_rows(offsets)
         body = {**self._member_fields(), "generation_id_or_member_epoch": self._generation, "topics": topics}
         try:
-            answered = await self._client.request_with_retries(messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX)
+            answered = await self._client.request_with_retries(
+                messages.OFFSET_COMMIT, body, at_most=TOPIC_NAMES_VERSION_MAX
+            )
         except RequestRejected as error:
             if not error.has_pending_attempt:
-                self._history.refused(number)
-            self.refused(error)
+                self._history.rejected(number)
+            self.rejected(error)
             return False
         # A commit does not postpone the heartbeat: commits are accepted during a rebalance and do not report it.
         self._history.committed(number, has_pending_attempt=answered.has_pending_attempt)

@@ -29,7 +29,7 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         "sync before the controller is read",
         (Place("kreplica.membership.elected_controller:_sync", _not_synced),),
         ensemble.command_of_unknown_controller,
-        "refused",
+        "rejected",
     ),
     Guard(
         "sync before a follower's registration is read",

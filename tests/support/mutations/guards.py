@@ -275,8 +275,8 @@ GUARDS: tuple[Guard, ...] = (
         "duplicate",
     ),
     Guard(
-        "batches behind a refused one wait for it",
-        (Place("kreplica.storage.producers.refused_batches:is_gap", always),),
+        "batches behind a rejected one wait for it",
+        (Place("kreplica.storage.producers.rejected_batches:is_gap", always),),
         producing.rejected_batch_with_others_in_flight,
         "duplicate",
     ),

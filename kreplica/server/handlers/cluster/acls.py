@@ -42,7 +42,7 @@ class DescribeAcls:
 
 
 class CreateAcls:
-    """Creates ACLs; each row is created or refused separately."""
+    """Creates ACLs; each row is created or rejected separately."""
 
     def __init__(self, store: AclStore) -> None:
         self._store = store

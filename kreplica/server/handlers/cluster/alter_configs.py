@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class _Alter:
-    """Common part of both APIs: each resource is changed or refused separately."""
+    """Common part of both APIs: each resource is changed or rejected separately."""
 
     def __init__(self, writer: SettingsWriter) -> None:
         self._writer = writer

@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (key 34): refuses moves of replicas between log directories."""
+"""AlterReplicaLogDirs (key 34): rejects moves of replicas between log directories."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 
 class AlterReplicaLogDirs:
-    """Confirms a replica's current directory, with Kafka's error codes, and refuses a move to another one."""
+    """Confirms a replica's current directory, with Kafka's error codes, and rejects a move to another one."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions

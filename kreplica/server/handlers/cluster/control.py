@@ -24,7 +24,7 @@ Row = dict[str, Any]
 
 def _fencing_error(fence: ControlFence, body: Row) -> ErrorCode:
     """Return the error if the controller or the broker's session changed while the command waited."""
-    return fence.refusal(body["controller_epoch"], body["broker_epoch"])
+    return fence.rejection(body["controller_epoch"], body["broker_epoch"])
 
 
 class LeaderAndIsr:

@@ -22,12 +22,12 @@ def describe_acls(request: Request) -> None:
 
 
 def create_acls(request: Request) -> None:
-    """CreateAcls (key 30): each is refused."""
+    """CreateAcls (key 30): each is rejected."""
     request.respond({"results": [_acls_disabled() for _ in request.body["creations"]]})
 
 
 def delete_acls(request: Request) -> None:
-    """DeleteAcls (key 31): each filter is refused."""
+    """DeleteAcls (key 31): each filter is rejected."""
     request.respond({"filter_results": [{**_acls_disabled(), "matching_acls": []} for _ in request.body["filters"]]})
 
 

@@ -13,7 +13,7 @@ FIXED = "Feature levels are fixed by the brokers' version."
 class UpdateFeatures:
     """Handles UpdateFeatures.
 
-    :param is_controller: True if this broker is the active controller; others refuse the request.
+    :param is_controller: True if this broker is the active controller; others reject the request.
     """
 
     def __init__(self, is_controller: Callable[[], bool]) -> None:
@@ -24,6 +24,6 @@ class UpdateFeatures:
             code, message = int(ErrorCode.NOT_CONTROLLER), "This broker is not the active controller."
             request.respond({"error_code": code, "error_message": message, "results": []})
             return
-        refused = {"error_code": int(ErrorCode.INVALID_REQUEST), "error_message": FIXED}
-        rows = [{"feature": row["feature"], **refused} for row in request.body["feature_updates"]]
+        rejected = {"error_code": int(ErrorCode.INVALID_REQUEST), "error_message": FIXED}
+        rows = [{"feature": row["feature"], **rejected} for row in request.body["feature_updates"]]
         request.respond({"error_code": 0, "error_message": None, "results": rows})

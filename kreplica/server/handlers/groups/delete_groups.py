@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class DeleteGroups:
-    """Responds when every deletion is committed or refused."""
+    """Responds when every deletion is committed or rejected."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups

@@ -37,7 +37,7 @@ class OffsetDelete:
                 topics.append((yield from self._topic(group, topic, wanted)))
             # The group may have changed between two slices.
             shard, group = self._group(group_id)
-            _refuse_subscribed(group, topics, wanted)
+            _reject_subscribed(group, topics, wanted)
         except KafkaError as error:
             return {"error_code": int(error.code), "throttle_time_ms": 0, "topics": []}
 
@@ -89,7 +89,7 @@ class OffsetDelete:
         return {"name": name, "partitions": rows}
 
 
-def _refuse_subscribed(group: Group, topics: list[Row], wanted: Partitions) -> None:
+def _reject_subscribed(group: Group, topics: list[Row], wanted: Partitions) -> None:
     """Refuse to delete offsets of topics that the group subscribed to in the meantime."""
     for topic in topics:
         for row in topic["partitions"] if group.is_subscribed_to(topic["name"]) else ():

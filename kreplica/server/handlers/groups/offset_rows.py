@@ -119,7 +119,7 @@ class OffsetRows:
         """Build the batch of a large commit in slices.
 
         :param producer: the producer if the commit belongs to its transaction.
-        :return: None if the commit is small, or will be refused.
+        :return: None if the commit is small, or will be rejected.
         :raise KafkaError: MESSAGE_TOO_LARGE.
         """
         if self.count < LARGE_COMMIT_OFFSETS or not is_writable(group_id):

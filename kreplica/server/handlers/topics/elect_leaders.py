@@ -53,11 +53,11 @@ class ElectLeaders:
         wanted = None if topics is None else await in_slices(request, _partitions(topics))
         existing = None if wanted is None else await in_slices(request, self._existing(wanted))
         if election_type not in TYPES:
-            return await in_slices(request, _refusal(ErrorCode.INVALID_REQUEST, wanted))
+            return await in_slices(request, _rejection(ErrorCode.INVALID_REQUEST, wanted))
         try:
             results = dict(await self._request_election(election_type, existing))
         except KafkaError as error:
-            return await in_slices(request, _refusal(error.code, wanted))
+            return await in_slices(request, _rejection(error.code, wanted))
         results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
         await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
         # If all partitions are requested, those that need no election are omitted.
@@ -122,7 +122,7 @@ def _partitions(topics: list[Row]) -> Steps[list[TopicPartition]]:
     return list(wanted)
 
 
-def _refusal(error: ErrorCode, wanted: list[TopicPartition] | None) -> Steps[Row]:
+def _rejection(error: ErrorCode, wanted: list[TopicPartition] | None) -> Steps[Row]:
     # Version 0 has no top-level error, so each partition carries it.
     rows = yield from _rows(dict.fromkeys(wanted or (), error))
     return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": rows}

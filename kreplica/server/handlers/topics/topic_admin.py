@@ -80,7 +80,7 @@ def place_evenly(
 class TopicAdmin:
     """Validates requests and writes znodes; decisions are left to the controller.
 
-    :param check_configs: refuses unknown or malformed topic settings.
+    :param check_configs: rejects unknown or malformed topic settings.
     :param place: chooses the brokers of new replicas.
     :param cordoned: returns the brokers that get no new replicas.
     """

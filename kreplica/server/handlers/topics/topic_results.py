@@ -21,10 +21,10 @@ async def gather_by_topic(
     request: Request,
     rows: Iterable[Row],
     handle: Callable[[Row], Awaitable[Row]],
-    refuse: Callable[[Row, KafkaError], Row],
+    reject: Callable[[Row, KafkaError], Row],
     running_max: int | None = None,
 ) -> list[Row]:
-    """Handle each row; ``refuse`` turns a ``KafkaError`` into the row's response.
+    """Handle each row; ``reject`` turns a ``KafkaError`` into the row's response.
 
     Rows are started in slices. Any other error, or cancellation, cancels the running rows.
 
@@ -37,7 +37,7 @@ async def gather_by_topic(
         try:
             results[number] = await handle(row)
         except KafkaError as error:
-            results[number] = refuse(row, error)
+            results[number] = reject(row, error)
 
     pending = iter(rows)
 

@@ -19,7 +19,7 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 class AllocateProducerIds:
     """Handles AllocateProducerIds.
 
-    :param is_controller: True if this broker is the active controller; others refuse the request.
+    :param is_controller: True if this broker is the active controller; others reject the request.
     """
 
     def __init__(self, client: ZooKeeperClient, producer_ids: ProducerIds, is_controller: Callable[[], bool]) -> None:
@@ -32,13 +32,13 @@ class AllocateProducerIds:
 
     async def _response(self, broker_id: int, broker_epoch: int) -> dict[str, Any]:
         if not self._is_controller():
-            return _refusal(ErrorCode.NOT_CONTROLLER)
+            return _rejection(ErrorCode.NOT_CONTROLLER)
         try:
             _, registered = await self._client.get_data(znodes.broker_path(broker_id))
         except NoNode:
-            return _refusal(ErrorCode.BROKER_ID_NOT_REGISTERED)
+            return _rejection(ErrorCode.BROKER_ID_NOT_REGISTERED)
         if registered.czxid != broker_epoch:
-            return _refusal(ErrorCode.STALE_BROKER_EPOCH)
+            return _rejection(ErrorCode.STALE_BROKER_EPOCH)
         block = await self._producer_ids.allocate(broker_id)
         return {
             "error_code": 0,
@@ -47,5 +47,5 @@ class AllocateProducerIds:
         }
 
 
-def _refusal(code: ErrorCode) -> dict[str, Any]:
+def _rejection(code: ErrorCode) -> dict[str, Any]:
     return {"error_code": int(code), "producer_id_start": 0, "producer_id_len": 0}

@@ -38,8 +38,8 @@ class WriteTxnMarkers:
     A marker is written even if the transaction has no records or has ended, because the coordinator retries until it
     succeeds, and late records of the transaction are recognized by the marker.
 
-    A marker with a coordinator epoch above that of every transaction coordinator is refused, because it would fence the
-    real coordinator.
+    A marker with a coordinator epoch above that of every transaction coordinator is rejected, because it would fence
+    the real coordinator.
 
     :param groups: notified of committed markers in the offsets topic.
     """

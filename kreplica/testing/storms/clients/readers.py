@@ -95,7 +95,7 @@ class RackAwareReader(TailingConsumer):
 class HighWatermarkWatcher:
     """Asks leaders repeatedly for the high watermark, and checks that it never decreases.
 
-    Requests have the leader epoch, so that a former leader refuses them.
+    Requests have the leader epoch, so that a former leader rejects them.
 
     :ivar seen: leader epoch and high watermark of the last response; -1 before.
     """

@@ -197,11 +197,11 @@ class SideTopics:
         try:
             await request
         except ConnectionFailed:
-            result = RequestResult.REFUSED
+            result = RequestResult.REJECTED
         except ClientError:
             result = RequestResult.UNKNOWN
         except KafkaError as error:
-            result = RequestResult.UNKNOWN if error.code in UNKNOWN_RESULT else RequestResult.REFUSED
+            result = RequestResult.UNKNOWN if error.code in UNKNOWN_RESULT else RequestResult.REJECTED
         else:
             result = RequestResult.DONE
         await client.close()

@@ -130,12 +130,12 @@ async def _send(client: WireClient, api: Api, body: dict[str, Any]) -> RequestRe
     try:
         code = first_error(await client.request(api, body))
     except ConnectionFailed:
-        result = RequestResult.REFUSED
+        result = RequestResult.REJECTED
     except (ClientError, KafkaError):
         result = RequestResult.UNKNOWN
     else:
         is_absent = code is UPSERT_MISSING  # a user that an earlier attempt has deleted
-        result = RequestResult.DONE if not code or is_absent else RequestResult.REFUSED
+        result = RequestResult.DONE if not code or is_absent else RequestResult.REJECTED
         if code in UNKNOWN_RESULT:
             result = RequestResult.UNKNOWN
     await client.close()

@@ -2,7 +2,7 @@
 
 Writers send to a source topic; a group reads it; a copier copies it to a target topic in transactions. Other clients
 exceed their rights: one never authenticates again, one has no ACLs, one uses old passwords. At the end all rights are
-restored; then each acknowledged record must be in the source, refused records must not, the group must have read all
+restored; then each acknowledged record must be in the source, rejected records must not, the group must have read all
 records, and the target must have a copy of each record once.
 """
 

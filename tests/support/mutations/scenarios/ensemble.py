@@ -195,13 +195,13 @@ def command_of_unknown_controller(seed: int) -> None:
     """A controller is elected, and sends a command to a broker whose ZooKeeper server lacks the election."""
     with lagging_scene(seed, LEADER) as (run, lagging):
         freeze(run, lagging)
-        with log_of("refused") as refused:
+        with log_of("rejected") as rejected:
             run.cluster.expire_session(CONTROLLER)
             run.cluster.run_until(lambda: run.cluster.controller() in (FOLLOWER, OTHER))
             run.cluster.run(1.0)
             thaw(run, lagging)
             run.settle()
-        assert not refused, f"a command of the elected controller was refused: {refused[0]}"
+        assert not rejected, f"a command of the elected controller was rejected: {rejected[0]}"
         run.converge()
 
 

@@ -48,7 +48,7 @@ def replaced_static_member(seed: int) -> None:
         zombie, successor = (scene.member(host, instance_id="i") for host in ("zombie", "successor"))
         scene.do(zombie.join())
         scene.do(successor.join())
-        assert scene.refused(zombie.commit({SOURCE_KEY: 1})), "two processes are one static member"
+        assert scene.rejected(zombie.commit({SOURCE_KEY: 1})), "two processes are one static member"
 
 
 def commit_after_session_timeout(seed: int) -> None:
@@ -64,7 +64,7 @@ def commit_after_session_timeout(seed: int) -> None:
         scene.do(other.send_offsets({SOURCE_KEY: 2}, successor.identity, scene.group_client("successor")))
         scene.do(other.commit())
         late = producer.send_offsets({SOURCE_KEY: 2}, zombie.identity, scene.group_client("zombie"))
-        scene.do(producer.abort() if scene.refused(late) else producer.commit())
+        scene.do(producer.abort() if scene.rejected(late) else producer.commit())
 
 
 async def _make(producer: TransactionalProducer) -> None:

@@ -136,7 +136,7 @@ class Stage:
         """Start the coroutine."""
         return Deferred.fromCoroutine(work)
 
-    def refused(self, work: Coroutine[Deferred[Any], Any, object]) -> bool:
+    def rejected(self, work: Coroutine[Deferred[Any], Any, object]) -> bool:
         """Run the coroutine and return True if the broker rejected the request."""
         try:
             self.do(work)

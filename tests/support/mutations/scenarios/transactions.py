@@ -56,9 +56,9 @@ def fenced_producer_commits(seed: int) -> None:
         scene.do(_write(zombie, b"0/0"))
         scene.do(successor.start())
         scene.do(_write(successor, b"0/1"))
-        scene.refused(zombie.commit())
+        scene.rejected(zombie.commit())
         scene.cluster.run(1.0)
-        scene.refused(successor.abort())
+        scene.rejected(successor.abort())
 
 
 def lost_commit_response(seed: int) -> None:
@@ -122,7 +122,7 @@ def marker_of_previous_coordinator(seed: int) -> None:
         scene.do(_write(producer, b"0/1"))
         _mark(scene, producer.identity, old_epoch, 0)
         scene.cluster.run(1.0)
-        scene.refused(producer.abort())
+        scene.rejected(producer.abort())
 
 
 def repeated_marker(seed: int) -> None:
@@ -135,7 +135,7 @@ def repeated_marker(seed: int) -> None:
         scene.do(_write(producer, b"0/1"))
         _mark(scene, producer.identity, scene.leader_epoch(TRANSACTIONS_KEY), 2)
         scene.cluster.run(1.0)
-        scene.refused(producer.abort())
+        scene.rejected(producer.abort())
 
 
 def write_after_abort(seed: int) -> None:
@@ -147,7 +147,7 @@ def write_after_abort(seed: int) -> None:
         late = copy(producer)
         scene.do(producer.abort())
         scene.cluster.run(MARKED_S)
-        scene.refused(_write(late, b"0/1"))
+        scene.rejected(_write(late, b"0/1"))
 
 
 def late_verification(seed: int) -> None:
@@ -162,14 +162,14 @@ def late_verification(seed: int) -> None:
         late = copy(producer)
         link = scene.network.link(name(TRANSACTIONS), name(LEADER))
         link.latency_s = (MARKED_S, MARKED_S)
-        writing = scene.begin(_refusable(_write(late, b"0/1")))
+        writing = scene.begin(_rejectable(_write(late, b"0/1")))
         scene.cluster.run(ASKED_S)
         link.latency_s = scene.network.latency_s
         scene.do(producer.abort())
         scene.cluster.run_until(writing)
 
 
-async def _refusable(work: Coroutine[Any, Any, object]) -> None:
+async def _rejectable(work: Coroutine[Any, Any, object]) -> None:
     try:
         await work
     except RequestRejected:
@@ -184,7 +184,7 @@ def write_after_fencing(seed: int) -> None:
         scene.do(zombie.begin())
         scene.do(zombie.add(TARGET_KEY))
         scene.do(successor.start())
-        scene.refused(_write(zombie, b"0/0"))
+        scene.rejected(_write(zombie, b"0/0"))
 
 
 # --- readers ---------------------------------------------------------------------------------------------------------

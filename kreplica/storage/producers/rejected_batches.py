@@ -15,12 +15,12 @@ from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 from kreplica.wire.batches import NO_SEQUENCE, SEQUENCE_MASK, BatchHeader
 
-REFUSALS_MAX = 1000
+REJECTIONS_MAX = 1000
 """Maximum number of producers of one log."""
 
 LOGS_MISSING_MAX = 100
 PRODUCERS_WITHOUT_LOG_MAX = 100
-"""Maximum number of partitions without a log, and of producers per such partition, whose refusals are kept."""
+"""Maximum number of partitions without a log, and of producers per such partition, whose rejections are kept."""
 
 KEPT_MS = 600_000
 """Time after which a producer no longer retries a rejected batch (5 minutes in librdkafka)."""
@@ -31,13 +31,13 @@ RESENT_WITHIN_MS = 30_000
 Producers send their batches again in order; only batches that were in flight together arrive in between.
 """
 
-_NOT_REFUSED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+_NOT_REJECTED = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
 """Errors after which the producer's other batches are handled as before."""
 
 _HALF = (SEQUENCE_MASK + 1) // 2
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """Consecutive rejected batches of one producer.
 
     :param first: sequence number of the first record of the first batch.
@@ -53,16 +53,16 @@ class Refusal(NamedTuple):
     noted_ms: int
 
 
-class Refusals:
+class Rejections:
     """Rejected batches of one log.
 
     :param producers_max: maximum number of producers; beyond it, the least recently rejected one is removed.
     :ivar by_producer: rejected batches by producer id.
     """
 
-    def __init__(self, producers_max: int = REFUSALS_MAX) -> None:
+    def __init__(self, producers_max: int = REJECTIONS_MAX) -> None:
         self._producers_max = producers_max
-        self.by_producer: dict[int, Refusal] = {}
+        self.by_producer: dict[int, Rejection] = {}
 
     def note(self, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
         """Record a rejected batch.
@@ -70,7 +70,7 @@ class Refusals:
         An error that is not retriable ends the sequence, because the batch will not be sent again.
         """
         first = header.base_sequence
-        if first == NO_SEQUENCE or code in _NOT_REFUSED:
+        if first == NO_SEQUENCE or code in _NOT_REJECTED:
             return
         epoch, end = header.producer_epoch, (header.last_sequence + 1) & SEQUENCE_MASK
         known = self.by_producer.pop(header.producer_id, None)
@@ -78,11 +78,11 @@ class Refusals:
             self.by_producer[header.producer_id] = known
             return
         if known is None or known.epoch != epoch:
-            refusal = Refusal(epoch, first, end, code, now_ms) if code.retriable else None
+            rejection = Rejection(epoch, first, end, code, now_ms) if code.retriable else None
         else:
-            refusal = _updated(known, first, end, code, now_ms)
-        if refusal is not None:
-            self.by_producer[header.producer_id] = refusal
+            rejection = _updated(known, first, end, code, now_ms)
+        if rejection is not None:
+            self.by_producer[header.producer_id] = rejection
             if len(self.by_producer) > self._producers_max:
                 del self.by_producer[next(iter(self.by_producer))]
 
@@ -91,27 +91,27 @@ class Refusals:
 
         :param expected: next sequence number in the log; None if any is accepted, as for an unknown producer.
         """
-        refusal = self.by_producer.get(header.producer_id)
-        if refusal is None or refusal.epoch != header.producer_epoch:
+        rejection = self.by_producer.get(header.producer_id)
+        if rejection is None or rejection.epoch != header.producer_epoch:
             return None
         if expected is None:
-            expected = refusal.first
-        if is_gap(expected, refusal) or not 0 < _distance(expected, header.base_sequence) < _HALF:
+            expected = rejection.first
+        if is_gap(expected, rejection) or not 0 < _distance(expected, header.base_sequence) < _HALF:
             return None
-        return refusal.code
+        return rejection.code
 
     def note_appended(self, header: BatchHeader) -> None:
         """Remove rejected batches that have been appended."""
-        refusal = self.by_producer.get(header.producer_id)
-        if refusal is None or refusal.epoch > header.producer_epoch:
+        rejection = self.by_producer.get(header.producer_id)
+        if rejection is None or rejection.epoch > header.producer_epoch:
             return
         next_sequence = (header.last_sequence + 1) & SEQUENCE_MASK
-        if refusal.epoch < header.producer_epoch or not _is_refused(next_sequence, refusal):
+        if rejection.epoch < header.producer_epoch or not _is_rejected(next_sequence, rejection):
             del self.by_producer[header.producer_id]
         else:
-            self.by_producer[header.producer_id] = refusal._replace(first=next_sequence)
+            self.by_producer[header.producer_id] = rejection._replace(first=next_sequence)
 
-    def add_missing(self, others: Refusals) -> None:
+    def add_missing(self, others: Rejections) -> None:
         """Add another object's entries for producers that are unknown here."""
         self.by_producer = {**others.by_producer, **self.by_producer}
 
@@ -123,49 +123,49 @@ class Refusals:
             del self.by_producer[producer_id]
 
 
-class RefusalsWithoutLog:
+class RejectionsWithoutLog:
     """Rejected batches of partitions without a log: new topics, or no disk space for the log."""
 
     def __init__(self) -> None:
-        self._by_partition: dict[TopicPartition, Refusals] = {}
+        self._by_partition: dict[TopicPartition, Rejections] = {}
 
     def note(self, key: TopicPartition, header: BatchHeader, code: ErrorCode, now_ms: int) -> None:
         """Record a rejected batch for a partition."""
-        refusals = self._by_partition.pop(key, None) or Refusals(PRODUCERS_WITHOUT_LOG_MAX)
-        self._by_partition[key] = refusals
-        refusals.note(header, code, now_ms)
+        rejections = self._by_partition.pop(key, None) or Rejections(PRODUCERS_WITHOUT_LOG_MAX)
+        self._by_partition[key] = rejections
+        rejections.note(header, code, now_ms)
         if len(self._by_partition) > LOGS_MISSING_MAX:
             del self._by_partition[next(iter(self._by_partition))]
 
-    def move_to(self, log_refusals: Refusals, key: TopicPartition) -> None:
+    def move_to(self, log_rejections: Rejections, key: TopicPartition) -> None:
         """Move the entries to the partition's new log."""
-        refusals = self._by_partition.pop(key, None)
-        if refusals is not None:
-            log_refusals.add_missing(refusals)
+        rejections = self._by_partition.pop(key, None)
+        if rejections is not None:
+            log_rejections.add_missing(rejections)
 
 
-def is_gap(expected: int, refusal: Refusal) -> bool:
+def is_gap(expected: int, rejection: Rejection) -> bool:
     """True if the expected sequence number was never rejected, so that it may never arrive."""
-    return not _is_refused(expected, refusal)
+    return not _is_rejected(expected, rejection)
 
 
-def _is_refused(sequence: int, refusal: Refusal) -> bool:
-    return _distance(refusal.first, sequence) < _distance(refusal.first, refusal.end)
+def _is_rejected(sequence: int, rejection: Rejection) -> bool:
+    return _distance(rejection.first, sequence) < _distance(rejection.first, rejection.end)
 
 
-def _updated(known: Refusal, first: int, end: int, code: ErrorCode, now_ms: int) -> Refusal | None:
-    """Return this state updated by another refusal of the same epoch, or None if no batch is awaited any longer."""
+def _updated(known: Rejection, first: int, end: int, code: ErrorCode, now_ms: int) -> Rejection | None:
+    """Return this state updated by another rejection of the same epoch, or None if no batch is awaited any longer."""
     if not code.retriable:
-        if not _is_refused(first, known):
+        if not _is_rejected(first, known):
             return known
         return None if first == known.first else known._replace(end=first)
     if first == known.end:
         return known._replace(end=end)
     if first == known.first:
-        return known._replace(end=known.end if _is_refused(end, known) else end, code=code, noted_ms=now_ms)
+        return known._replace(end=known.end if _is_rejected(end, known) else end, code=code, noted_ms=now_ms)
     if _distance(first, known.first) < _HALF:
         joined = known.end if end == known.first else end
-        return Refusal(known.epoch, first, joined, code, now_ms)
+        return Rejection(known.epoch, first, joined, code, now_ms)
     return known if now_ms - known.noted_ms < RESENT_WITHIN_MS else None
 
 

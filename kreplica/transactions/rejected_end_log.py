@@ -1,4 +1,4 @@
-"""Logs refused EndTxn requests with the state of their transaction, to explain fatal errors of producers."""
+"""Logs rejected EndTxn requests with the state of their transaction, to explain fatal errors of producers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _RETRIABLE = frozenset(
 """Retriable errors, which are part of normal operation and not logged."""
 
 
-class RefusedEndLog:
+class RejectedEndLog:
     """Rate-limited log with at most ``LINES_PER_INTERVAL_MAX`` lines per interval; owned by a coordinator."""
 
     def __init__(self, reactor: Reactor) -> None:
@@ -34,8 +34,8 @@ class RefusedEndLog:
         self._interval_start_s = float("-inf")
         self._lines = 0
 
-    def log_refusal(self, transactional_id: str, request: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
-        """Log an EndTxn that was refused with a non-retriable error.
+    def log_rejection(self, transactional_id: str, request: EndRequest, entry: Entry | None, code: ErrorCode) -> None:
+        """Log an EndTxn that was rejected with a non-retriable error.
 
         :param entry: state of the transactional id; None if it is unknown.
         """
@@ -44,7 +44,7 @@ class RefusedEndLog:
         now_s = self._reactor.seconds()
         if now_s - self._interval_start_s >= INTERVAL_S:
             if self._lines > LINES_PER_INTERVAL_MAX:
-                log.info("{count} more EndTxn requests were refused", count=self._lines - LINES_PER_INTERVAL_MAX)
+                log.info("{count} more EndTxn requests were rejected", count=self._lines - LINES_PER_INTERVAL_MAX)
             self._interval_start_s, self._lines = now_s, 0
         self._lines += 1
         if self._lines > LINES_PER_INTERVAL_MAX:
@@ -52,7 +52,7 @@ class RefusedEndLog:
         transaction = entry.transaction if entry is not None else None
         current = transaction.client_identity if transaction is not None else NO_IDENTITY
         log.info(
-            "EndTxn refused with {code}: {transactional_id!r} is in state {state}, the client requested {requested}; "
+            "EndTxn rejected with {code}: {transactional_id!r} is in state {state}, the client requested {requested}; "
             "producer id {claimed_id} epoch {claimed_epoch}, current id {current_id} epoch {current_epoch}, "
             "bumps epoch: {bumps_epoch}",
             code=code.name,

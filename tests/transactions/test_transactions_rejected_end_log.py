@@ -7,7 +7,7 @@ from transactions_scene import P0, Scene
 from twisted.logger import LogEvent, formatEvent, globalLogPublisher
 
 from kreplica.errors import ErrorCode
-from kreplica.transactions.refused_end_log import LINES_PER_INTERVAL_MAX
+from kreplica.transactions.rejected_end_log import LINES_PER_INTERVAL_MAX
 from kreplica.transactions.states import Identity
 
 
@@ -16,7 +16,7 @@ def lines() -> Iterator[list[str]]:
     events: list[str] = []
 
     def observe(event: LogEvent) -> None:
-        if "refused" in (text := formatEvent(event)):
+        if "rejected" in (text := formatEvent(event)):
             events.append(text)
 
     globalLogPublisher.addObserver(observe)
