@@ -1,4 +1,4 @@
-"""Purgatory: delayed operations wait here for partitions to change, up to a timeout.
+"""Purgatory: watches partitions for delayed produce requests and fetches (``server.fetch.delayed_fetch``).
 
 Changed partitions are marked. Once per reactor iteration the operations that watch marked partitions are checked, no
 matter how many batches were appended in that iteration.

@@ -197,8 +197,8 @@ def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The earlier fetch is answered at once with the data read so far, then the later one is answered."""
-    monkeypatch.setattr("kreplica.server.fetch.handler.INLINE_SECONDS_MAX", -1.0)
-    monkeypatch.setattr("kreplica.server.fetch.handler.READS_PER_CLOCK_CHECK", 1)
+    monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.INLINE_SECONDS_MAX", -1.0)
+    monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.READS_PER_CLOCK_CHECK", 1)
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)

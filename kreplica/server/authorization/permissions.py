@@ -70,9 +70,10 @@ class Permissions:
         check = getattr(self._authorizer, "is_allowed_on_any", None)
         return check is not None and bool(check(principal_of(request.connection, request.client_id), operation, kind))
 
-    def may_read(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]:
-        """Return a predicate for the topics that a fetch may read; for a follower, ClusterAction allows all of them."""
-        if is_follower:
-            allowed = self.allows(request, Operation.CLUSTER_ACTION, CLUSTER)
-            return lambda _: allowed
+    def may_read(self, request: Request) -> Callable[[str], bool]:
+        """Return a predicate for the names of topics that a consumer may read."""
         return lambda name: self.allows(request, Operation.READ, topic(name))
+
+    def may_replicate(self, request: Request) -> bool:
+        """Return True if the client may read all topics as a follower."""
+        return self.allows(request, Operation.CLUSTER_ACTION, CLUSTER)

@@ -10,10 +10,14 @@ from twisted.internet.defer import Deferred
 from kreplica.server.protocol.request import Request
 
 
-class MayRead(Protocol):
-    """Authorizes topics of a request (``authorization.Permissions.may_read``)."""
+class FetchPermissions(Protocol):
+    """Authorizes fetches (``authorization.Permissions``)."""
 
-    def __call__(self, request: Request, *, is_follower: bool) -> Callable[[str], bool]: ...
+    def may_read(self, request: Request) -> Callable[[str], bool]:
+        """Return a predicate for the names of topics that a consumer may read."""
+
+    def may_replicate(self, request: Request) -> bool:
+        """Return True if the client may read all topics as a follower."""
 
 
 class Followers(Protocol):

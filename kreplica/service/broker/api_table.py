@@ -191,7 +191,7 @@ def _fetch_handler(broker: ApiDependencies, quota: FetchQuota) -> Fetch:
         broker.fetch_sessions,
         broker.settings["fetch.max.bytes"],
         _partition_reads(broker),
-        permissions.may_read if permissions is not None else None,
+        permissions,
         FollowerIncarnations(broker.client),
         quota,
     )
