@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+# Twisted has no public name for the interface of trust roots, and no public way to combine two of them.
 from twisted.internet._sslverify import IOpenSSLTrustRoot
 from twisted.internet.ssl import Certificate, platformTrust, trustRootFromCertificates
 from twisted.web.client import BrowserLikePolicyForHTTPS

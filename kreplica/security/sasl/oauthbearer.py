@@ -29,6 +29,7 @@ class OAuthBearerServer:
     def __init__(self, validator: TokenValidator) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.uses_token = False
         self._validator = validator
         self._rejection: AuthenticationError | None = None
 

@@ -19,6 +19,7 @@ class PlainServer:
     def __init__(self, passwords: Mapping[str, str]) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.uses_token = False
         self._passwords = passwords
 
     def step(self, token: bytes) -> bytes:

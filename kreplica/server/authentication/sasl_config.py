@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from kreplica.interfaces import ServerExchange
+
+
+class BrokerExchange(ServerExchange, Protocol):
+    """One authentication of a client by a built-in mechanism, or by a plugin.
+
+    :ivar uses_token: True if the client has authenticated with a delegation token (KIP-48).
+    """
+
+    uses_token: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +30,7 @@ class SaslConfig:
     :param timeout_s: time from the acceptance of a connection in which it must be authenticated.
     """
 
-    mechanisms: Mapping[str, Callable[[], ServerExchange]] = field(repr=False)  # contains the passwords of PLAIN
+    mechanisms: Mapping[str, Callable[[], BrokerExchange]] = field(repr=False)  # contains the passwords of PLAIN
     now_ms: Callable[[], int]
     receive_bytes_max: int = 524_288
     failure_delay_s: float = 0.1

@@ -12,10 +12,9 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.errors import ErrorCode
-from kreplica.interfaces import AuthenticationError, ServerExchange
+from kreplica.interfaces import AuthenticationError
 from kreplica.runtime import Reactor
-from kreplica.security.sasl.scram import ScramServer
-from kreplica.server.authentication.sasl_config import SaslConfig
+from kreplica.server.authentication.sasl_config import BrokerExchange, SaslConfig
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Handler, Request
 from kreplica.wire.framing import frame as framed
@@ -77,7 +76,7 @@ class SaslSession:
     def __init__(self, listener: SessionListener, connection: Connection) -> None:
         self._listener = listener
         self._connection = connection
-        self._exchange: ServerExchange | None = None
+        self._exchange: BrokerExchange | None = None
         self._has_versions = False
         self._mechanism = ""
         self._user: str | None = None
@@ -186,7 +185,7 @@ class SaslSession:
         validation.addErrback(self._validation_failed, fail)
 
     async def _wait(
-        self, exchange: ServerExchange, outcome: Awaitable[bytes], respond: Respond, fail: Fail
+        self, exchange: BrokerExchange, outcome: Awaitable[bytes], respond: Respond, fail: Fail
     ) -> None:
         try:
             response = await outcome
@@ -206,13 +205,13 @@ class SaslSession:
             log.failure("the mechanism {mechanism} failed", failure, mechanism=self._mechanism)
             fail(AuthenticationError("internal error of the broker"))
 
-    def _advance(self, exchange: ServerExchange, response: bytes, respond: Respond, fail: Fail) -> None:
+    def _advance(self, exchange: BrokerExchange, response: bytes, respond: Respond, fail: Fail) -> None:
         user = exchange.user
         if user is not None and self._user not in (None, user):
             fail(AuthenticationError("a session cannot continue with another user"))
             return
         if user is not None:
-            self.uses_token = isinstance(exchange, ScramServer) and exchange.uses_token
+            self.uses_token = exchange.uses_token
             self._complete(user, exchange.expires_ms)
         respond(response)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
 from kreplica.errors import SettingsError
-from kreplica.interfaces import ISaslMechanism, ServerExchange
 from kreplica.membership.scram_credentials import ScramCredentials
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
@@ -24,7 +23,8 @@ if TYPE_CHECKING:
     from kreplica.membership.delegation_tokens.token_store import TokenStore
     from kreplica.security.oauth.login_options import LoginOptions
     from kreplica.security.sasl.credentials import PasswordCredentials
-    from kreplica.server.authentication.sasl_config import SaslConfig
+    from kreplica.server.authentication.sasl_config import BrokerExchange, SaslConfig
+    from kreplica.service.plugins.sasl_mechanisms import ChosenMechanism
 
 _JAAS = "sasl.jaas.config"
 _USER_PREFIX = "user_"
@@ -44,7 +44,7 @@ class Authenticators(NamedTuple):
     credentials: ScramCredentials
     bearer_tokens: BearerTokens
     delegation_tokens: TokenStore | None
-    plugins: Mapping[str, ISaslMechanism]
+    plugins: Mapping[str, ChosenMechanism]
 
 
 def listener_sasl(
@@ -64,7 +64,7 @@ def listener_sasl(
 
     listener = endpoint.listener
     values = settings.of_listener(listener, PER_LISTENER)
-    mechanisms: dict[str, Callable[[], ServerExchange]] = {}
+    mechanisms: dict[str, Callable[[], BrokerExchange]] = {}
     for given in values["sasl.enabled.mechanisms"]:
         name = given.upper()
         if name in authenticators.plugins:
@@ -151,7 +151,7 @@ def _own_credentials(
     return replace(credentials_of(mechanism, jaas, name), random=runtime.secret_random)
 
 
-def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], ServerExchange]:
+def _plain_exchanges(settings: BrokerSettings, listener: str) -> Callable[[], BrokerExchange]:
     from kreplica.security.sasl.jaas import parse_jaas
     from kreplica.security.sasl.plain import PLAIN, PlainServer
 

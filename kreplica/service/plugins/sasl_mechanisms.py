@@ -52,7 +52,7 @@ class ChosenMechanism:
         self._plugin = plugin
         self._failures = failures
 
-    def new_exchange(self, listener: str) -> ServerExchange:
+    def new_exchange(self, listener: str) -> _GuardedExchange:
         """Begin the authentication of one client."""
         return _GuardedExchange(self._plugin, listener, self._failures)
 
@@ -63,6 +63,7 @@ class _GuardedExchange:
     def __init__(self, plugin: ISaslMechanism, listener: str, failures: PluginFailures) -> None:
         self.user: str | None = None
         self.expires_ms: int | None = None
+        self.uses_token = False
         self._plugin = plugin
         self._listener = listener
         self._failures = failures
