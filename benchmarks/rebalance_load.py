@@ -51,7 +51,9 @@ class Group:
         client = CoordinatorClient(
             self.reactor, [self._address], self._id, GROUP, client_id=f"member-{number:03}", request_timeout_s=TIMEOUT_S
         )
-        await client.request_with_retries(messages.DESCRIBE_GROUPS, {"groups": [self._id]}, at_most=DESCRIBE_AS_DEAD_MAX)
+        await client.request_with_retries(
+            messages.DESCRIBE_GROUPS, {"groups": [self._id]}, at_most=DESCRIBE_AS_DEAD_MAX
+        )
         subscription = Subscription(self._id, {TOPIC: partitions}, self._session_timeout_ms, TIMEOUT_MS)
         self.members.append(GroupMember(client, subscription, self._history))
         return client

@@ -10,11 +10,11 @@ from typing import Any
 import click
 
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
+from kreplica.testing.designs.design_claims import design_claims
 from kreplica.testing.designs.measure import CaseResult
 from kreplica.testing.designs.pictures import write_pictures
-from kreplica.testing.designs.seed_figures import seed_figures
 from kreplica.testing.designs.suite import SUBSET_RULE, choose_cases, run_cases
-from kreplica.testing.designs.tables import figures_text, results_text
+from kreplica.testing.designs.tables import claims_text, results_text
 
 QUICK_PARTITIONS, QUICK_BROKERS, QUICK_RTTS_MS = (10, 100), (3,), (1.0,)
 
@@ -95,11 +95,11 @@ def command(
         partitions, brokers, rtts_ms = QUICK_PARTITIONS, QUICK_BROKERS, QUICK_RTTS_MS
     cases = choose_cases(partitions, brokers, rtts_ms, replication_factor, full=full)
     results = run_cases(cases, 1 if quick else jobs, _report)
-    figures = seed_figures(quick=quick)
+    figures = design_claims(quick=quick)
     click.echo(results_text(results))
     if not quick and not full:
         click.echo(f"\n{SUBSET_RULE}")
-    click.echo(f"\n{figures_text(figures)}")
+    click.echo(f"\n{claims_text(figures)}")
     rows = [row for result in results for row in result.rows()]
     if json_path is not None:
         _write_json(json_path, {"events": rows, "design_texts": [each.row() for each in figures]})

@@ -1,10 +1,10 @@
 """The common part of the first two designs: replicas race for an ephemeral leader znode, and the winner leads.
 
-An agent is the coordination part of one broker's process.  It finds its replicas in ZooKeeper, races for leaders, and
-as a leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` add how
-state changes reach other replicas.
+An agent coordinates one broker with the others.  It finds its replicas in ZooKeeper, runs for election, and as a
+leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` add how state
+changes reach other replicas.
 
-Where the design texts leave a step open, the cheaper way was taken: docs/decisions/0046 lists these steps.
+If the design documents do not specify a step, the agent takes the cheaper way; docs/decisions/0046 lists these steps.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 
-from kreplica.testing.designs import seed_znodes as znodes
+from kreplica.testing.designs import znode_paths as znodes
 from kreplica.testing.designs.clients import AgentClient, failed
 from kreplica.testing.designs.counts import Counts
 from kreplica.testing.designs.layout import Layout, Partition
@@ -28,12 +28,12 @@ BALANCE_INTERVAL_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Waits:
-    """The designs' timing parameters; the texts give no values.
+class Timeouts:
+    """Timing parameters of the designs; the documents give no values.
 
-    :param leader_election_s: LeaderElectionWaitTime: longest wait of a new leader for the other live replicas.
+    :param leader_election_s: LeaderElectionWaitTime: maximum time that a new leader waits for the other live replicas.
     :param keep_in_sync_s: KeepInSyncTime: time after which a silent follower leaves the in-sync replicas.
-    :param preferred_replica_s: PreferredReplicaTime: head start of the preferred replica in the race.
+    :param preferred_replica_s: PreferredReplicaTime: head start of the preferred replica in an election.
     """
 
     leader_election_s: float = 1.0
@@ -50,7 +50,7 @@ class Agent:
         client: AgentClient,
         layout: Layout,
         scheduler: Scheduler,
-        waits: Waits,
+        timeouts: Timeouts,
         counts: Counts,
     ) -> None:
         self.broker = broker
@@ -58,7 +58,7 @@ class Agent:
         self.replicas: dict[Partition, Replica] = {}
         self._layout = layout
         self._scheduler = scheduler
-        self._waits = waits
+        self._timeouts = timeouts
         self.counts = counts
         self._topics: set[str] = set()
         self._reassigned_topics: set[str] = set()
@@ -73,7 +73,7 @@ class Agent:
     # --- startup -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Register the broker, set its listeners, and start its replicas."""
+        """Register the broker, set its watches, and start its replicas."""
         self.client.create(znodes.broker_path(self.broker_id), b"127.0.0.1:9092", ephemeral=True)
         self._read_topics()
         self._read_reassigned_topics()
@@ -82,8 +82,8 @@ class Agent:
         """End the session."""
         self.client.close()
         for replica in self._electing.values():
-            if replica.opens is not None and replica.opens.active():
-                replica.opens.cancel()
+            if replica.open_timer is not None and replica.open_timer.active():
+                replica.open_timer.cancel()
         self._electing.clear()
 
     def _read_topics(self, _: WatchEvent | None = None) -> None:
@@ -124,7 +124,7 @@ class Agent:
         self.look_for_leader(replica)
 
     def replica_started(self, replica: Replica) -> None:
-        """Set the design's own listeners of a replica."""
+        """Set the watches of a replica that only one design needs."""
 
     # --- election ----------------------------------------------------------------------------------------------------
 
@@ -148,13 +148,13 @@ class Agent:
         path = znodes.leader_path(replica.partition.topic, replica.partition.number)
         replica.has_leader = event.type is not EventType.NODE_DELETED
         if not replica.has_leader:
-            self._give_up(replica)
+            self._stop_leading(replica)
             self.look_for_leader(replica)
         elif self.watches_leader(replica):
             self.client.get(path, partial(self._leader_changed, replica), partial(self._leader_read, replica))
 
     def watches_leader(self, replica: Replica) -> bool:
-        """Return True if the replica listens to changes of its leader after an election."""
+        """Return True if the replica watches its leader after an election."""
         return True
 
     def _leader_read(self, replica: Replica, found: tuple[bytes, int] | None) -> None:
@@ -177,12 +177,12 @@ class Agent:
             isr.append(znodes.decode_ids(found[0]) if found else ())
 
         def assignment_read(found: tuple[bytes, int] | None) -> None:
-            self._candidate(replica, isr[0], znodes.decode_ids(found[0]) if found else ())
+            self._become_candidate(replica, isr[0], znodes.decode_ids(found[0]) if found else ())
 
         self.client.get(znodes.isr_path(topic, number), None, isr_read)
         self.client.get(znodes.replicas_path(topic, number), None, assignment_read)
 
-    def _candidate(self, replica: Replica, isr: tuple[int, ...], assigned: tuple[int, ...]) -> None:
+    def _become_candidate(self, replica: Replica, isr: tuple[int, ...], assigned: tuple[int, ...]) -> None:
         if replica.partition not in self.replicas:
             return
         replica.assigned = assigned
@@ -193,28 +193,30 @@ class Agent:
         elif assigned[0] == self.broker_id:
             self._race(replica)
         else:
-            self._scheduler.post(self.broker.process, self._waits.preferred_replica_s, self._race, replica)
+            self._scheduler.post(self.broker.process, self._timeouts.preferred_replica_s, self._race, replica)
 
     def _race(self, replica: Replica) -> None:
         topic, number = replica.partition.topic, replica.partition.number
         if replica.has_leader or replica.partition not in self.replicas:
-            return  # the preferred replica has won during the wait
+            return  # the preferred replica was elected meanwhile
         data = str(self.broker_id).encode()
-        self.client.create(znodes.leader_path(topic, number), data, partial(self._raced, replica), ephemeral=True)
+        self.client.create(
+            znodes.leader_path(topic, number), data, partial(self._leader_created, replica), ephemeral=True
+        )
 
-    def _raced(self, replica: Replica, result: object) -> None:
+    def _leader_created(self, replica: Replica, result: object) -> None:
         if not failed(result):
-            self._won(replica)
+            self._elected(replica)
 
     # --- becoming leader ---------------------------------------------------------------------------------------------
 
-    def _won(self, replica: Replica) -> None:
+    def _elected(self, replica: Replica) -> None:
         """Wait until every live replica has caught up, or LeaderElectionWaitTime has passed."""
         self._electing[replica.partition] = replica
         replica.caught_up = set()
         replica.live = None
-        replica.opens = self._scheduler.post(
-            self.broker.process, self._waits.leader_election_s, self._wait_over, replica
+        replica.open_timer = self._scheduler.post(
+            self.broker.process, self._timeouts.leader_election_s, self._open_now, replica
         )
         self.client.children(znodes.IDS, None, partial(self._live_read, replica))
 
@@ -224,14 +226,14 @@ class Agent:
 
     def _open_if_caught_up(self, replica: Replica) -> None:
         if replica.live is not None and replica.live <= replica.caught_up:
-            self._wait_over(replica)
+            self._open_now(replica)
 
-    def _wait_over(self, replica: Replica) -> None:
-        if replica.opens is None:
+    def _open_now(self, replica: Replica) -> None:
+        if replica.open_timer is None:
             return
-        if replica.opens.active():
-            replica.opens.cancel()
-        replica.opens = None
+        if replica.open_timer.active():
+            replica.open_timer.cancel()
+        replica.open_timer = None
         if replica.partition in self._electing:
             self.write_leadership(replica)
 
@@ -256,7 +258,7 @@ class Agent:
     def leader_opened(self, replica: Replica) -> None:
         """Send requests to the other replicas."""
 
-    def _give_up(self, replica: Replica) -> None:
+    def _stop_leading(self, replica: Replica) -> None:
         self._electing.pop(replica.partition, None)
         if self.broker.leads(replica.partition):
             self.broker.stop(replica.partition)
@@ -264,7 +266,7 @@ class Agent:
     # --- leading -----------------------------------------------------------------------------------------------------
 
     def fetched(self, partition: Partition, follower: int) -> None:
-        """A follower has caught up."""
+        """Handle a fetch of a follower that has caught up."""
         replica = self.replicas.get(partition)
         if replica is None:
             return
@@ -288,9 +290,9 @@ class Agent:
                 self._write_isr(replica, (each for each in replica.in_sync if each != follower))
 
     def balance(self) -> None:
-        """Give way to preferred replicas that are in sync (``checkLoadBalancing``).
+        """Resign as leader of partitions whose preferred replica is in sync (``checkLoadBalancing``).
 
-        A leader checks this when it commits, so partitions follow each other at ``BALANCE_INTERVAL_S``.
+        A leader checks this when it commits, so it checks one partition every ``BALANCE_INTERVAL_S``.
         """
         partitions = [each for each in self.replicas if self.broker.leads(each)]
         for number, partition in enumerate(partitions):
@@ -311,7 +313,7 @@ class Agent:
 
     def _resign(self, replica: Replica) -> None:
         watches = self.watches_leader(replica)
-        self._give_up(replica)
+        self._stop_leading(replica)
         self.client.delete(znodes.leader_path(replica.partition.topic, replica.partition.number))
         if not watches:
             self.look_for_leader(replica)
@@ -358,7 +360,7 @@ class Agent:
             self.start_replica(partition, targets)
 
     def reassignment_started(self, replica: Replica) -> None:
-        """The leader has read the target of a reassignment."""
+        """Handle the target of a reassignment, which the leader has read."""
 
     def _finish_reassignment(self, replica: Replica, targets: tuple[int, ...]) -> None:
         topic, number = replica.partition.topic, replica.partition.number
@@ -371,9 +373,9 @@ class Agent:
         self.client.delete(znodes.reassigned_path(topic, number))
 
     def reassignment_finished(self, replica: Replica, before: tuple[int, ...]) -> None:
-        """The assignment has been changed.
+        """Handle a changed assignment.
 
-        :param before: the assigned replicas before.
+        :param before: replicas of the previous assignment.
         """
 
     # --- requests ----------------------------------------------------------------------------------------------------

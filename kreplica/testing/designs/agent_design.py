@@ -1,4 +1,4 @@
-"""A cluster under the first or the second design: an agent per broker, and an administrator."""
+"""A cluster with the first or the second design: an agent per broker, and an administrator."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from kreplica.testing.designs import seed_znodes as znodes
-from kreplica.testing.designs.agent import Agent, Waits
+from kreplica.testing.designs import znode_paths as znodes
+from kreplica.testing.designs.agent import Agent, Timeouts
 from kreplica.testing.designs.bench_cluster import BenchCluster
 from kreplica.testing.designs.clients import ONE_BY_ONE, PIPELINED, AgentClient
 from kreplica.testing.designs.layout import Partition
@@ -21,30 +21,30 @@ MULTI_MAX = 1000
 class AgentDesign:
     """Cluster of agents; implements ``bench_cluster.Design``."""
 
-    def __init__(self, cluster: BenchCluster, kind: type[Agent], waits: Waits | None = None) -> None:
+    def __init__(self, cluster: BenchCluster, kind: type[Agent], timeouts: Timeouts | None = None) -> None:
         self.agents: dict[int, Agent] = {}
         self._cluster = cluster
         self._kind = kind
-        self._waits = waits or Waits()
-        self._administrator = cluster.coordinator.open_session(Process("administrator"))
+        self._timeouts = timeouts or Timeouts()
+        self._administrator = cluster.zookeeper.open_session(Process("administrator"))
 
     @property
-    def _queues(self) -> bool:
+    def _has_queues(self) -> bool:
         return issubclass(self._kind, CoordinatedAgent)
 
     def populate(self) -> None:
-        coordinator, layout = self._cluster.coordinator, self._cluster.layout
+        zookeeper, layout = self._cluster.zookeeper, self._cluster.layout
         for path in znodes.ROOTS:
-            coordinator.put(path)
-        if self._queues:
+            zookeeper.put(path)
+        if self._has_queues:
             for broker_id in layout.shape.broker_ids:
-                coordinator.put(znodes.queue_path(broker_id))
+                zookeeper.put(znodes.queue_path(broker_id))
         for topic, partitions in layout.topics.items():
             for operation in self._topic_znodes(topic, partitions):
-                coordinator.put(operation.path, operation.data or b"")
+                zookeeper.put(operation.path, operation.data or b"")
         for partition in layout.all():
             data = znodes.encode_ids(partition.replicas)
-            coordinator.tree.nodes[znodes.isr_path(partition.topic, partition.number)].data = data
+            zookeeper.tree.nodes[znodes.isr_path(partition.topic, partition.number)].data = data
 
     def _topic_znodes(self, topic: str, partitions: Sequence[Partition]) -> list[Create]:
         creates = [Create(znodes.topic_path(topic))]
@@ -53,7 +53,7 @@ class AgentDesign:
             creates.append(Create(znodes.partition_path(topic, number)))
             creates.append(Create(znodes.replicas_path(topic, number), znodes.encode_ids(each.replicas)))
             creates.append(Create(znodes.isr_path(topic, number)))
-            if not self._queues:
+            if not self._has_queues:
                 creates.append(Create(znodes.replica_state_path(topic, number)))
         return creates
 
@@ -67,23 +67,25 @@ class AgentDesign:
         cluster = self._cluster
         broker = cluster.brokers[broker_id]
         in_flight_max = ONE_BY_ONE if cluster.one_by_one else PIPELINED
-        client = AgentClient(cluster.coordinator, broker.process, in_flight_max)
-        agent = self._kind(broker, client, cluster.layout, cluster.scheduler, self._waits, cluster.counts)
+        client = AgentClient(cluster.zookeeper, broker.process, in_flight_max)
+        agent = self._kind(broker, client, cluster.layout, cluster.scheduler, self._timeouts, cluster.counts)
         self.agents[broker_id] = agent
         agent.start()
 
     def kill_broker(self, broker_id: int) -> None:
         self._cluster.brokers[broker_id].kill()
         self.agents.pop(broker_id).close()
-        self._notice_silence(broker_id)
+        self._schedule_drops(broker_id)
 
     shut_down_broker = kill_broker
 
-    def _notice_silence(self, broker_id: int) -> None:
+    def _schedule_drops(self, broker_id: int) -> None:
         for agent in self.agents.values():
-            self._cluster.scheduler.post(agent.broker.process, self._waits.keep_in_sync_s, self._drop, agent, broker_id)
+            self._cluster.scheduler.post(
+                agent.broker.process, self._timeouts.keep_in_sync_s, self._drop_follower, agent, broker_id
+            )
 
-    def _drop(self, agent: Agent, broker_id: int) -> None:
+    def _drop_follower(self, agent: Agent, broker_id: int) -> None:
         if not self._cluster.brokers[broker_id].alive:
             agent.drop(broker_id)
 
@@ -102,12 +104,12 @@ class AgentDesign:
         self._write(self._topic_znodes(topic, partitions))
 
     def delete_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
-        if not self._queues:
+        if not self._has_queues:
             self._write([SetData(znodes.replicas_path(topic, each.number), b"") for each in partitions])
             return
         for each in partitions:
             path = znodes.leader_path(topic, each.number)
-            self._cluster.coordinator.get(self._administrator, path, None, partial(self._queue_deletion, each))
+            self._cluster.zookeeper.get(self._administrator, path, None, partial(self._queue_deletion, each))
 
     def _queue_deletion(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
         """Queue the deletion of a partition for its leader."""
@@ -132,7 +134,7 @@ class AgentDesign:
     def _write(self, operations: Sequence[Any]) -> None:
         for start in range(0, len(operations), MULTI_MAX):
             batch = operations[start : start + MULTI_MAX]
-            self._cluster.coordinator.multi(self._administrator, batch, _check)
+            self._cluster.zookeeper.multi(self._administrator, batch, _check)
 
 
 def _check(result: object) -> None:

@@ -1,4 +1,4 @@
-"""For how long each partition had no leader that accepts writes."""
+"""Measures how long each partition has no leader that accepts writes."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ class Availability:
                 self._down_since_s[partition] = self._now_s()
 
     def opened(self, partition: Partition, broker_id: int) -> None:
-        """A broker accepts writes."""
+        """Record that a broker accepts writes."""
         self._leaders[partition] = broker_id
         since_s = self._down_since_s.pop(partition, None)
         if since_s is not None:
             self._outages_s.append(self._now_s() - since_s)
 
     def closed(self, partition: Partition, broker_id: int) -> None:
-        """A broker no longer accepts writes; ignored if another broker leads already."""
+        """Record that a broker no longer accepts writes; ignored if another broker leads already."""
         if self._leaders.get(partition) == broker_id:
             del self._leaders[partition]
             self._down_since_s[partition] = self._now_s()
 
     def forget(self, partition: Partition) -> None:
-        """The partition is being deleted."""
+        """Forget a partition that is deleted."""
         self._leaders.pop(partition, None)
         self._down_since_s.pop(partition, None)
 

@@ -1,4 +1,4 @@
-"""The cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; interface of a design."""
+"""Cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; and the interface of a design."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from kreplica.testing.designs.availability import Availability
-from kreplica.testing.designs.coordinator import LightCoordinator, Rates
 from kreplica.testing.designs.counts import Counts
 from kreplica.testing.designs.layout import Layout, Partition, Shape
 from kreplica.testing.designs.light_broker import LightBroker
+from kreplica.testing.designs.light_zookeeper import LightZooKeeper, Rates
 from kreplica.testing.simulator.scheduler import Scheduler
 
 QUIET_S = 30.0
@@ -19,7 +19,7 @@ SETTLE_S_MAX = 24 * 3600.0
 
 
 class BenchCluster:
-    """Everything below the seam.
+    """The parts of a cluster that do not depend on the design.
 
     :param by_epoch: True if the design truncates logs by leader epoch.
     :param one_by_one: True if clients wait for each response before they send the next request.
@@ -33,7 +33,7 @@ class BenchCluster:
         self.one_by_one = one_by_one
         self.scheduler = Scheduler()
         self.counts = Counts()
-        self.coordinator = LightCoordinator(self.scheduler, rtt_s, self.counts, rates)
+        self.zookeeper = LightZooKeeper(self.scheduler, rtt_s, self.counts, rates)
         self.availability = Availability(lambda: self.scheduler.now_s)
         self.brokers: dict[int, LightBroker] = {}
         for broker_id in shape.broker_ids:
@@ -54,7 +54,7 @@ class BenchCluster:
 
 
 class Design(Protocol):
-    """A cluster under one design, with the operations that the events need."""
+    """A cluster with one design, and the operations that the events need."""
 
     def populate(self) -> None:
         """Write the znodes of a cluster that ran before and was stopped."""
@@ -68,7 +68,7 @@ class Design(Protocol):
         """Stop the broker as its operator does."""
 
     def expire_session(self, broker_id: int) -> None:
-        """Expire a broker's session; its process continues and notices half a round trip later."""
+        """Expire a broker's session; its process continues, and learns of the expiry half a round trip later."""
 
     def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None: ...
 

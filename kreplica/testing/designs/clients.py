@@ -1,4 +1,4 @@
-"""ZooKeeper clients of the bench: with callbacks for the agents of the first two designs, with Deferreds for the third.
+"""ZooKeeper clients: with callbacks for the agents of the first two designs, with Deferreds for the third.
 
 ``AgentClient`` sends up to ``in_flight_max`` requests before it waits; 1 makes it the synchronous client that the
 first designs assume.
@@ -12,7 +12,7 @@ from typing import Any
 
 from twisted.internet.defer import Deferred
 
-from kreplica.testing.designs.coordinator import Done, LightCoordinator, Session, Watch
+from kreplica.testing.designs.light_zookeeper import Done, LightZooKeeper, Session, Watch
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.zookeeper import (
     Create,
@@ -40,26 +40,26 @@ class AgentClient:
     Callbacks get None for a missing znode; a write gets True or False, and a sequential create gets its path.
     """
 
-    def __init__(self, coordinator: LightCoordinator, process: Process, in_flight_max: int) -> None:
-        self.session = coordinator.open_session(process)
-        self._coordinator = coordinator
+    def __init__(self, zookeeper: LightZooKeeper, process: Process, in_flight_max: int) -> None:
+        self.session = zookeeper.open_session(process)
+        self._zookeeper = zookeeper
         self._in_flight = 0
         self._in_flight_max = in_flight_max
         self._waiting: deque[tuple[Callable[..., None], tuple[Any, ...], Done]] = deque()
         self._closed = False
 
     def exists(self, path: str, watch: Watch | None, done: Callable[[Znode | None], None]) -> None:
-        self._send(self._coordinator.exists, (path, watch), done)
+        self._send(self._zookeeper.exists, (path, watch), done)
 
     def get(self, path: str, watch: Watch | None, done: Callable[[tuple[bytes, int] | None], None]) -> None:
-        self._send(self._coordinator.get, (path, watch), done)
+        self._send(self._zookeeper.get, (path, watch), done)
 
     def children(self, path: str, watch: Watch | None, done: Callable[[list[str] | None], None]) -> None:
-        self._send(self._coordinator.children, (path, watch), done)
+        self._send(self._zookeeper.children, (path, watch), done)
 
     def write(self, operation: Operation, done: Done | None = None) -> None:
         """Send a write; ``done`` gets the result or the ``ZooKeeperError``."""
-        self._send(self._coordinator.write, (operation,), done or _ignore)
+        self._send(self._zookeeper.write, (operation,), done or _ignore)
 
     def create(self, path: str, data: bytes, done: Done | None = None, *, ephemeral: bool = False) -> None:
         self.write(Create(path, data, ephemeral=ephemeral), done)
@@ -74,7 +74,7 @@ class AgentClient:
         """End the session now; unsent requests are dropped and no callback runs."""
         self._closed = True
         self._waiting.clear()
-        self._coordinator.close_session(self.session)
+        self._zookeeper.close_session(self.session)
 
     def _send(self, request: Callable[..., None], arguments: tuple[Any, ...], done: Done) -> None:
         if self._closed:
@@ -104,14 +104,14 @@ def _ignore(_: object) -> None:
 
 
 class DeferredClient:
-    """The part of ``ZooKeeperClient`` that a controller and ``write_units`` use, on the bench's server.
+    """The part of ``ZooKeeperClient`` that a controller and ``write_units`` use, on the light server.
 
     :param one_by_one: True to charge a round trip for every write and read of a multi.
     """
 
-    def __init__(self, coordinator: LightCoordinator, process: Process, *, one_by_one: bool = False) -> None:
-        self._coordinator = coordinator
-        self._session: Session = coordinator.open_session(process, one_by_one=one_by_one)
+    def __init__(self, zookeeper: LightZooKeeper, process: Process, *, one_by_one: bool = False) -> None:
+        self._zookeeper = zookeeper
+        self._session: Session = zookeeper.open_session(process, one_by_one=one_by_one)
         self._listeners: list[Callable[[SessionState], None]] = []
 
     @property
@@ -123,13 +123,13 @@ class DeferredClient:
         return lambda: self._listeners.remove(listener)
 
     def end(self) -> None:
-        """Let the session expire; the client does not know it yet."""
-        self._coordinator.close_session(self._session)
+        """Let the session expire without notifying the client yet."""
+        self._zookeeper.close_session(self._session)
 
     def replace_session(self) -> None:
         """Notify the listeners of the expiry and open the next session."""
         before = self._session
-        self._session = self._coordinator.open_session(before.process, one_by_one=before.one_by_one)
+        self._session = self._zookeeper.open_session(before.process, one_by_one=before.one_by_one)
         for listener in list(self._listeners):
             listener(SessionState.EXPIRED)
         for listener in list(self._listeners):
@@ -137,33 +137,33 @@ class DeferredClient:
 
     def close(self) -> None:
         """End the session; ephemeral znodes are deleted."""
-        self._coordinator.close_session(self._session)
+        self._zookeeper.close_session(self._session)
 
     def exists(self, path: str, watch: Watch | None = None) -> Deferred[Stat | None]:
-        answer: Deferred[Stat | None] = Deferred()
-        stat = _stat(self._coordinator.tree.nodes.get(path))
-        self._coordinator.exists(self._session, path, watch, lambda _: answer.callback(stat))
-        return answer
+        deferred: Deferred[Stat | None] = Deferred()
+        stat = _stat(self._zookeeper.tree.nodes.get(path))
+        self._zookeeper.exists(self._session, path, watch, lambda _: deferred.callback(stat))
+        return deferred
 
     def get_data(self, path: str, watch: Watch | None = None) -> Deferred[tuple[bytes, Stat]]:
-        answer: Deferred[tuple[bytes, Stat]] = Deferred()
-        stat = _stat(self._coordinator.tree.nodes.get(path))
+        deferred: Deferred[tuple[bytes, Stat]] = Deferred()
+        stat = _stat(self._zookeeper.tree.nodes.get(path))
 
         def done(found: tuple[bytes, int] | None) -> None:
             if found is None or stat is None:
-                answer.errback(NoNode(path))
+                deferred.errback(NoNode(path))
             else:
-                answer.callback((found[0], stat))
+                deferred.callback((found[0], stat))
 
-        self._coordinator.get(self._session, path, watch, done)
-        return answer
+        self._zookeeper.get(self._session, path, watch, done)
+        return deferred
 
     def get_children(self, path: str, watch: Watch | None = None) -> Deferred[list[str]]:
-        answer: Deferred[list[str]] = Deferred()
-        self._coordinator.children(
-            self._session, path, watch, lambda names: _answer(answer, NoNode(path) if names is None else names)
+        deferred: Deferred[list[str]] = Deferred()
+        self._zookeeper.children(
+            self._session, path, watch, lambda names: _complete(deferred, NoNode(path) if names is None else names)
         )
-        return answer
+        return deferred
 
     def create(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
@@ -177,29 +177,29 @@ class DeferredClient:
         return self._write(SetData(path, data, version))
 
     def multi(self, operations: Sequence[Operation]) -> Deferred[list[OperationResult]]:
-        answer: Deferred[list[OperationResult]] = Deferred()
-        self._coordinator.multi(self._session, operations, lambda result: _answer(answer, result))
-        return answer
+        deferred: Deferred[list[OperationResult]] = Deferred()
+        self._zookeeper.multi(self._session, operations, lambda result: _complete(deferred, result))
+        return deferred
 
     def multi_read(self, reads: Sequence[Read]) -> Deferred[list[ReadResult]]:
-        answer: Deferred[list[ReadResult]] = Deferred()
-        self._coordinator.multi_read(self._session, reads, answer.callback)
-        return answer
+        deferred: Deferred[list[ReadResult]] = Deferred()
+        self._zookeeper.multi_read(self._session, reads, deferred.callback)
+        return deferred
 
     def _write(self, operation: Operation) -> Deferred[Any]:
-        answer: Deferred[Any] = Deferred()
-        self._coordinator.write(self._session, operation, lambda result: _answer(answer, result))
-        return answer
+        deferred: Deferred[Any] = Deferred()
+        self._zookeeper.write(self._session, operation, lambda result: _complete(deferred, result))
+        return deferred
 
 
 def _stat(node: Znode | None) -> Stat | None:
     return None if node is None else node.stat()
 
 
-def _answer(answer: Deferred[Any], result: Any) -> None:
-    if answer.called:
+def _complete(deferred: Deferred[Any], result: Any) -> None:
+    if deferred.called:
         return
     if isinstance(result, Exception):
-        answer.errback(result)
+        deferred.errback(result)
     else:
-        answer.callback(result)
+        deferred.callback(result)

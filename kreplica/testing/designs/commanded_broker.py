@@ -1,4 +1,4 @@
-"""A light broker that obeys the controller: it applies commands and, as a leader, adds replicas to the ISR."""
+"""A light broker with a controller: it applies commands and, as a leader, adds replicas to the ISR."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CommandedBroker:
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
-    def obey(self, command: Command, body: bytes) -> None:
+    def handle_command(self, command: Command, body: bytes) -> None:
         """Apply LeaderAndIsr or StopReplica."""
         message = command.api.request.parse(command.version, body)
         for topic in message["topic_states"]:

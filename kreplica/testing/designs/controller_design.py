@@ -1,4 +1,4 @@
-"""A cluster under the third design: the product's controller, one per broker, with light brokers."""
+"""A cluster with the third design: the product's controller, one per broker, with light brokers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LISTENER = "PLAINTEXT"
 SHUTDOWN_BYTES = 30 + 20
 """Bytes of ControlledShutdown and its response."""
 
-_SINCE_THE_FIRST_START = 0
+_SINCE_FIRST_START = 0
 
 
 class ControllerDesign:
@@ -41,28 +41,28 @@ class ControllerDesign:
         self._commanded: dict[int, CommandedBroker] = {}
         self._network = LightNetwork(cluster.scheduler, cluster.rtt_s, cluster.counts, self._commanded)
         self._unused_network = Network(cluster.scheduler, Random(1))
-        self._administrator = DeferredClient(cluster.coordinator, Process("administrator"))
+        self._administrator = DeferredClient(cluster.zookeeper, Process("administrator"))
 
     # --- znodes ------------------------------------------------------------------------------------------------------
 
     def populate(self) -> None:
-        coordinator, layout = self._cluster.coordinator, self._cluster.layout
+        zookeeper, layout = self._cluster.zookeeper, self._cluster.layout
         for path in znodes.PERSISTENT_PATHS:
-            coordinator.put(path)
+            zookeeper.put(path)
         for topic, partitions in layout.topics.items():
-            coordinator.put(znodes.topic_path(topic), documents.encode_topic(layout.assignment(topic)))
-            coordinator.put(znodes.partitions_path(topic))
+            zookeeper.put(znodes.topic_path(topic), documents.encode_topic(layout.assignment(topic)))
+            zookeeper.put(znodes.partitions_path(topic))
             for each in partitions:
                 state = LeaderAndIsr(each.replicas[0], 0, each.replicas, 0)
                 path = znodes.partition_state_path(topic, each.number)
-                coordinator.put(path, documents.encode_partition_state(state))
+                zookeeper.put(path, documents.encode_partition_state(state))
 
     # --- brokers -----------------------------------------------------------------------------------------------------
 
     def start_broker(self, broker_id: int) -> None:
         cluster = self._cluster
         process = cluster.brokers[broker_id].start()
-        client = DeferredClient(cluster.coordinator, process, one_by_one=cluster.one_by_one)
+        client = DeferredClient(cluster.zookeeper, process, one_by_one=cluster.one_by_one)
         failures: list[Any] = []
         reactor = SimulatedReactor(cluster.scheduler, self._unused_network, process, "localhost", failures.append)
         runtime = Runtime(
@@ -90,9 +90,9 @@ class ControllerDesign:
 
     def _register(self, broker_id: int) -> None:
         endpoint = Endpoint(LISTENER, "127.0.0.1", 9092)
-        registration = BrokerRegistration(broker_id, (endpoint,), intact_since=_SINCE_THE_FIRST_START)
+        registration = BrokerRegistration(broker_id, (endpoint,), intact_since=_SINCE_FIRST_START)
         data = documents.encode_broker(registration)
-        _must(self._clients[broker_id].create(znodes.broker_path(broker_id), data, ephemeral=True))
+        _require(self._clients[broker_id].create(znodes.broker_path(broker_id), data, ephemeral=True))
 
     def kill_broker(self, broker_id: int) -> None:
         self._cluster.brokers[broker_id].kill()
@@ -100,7 +100,7 @@ class ControllerDesign:
         del self.controllers[broker_id], self._commanded[broker_id]
 
     def shut_down_broker(self, broker_id: int) -> None:
-        """Ask the controller to move leaders away, then close the session; as the product's brokers do."""
+        """Request a controlled shutdown from the controller, then close the session, as the product's brokers do."""
         cluster = self._cluster
         active = next((each for each in self.controllers.values() if each.active), None)
         if active is None:
@@ -109,20 +109,20 @@ class ControllerDesign:
         cluster.counts.rpcs += 1
         cluster.counts.rpc_bytes += SHUTDOWN_BYTES
 
-        epoch = cluster.coordinator.tree.nodes[znodes.broker_path(broker_id)].czxid
+        epoch = cluster.zookeeper.tree.nodes[znodes.broker_path(broker_id)].czxid
 
-        def answered(_: object) -> None:
+        def on_response(_: object) -> None:
             cluster.scheduler.post(
                 cluster.brokers[broker_id].process, cluster.rtt_s / 2, self.kill_broker, broker_id
             )
 
         def arrive() -> None:
-            _must(active.submit(ShutdownRequested(broker_id, epoch)).addCallback(answered))
+            _require(active.submit(ShutdownRequested(broker_id, epoch)).addCallback(on_response))
 
         cluster.scheduler.post(cluster.brokers[broker_id].process, cluster.rtt_s / 2, arrive)
 
     def expire_session(self, broker_id: int) -> None:
-        """The broker registers again; a product broker keeps its roles until the controller changes them."""
+        """Expire the session; the broker registers again and, unlike the product, forgets its roles."""
         cluster = self._cluster
         client = self._clients[broker_id]
         client.end()
@@ -138,10 +138,10 @@ class ControllerDesign:
 
     def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
         data = documents.encode_topic(self._cluster.layout.assignment(topic))
-        _must(self._administrator.create(znodes.topic_path(topic), data))
+        _require(self._administrator.create(znodes.topic_path(topic), data))
 
     def delete_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
-        _must(self._administrator.create(znodes.delete_topic_path(topic), b""))
+        _require(self._administrator.create(znodes.delete_topic_path(topic), b""))
 
     def elect_preferred(self) -> None:
         """Request the election of all partitions, in as many znodes as their size needs, one after the other."""
@@ -152,33 +152,33 @@ class ControllerDesign:
         if not batch:
             return
         data = documents.encode_partitions(each.key for each in batch)
-        _must(self._administrator.create(znodes.PREFERRED_REPLICA_ELECTION, data))
+        _require(self._administrator.create(znodes.PREFERRED_REPLICA_ELECTION, data))
         self._when_deleted(znodes.PREFERRED_REPLICA_ELECTION, lambda: self._elect(rest))
 
     def _when_deleted(self, path: str, then: Any) -> None:
         def changed(_: object) -> None:
-            if path in self._cluster.coordinator.tree.nodes:
+            if path in self._cluster.zookeeper.tree.nodes:
                 self._when_deleted(path, then)
             else:
                 then()
 
-        _must(self._administrator.exists(path, changed))
+        _require(self._administrator.exists(path, changed))
 
     def reassign(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
         data = documents.encode_reassignments({each.key: replicas for each, replicas in targets.items()})
-        _must(self._administrator.create(znodes.REASSIGN_PARTITIONS, data))
+        _require(self._administrator.create(znodes.REASSIGN_PARTITIONS, data))
 
 
 PREFERRED_AT_ONCE = 10_000
 """Partitions in one request, so that its znode stays below 1 MB."""
 
 
-def _must(answer: Deferred[Any]) -> None:
-    """Let an error of an operation that cannot fail end the run."""
+def _require(deferred: Deferred[Any]) -> None:
+    """End the run if an operation fails that must not fail."""
 
     def fail(failure: Any) -> None:
-        raise RuntimeError(f"an operation of the bench failed: {failure.value}") from failure.value
+        raise RuntimeError(f"an operation of the simulated cluster failed: {failure.value}") from failure.value
 
-    answer.addErrback(fail)
+    deferred.addErrback(fail)
 
 

@@ -1,7 +1,7 @@
-"""The second design: the partition's leader drives the states of its replicas, through a queue znode per broker.
+"""The second design: the partition's leader controls the states of its replicas through a queue znode per broker.
 
-Only followers watch the leader, so a leader change is noticed without any other notification before it.  A queue is
-persistent: requests reach a broker that was down.  The leader verifies each transition and fails fast.
+Only followers watch the leader znode.  A queue is persistent: requests reach a broker that was down.  The leader
+verifies each transition, and an invalid one ends the run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import Enum
 from functools import partial
 
 from kreplica.errors import KreplicaError
-from kreplica.testing.designs import seed_znodes as znodes
+from kreplica.testing.designs import znode_paths as znodes
 from kreplica.testing.designs.agent import Agent
 from kreplica.testing.designs.layout import Partition
 from kreplica.testing.designs.replica import Replica
@@ -20,7 +20,7 @@ START_REPLICA, CLOSE_REPLICA, DELETE_PARTITION = "start-replica", "close-replica
 
 
 class FollowerState(Enum):
-    """State of another replica, as its leader knows it."""
+    """State of another replica according to its leader."""
 
     UNKNOWN = "unknown"
     STARTED = "started"
@@ -38,7 +38,7 @@ TRANSITIONS = {
 
 
 class InvalidTransition(KreplicaError):
-    """A replica would go from one state to another that does not follow it."""
+    """The leader requested a transition that is not in ``TRANSITIONS``."""
 
 
 class CoordinatedAgent(Agent):
@@ -119,10 +119,10 @@ class CoordinatedAgent(Agent):
         found = frozenset(names or ())
         for name in sorted(found - self._taken):
             path = f"{znodes.queue_path(self.broker_id)}/{name}"
-            self.client.get(path, None, partial(self._obey, path))
+            self.client.get(path, None, partial(self._handle_request, path))
         self._taken = found
 
-    def _obey(self, path: str, found: tuple[bytes, int] | None) -> None:
+    def _handle_request(self, path: str, found: tuple[bytes, int] | None) -> None:
         if found is None:
             return
         self.client.delete(path)

@@ -1,10 +1,10 @@
-"""A broker without logs: it obeys its roles, records when it leads, and counts the bytes that it would truncate.
+"""A broker without logs: it takes roles, records when it leads, and counts the bytes that it would truncate.
 
-Truncation is counted with one batch in flight per partition, the state of a partition with constant traffic: the log
-end of a leader is one batch above those of its followers.  A follower's log end is one batch above its own high
+Truncation is counted with one batch in flight per partition, as with constant traffic: the log end of a leader is one
+batch above those of its followers.  A follower's log end is one batch above its own high
 watermark, which it learns with the next fetch.  A replica that truncates to its high watermark therefore discards a
-batch each time it starts to follow; one that truncates by leader epoch discards only the batch that the new leader does
-not have: the last one of a former leader.
+batch each time it starts to follow; one that truncates by leader epoch discards only the batch that the new leader
+does not have: the last batch of a former leader.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class LightBroker:
         self.forget_roles()
 
     def forget_roles(self) -> None:
-        """Stop all replicas; the files stay."""
+        """Stop all replicas, and keep their files."""
         for partition in list(self._leads):
             self.stop(partition)
         self._follows.clear()
@@ -137,7 +137,7 @@ class LightBroker:
             self._scheduler.post(self.process, FETCH_RETRY_S, self._fetch, partition, leader, epoch, tries + 1)
 
     electing: Mapping[Partition, object] = {}
-    """Partitions whose leader this broker has become without accepting writes yet; its agent replaces this."""
+    """Partitions of which this broker was elected leader and does not accept writes yet; its agent replaces this."""
 
     def accepts_fetches(self, partition: Partition) -> bool:
         return partition in self._leads or partition in self.electing

@@ -28,7 +28,7 @@ class Receiver(Protocol):
     @property
     def process(self) -> Process: ...
 
-    def obey(self, command: Command, body: bytes) -> None: ...
+    def handle_command(self, command: Command, body: bytes) -> None: ...
 
 
 class LightNetwork:
@@ -47,7 +47,7 @@ class LightNetwork:
 
 
 class LightChannel:
-    """Replaces ``BrokerChannel``; a command to a broker that died stays unanswered."""
+    """Replaces ``BrokerChannel``; a command to a dead broker gets no response."""
 
     def __init__(
         self,
@@ -66,8 +66,8 @@ class LightChannel:
         self._reactor = reactor
         self._broker_id = registration.broker_id
         self._receiver = network.receivers.get(registration.broker_id)
-        self._answered = answered
-        self._sent = sent
+        self._on_response = answered
+        self._on_sent = sent
         self._waiting: deque[Command] = deque()
         self._closed = False
 
@@ -78,17 +78,17 @@ class LightChannel:
 
     def _send_next(self) -> None:
         command = self._waiting[0]
-        Deferred.fromCoroutine(command.build_body(self._reactor)).addCallback(self._formed, command)
+        Deferred.fromCoroutine(command.build_body(self._reactor)).addCallback(self._transmit, command)
 
-    def _formed(self, body: dict[str, Any], command: Command) -> None:
+    def _transmit(self, body: dict[str, Any], command: Command) -> None:
         network = self._network
-        self._sent(command, body)
+        self._on_sent(command, body)
         built = command.api.request.build(command.version, body)
         network.counts.rpcs += 1
         network.counts.rpc_bytes += REQUEST_HEADER_BYTES + len(built) + RESPONSE_BYTES
         receiver = self._receiver
         if receiver is not None and command.api in (LEADER_AND_ISR, STOP_REPLICA):
-            network.scheduler.post(receiver.process, network.half_s, receiver.obey, command, built)
+            network.scheduler.post(receiver.process, network.half_s, receiver.handle_command, command, built)
         if receiver is not None:
             network.scheduler.post(receiver.process, network.half_s, self._respond, command)
 
@@ -101,7 +101,7 @@ class LightChannel:
         self._waiting.popleft()
         if self._waiting:
             self._send_next()
-        self._answered(self._broker_id, command, CommandResponse())
+        self._on_response(self._broker_id, command, CommandResponse())
 
     async def close(self) -> None:
         self._closed = True

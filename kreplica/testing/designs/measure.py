@@ -1,4 +1,4 @@
-"""Runs the events of the bench on one cluster, one after the other, and measures each."""
+"""Runs the events on one cluster, one after the other, and measures each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kreplica.testing.designs.agent_design import AgentDesign
 from kreplica.testing.designs.availability import Outages
 from kreplica.testing.designs.bench_cluster import BenchCluster, Design
 from kreplica.testing.designs.controller_design import ControllerDesign
-from kreplica.testing.designs.coordinator import Rates
 from kreplica.testing.designs.layout import Partition, Shape
 from kreplica.testing.designs.leader_coordinated import CoordinatedAgent
+from kreplica.testing.designs.light_zookeeper import Rates
 from kreplica.testing.designs.race import RaceAgent
 
 DESIGNS: dict[str, Callable[[BenchCluster], Design]] = {
@@ -25,7 +25,7 @@ DESIGNS: dict[str, Callable[[BenchCluster], Design]] = {
 """The designs by name."""
 
 PIPELINED_CALLS = "pipelined"
-"""Name of the way of calling ZooKeeper without waiting for each response."""
+"""Name of calls to ZooKeeper that do not wait for each response."""
 
 NEW_TOPIC = "new-topic"
 NEW_TOPIC_PARTITIONS = 100
@@ -100,7 +100,7 @@ class CaseResult:
 
 
 class CaseRun:
-    """One cluster under one design.
+    """One cluster with one design.
 
     :param rates: rates of the ZooKeeper server; None for the defaults.
     """
@@ -140,25 +140,25 @@ class CaseRun:
             "topic deleted": self._delete_topic,
         }
 
-    def _measure(self, name: str, act: Callable[[], None]) -> None:
+    def _measure(self, name: str, start_event: Callable[[], None]) -> None:
         cluster = self.cluster
         cluster.counts.reset()
-        cluster.coordinator.tree.changed.clear()
-        cluster.coordinator.restart_slow_requests()
+        cluster.zookeeper.tree.changed.clear()
+        cluster.zookeeper.restart_slow_requests()
         cluster.availability.take()
         began_s = cluster.scheduler.now_s
-        act()
+        start_event()
         cluster.settle()
-        coordinator = cluster.coordinator
+        zookeeper = cluster.zookeeper
         if name == "whole cluster starts":
-            self._result.partition_watches = coordinator.watches_below(depth=4)
+            self._result.partition_watches = zookeeper.watches_below(depth=4)
         self._result.events.append(
             EventResult(
                 name,
                 cluster.counts.as_dict(),
-                coordinator.watches_count,
+                zookeeper.watches_count,
                 cluster.availability.take(),
-                max(coordinator.last_s - began_s, 0.0),
+                max(zookeeper.last_s - began_s, 0.0),
             )
         )
 

@@ -25,7 +25,7 @@ Points = Mapping[str, Sequence[tuple[float, float]]]
 class Picture:
     """One picture.
 
-    :param event: event whose figure is shown.
+    :param event: event whose value is shown.
     :param field: field of its row.
     :param scale: factor from the field to the unit of the title.
     """
@@ -73,7 +73,7 @@ def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _comparable(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of the cluster and round trip that was run with the most sizes, from the smallest size."""
+    """Return the rows of the cluster and round trip that was run with the most sizes, the smallest size first."""
     groups: dict[tuple[int, float], list[Row]] = {}
     for row in rows:
         if row["calls"] == PIPELINED_CALLS:

@@ -1,4 +1,4 @@
-"""The first design: replicas race for the leader, and each broker listens to a state znode per replica.
+"""The first design: replicas race for the leader znode, and each broker watches a state znode per replica.
 
 Each replica watches its leader and its own state znode, and each leader the assignment of its partitions.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kreplica.testing.designs import seed_znodes as znodes
+from kreplica.testing.designs import znode_paths as znodes
 from kreplica.testing.designs.agent import Agent
 from kreplica.testing.designs.clients import failed
 from kreplica.testing.designs.replica import Replica
@@ -45,9 +45,9 @@ class RaceAgent(Agent):
     def _requests_read(self, path: str, replica: Replica, names: list[str] | None) -> None:
         for name in sorted(names or ()):
             request = f"{path}/{name}"
-            self.client.get(request, None, partial(self._obey, request, replica))
+            self.client.get(request, None, partial(self._handle_request, request, replica))
 
-    def _obey(self, path: str, replica: Replica, found: tuple[bytes, int] | None) -> None:
+    def _handle_request(self, path: str, replica: Replica, found: tuple[bytes, int] | None) -> None:
         if found is None:
             return
         verb = znodes.decode_request(found[0])[0]

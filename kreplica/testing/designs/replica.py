@@ -1,4 +1,4 @@
-"""A replica as an agent of the first two designs knows it."""
+"""State of a replica in an agent of the first two designs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class Replica:
     """One replica of the agent's broker.
 
     :ivar assigned: the assigned replicas (AR), as last read.
-    :ivar in_sync: the in-sync replicas (ISR), valid while leading; the others of AR are the catch-up replicas (CUR).
+    :ivar in_sync: the in-sync replicas (ISR), valid while leading; other assigned replicas are catch-up replicas (CUR).
     :ivar reassigned: target of a reassignment (RAR), or None.
     :ivar has_leader: True if the leader's znode existed when it was last seen.
     :ivar live: replicas whose fetch a new leader waits for; None before they are known.
@@ -26,4 +26,4 @@ class Replica:
         self.has_leader = False
         self.caught_up: set[int] = set()
         self.live: set[int] | None = None
-        self.opens: Call | None = None
+        self.open_timer: Call | None = None

@@ -1,7 +1,7 @@
-"""The seam below the designs: the operations of a broker on its replicas.
+"""Interface between designs and brokers: the operations of a broker on its replicas.
 
-A design chooses leaders (``race``, ``leader_coordinated``, ``controller_design``); a broker obeys.  In the product,
-the decisions arrive as LeaderAndIsr and StopReplica, and ``kreplica.replication.partitions`` obeys them.
+A design chooses leaders (``race``, ``leader_coordinated``, ``controller_design``) and calls these operations.  In the
+product, the controller sends them as LeaderAndIsr and StopReplica to ``kreplica.replication.partitions``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Roles(Protocol):
         """Truncate the log and fetch from the leader."""
 
     def stop(self, partition: Partition) -> None:
-        """Stop leading or fetching; the files stay."""
+        """Stop leading or fetching, and keep the files."""
 
     def delete(self, partition: Partition) -> None:
         """Stop and delete the files."""

@@ -1,12 +1,12 @@
-"""Text of the results."""
+"""Formats the results as text."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kreplica.testing.designs.design_claims import DesignClaim
 from kreplica.testing.designs.measure import CaseResult
-from kreplica.testing.designs.seed_figures import SeedFigure
 
 COLUMNS = (
     ("event", "event"),
@@ -20,22 +20,22 @@ COLUMNS = (
     ("queued", "queued"),
     ("RPCs", "rpcs"),
     ("RPC kB", "rpc_bytes"),
-    ("unled", "affected"),
+    ("leaderless", "affected"),
     ("first ms", "first_s"),
     ("p50 ms", "median_s"),
     ("p99 ms", "p99_s"),
     ("last ms", "last_s"),
-    ("cut kB", "truncated_bytes"),
+    ("truncated kB", "truncated_bytes"),
     ("settled s", "settled_s"),
 )
 """Headings and fields."""
 
 LEGEND = (
     "reads, writes: znodes read and written.  queued: state changes sent through znodes.\n"
-    "unled: partitions that had no leader for a time; how long: first, median, 99th percentile, last.\n"
-    "cut: log bytes truncated, with one batch of 16 KiB in flight per partition.\n"
+    "leaderless: partitions that had no leader for a time; durations: first, median, 99th percentile, last.\n"
+    "truncated: log bytes truncated, with one batch of 16 KiB in flight per partition.\n"
     "settled: time to the last response of ZooKeeper.\n"
-    "The expiry of a session takes no time here: add the session timeout.  CPU time of brokers is not in the times."
+    "Sessions expire at once: add the session timeout.  The times do not include CPU time of brokers."
 )
 
 
@@ -68,10 +68,10 @@ def _cell(field: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def figures_text(figures: Sequence[SeedFigure]) -> str:
-    """Return the table of the design texts' own figures."""
+def claims_text(figures: Sequence[DesignClaim]) -> str:
+    """Return the table of the claims of the design documents."""
     rows = [[each.claim, each.design, each.claimed, each.measured] for each in figures]
-    return _aligned(["claim of the design texts", "design", "claimed", "measured"], rows, left=4)
+    return _aligned(["claim of the design documents", "design", "claimed", "measured"], rows, left=4)
 
 
 def _aligned(names: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:

@@ -1,8 +1,8 @@
-"""Placements of replicas compared: loss of partitions when brokers die, and spread of a dead broker's load.
+"""Compares placements of replicas: partitions lost when brokers die, and the spread of a dead broker's load.
 
 A partition is lost if all its replicas are on dead brokers.  If as many random brokers die at once as a partition has
-replicas, the probability that a partition is lost is the part of all sets of brokers that hold a partition.  Fewer sets
-lose a partition more rarely, but more partitions at a time, and fewer brokers take over the load of a dead one.
+replicas, the probability that a partition is lost is the fraction of all sets of brokers that store a partition.  With
+fewer such sets, losses are rarer but affect more partitions, and fewer brokers take over the load of a dead broker.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ BROKERS = (3, 10, 50)
 Assignment = Sequence[tuple[int, ...]]
 
 
-def by_shift(brokers: int, partitions: int, replication_factor: int) -> Assignment:
+def kreplica_placement(brokers: int, partitions: int, replication_factor: int) -> Assignment:
     """Return kreplica's placement, which equals Kafka's if the brokers divide the partitions evenly."""
     places = [BrokerPlace(number) for number in range(brokers)]
     return [*place(places, partitions, replication_factor).values()]
 
 
-def of_first_design(brokers: int, partitions: int, replication_factor: int) -> Assignment:
+def first_design_placement(brokers: int, partitions: int, replication_factor: int) -> Assignment:
     """Return the placement of V1: replica ``j`` of the ``k``-th partition of broker ``i`` on ``(i + j + k) mod n``.
 
-    Taken literally, a follower falls on the leader for some ``k``; such a ``k`` is left out.
+    For some ``k``, the formula places a follower on the leader's broker; these ``k`` are skipped.
     """
     assignment = []
     steps = [k for k in range(brokers) if all((k + j) % brokers for j in range(1, replication_factor))]
@@ -42,7 +42,7 @@ def of_first_design(brokers: int, partitions: int, replication_factor: int) -> A
     return assignment
 
 
-def by_copysets(brokers: int, partitions: int, replication_factor: int) -> Assignment:
+def copyset_placement(brokers: int, partitions: int, replication_factor: int) -> Assignment:
     """Return a placement on few sets of brokers: two random permutations, cut into sets (Cidon et al., 2013)."""
     random, sets = Random(1), []
     for _ in range(2):
@@ -53,15 +53,15 @@ def by_copysets(brokers: int, partitions: int, replication_factor: int) -> Assig
         ]
     assignment = []
     for partition in range(partitions):
-        chosen, turn = sets[partition % len(sets)], partition // len(sets) % replication_factor
-        assignment.append((*chosen[turn:], *chosen[:turn]))
+        chosen, rotation = sets[partition % len(sets)], partition // len(sets) % replication_factor
+        assignment.append((*chosen[rotation:], *chosen[:rotation]))
     return assignment
 
 
 PLACEMENTS: dict[str, Callable[[int, int, int], Assignment]] = {
-    "kreplica": by_shift,
-    "first design": of_first_design,
-    "copysets": by_copysets,
+    "kreplica": kreplica_placement,
+    "first design": first_design_placement,
+    "copysets": copyset_placement,
 }
 
 

@@ -1,8 +1,8 @@
-"""Clients that ask the wrong broker while leaderships move, on simulated brokers that run the product's code.
+"""Measures requests to the wrong broker while leaderships move, on simulated brokers that run the product's code.
 
-Each client writes one record after the other to its partition.  When the leader rejects a record, it asks a broker for
-the leader again and retries after 10 ms.  The controller writes a leader to ZooKeeper first and sends commands
-afterwards, so there is a window in which the leader in the znode does not lead yet.
+Each client writes one record after the other to its partition.  If the leader rejects a record, it requests the
+metadata again and retries after 10 ms.  The controller first writes a leader to ZooKeeper and then sends commands,
+so there is a window in which the leader in the znode does not lead yet.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SETTINGS = ("auto.leader.rebalance.enable=false", "zookeeper.session.timeout.ms=
 class _Window:
     """Times of one partition, in seconds of virtual time; None before they are known.
 
-    :ivar written_s: the znode names another leader.
-    :ivar led_s: that leader leads.
-    :ivar rejected_s: last NOT_LEADER_OR_FOLLOWER that the client received.
+    :ivar written_s: time at which the znode has another leader.
+    :ivar led_s: time at which that leader accepts writes.
+    :ivar rejected_s: time of the last NOT_LEADER_OR_FOLLOWER that the client received.
     :ivar early: True if the leader in the znode rejected a record.
     """
 
@@ -69,8 +69,8 @@ class RoutingResult:
 
 def routing_results() -> Iterator[RoutingResult]:
     """Yield the windows of each event."""
-    for event, act in EVENTS.items():
-        windows = _Run().windows_of(act)
+    for event, start_event in EVENTS.items():
+        windows = _Run().windows_of(start_event)
         moved = [each for each in windows if each.written_s is not None and each.led_s is not None]
         rejected = [each for each in moved if each.rejected_s is not None]
         yield RoutingResult(
@@ -106,23 +106,23 @@ class _Run:
         self.keys = [TopicPartition(TOPIC, number) for number in range(PARTITIONS_COUNT)]
         self.cluster.wait_in_sync(TOPIC, range(PARTITIONS_COUNT))
         self.windows = {key: _Window() for key in self.keys}
-        self.is_over = False
+        self.is_stopped = False
         self._writers = [Deferred.fromCoroutine(self._write(key)) for key in self.keys]
         self.cluster.run(1.0)
 
-    def windows_of(self, act: Act) -> list[_Window]:
+    def windows_of(self, start_event: StartEvent) -> list[_Window]:
         """Return the windows of all partitions during an event."""
         simulation = self.cluster.simulation
         for window in self.windows.values():
             window.rejected_s, window.early = None, False
-        done = act(self.cluster)
+        done = start_event(self.cluster)
         until_s = None
         while until_s is None or simulation.now_s < until_s:
             simulation.step()
             self._observe(simulation.now_s)
             if until_s is None and all(window.led_s is not None for window in self.windows.values()):
                 until_s = simulation.now_s + AFTER_S
-        self.is_over = True
+        self.is_stopped = True
         self.cluster.run_until(done)
         for writer in self._writers:
             self.cluster.run_until(writer)
@@ -145,7 +145,7 @@ class _Run:
         builder = BatchBuilder()
         builder.append(0, None, b"x")
         batch = bytes(builder.build())
-        while not self.is_over:
+        while not self.is_stopped:
             try:
                 await client.produce(*key, batch, acks=1)
                 await pause(client.reactor, INTERVAL_S)
@@ -162,8 +162,8 @@ class _Run:
         window.early = window.early or (state is not None and client.leader_epoch == state.leader_epoch)
 
 
-Act = Callable[[SimulatedCluster], Deferred[None]]
-"""Starts an event; the Deferred fires when it was requested."""
+StartEvent = Callable[[SimulatedCluster], Deferred[None]]
+"""Starts an event; the Deferred fires when the request is complete."""
 
 
 def _kill_leader(cluster: SimulatedCluster) -> Deferred[None]:
@@ -189,7 +189,7 @@ def _reassign(cluster: SimulatedCluster) -> Deferred[None]:
     return Deferred.fromCoroutine(move())
 
 
-EVENTS: dict[str, Act] = {
+EVENTS: dict[str, StartEvent] = {
     "broker dies": _kill_leader,
     "controlled shutdown": _shut_down_leader,
     "reassignment": _reassign,

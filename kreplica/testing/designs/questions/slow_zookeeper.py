@@ -1,6 +1,6 @@
-"""A broker's death under all three designs, while a hundredth of the requests are slow.
+"""Measures a broker's death in all three designs, while one of a hundred requests to ZooKeeper is slow.
 
-The first request of the event and every hundredth after it keep the server busy for a while.
+The first request of the event and every hundredth after it take additional time, and later requests wait for them.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kreplica.testing.designs.coordinator import Rates
 from kreplica.testing.designs.layout import Shape
+from kreplica.testing.designs.light_zookeeper import Rates
 from kreplica.testing.designs.measure import DESIGNS, Case, CaseRun
 
 SHAPE = Shape(300, 3)

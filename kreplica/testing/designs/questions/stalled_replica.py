@@ -1,7 +1,7 @@
-"""Time until a record is committed while one of three replicas stalls: in-sync replicas, a limit in bytes, a quorum.
+"""Measures the time until a record is committed while one of three replicas stalls, under three commit rules.
 
-The in-sync replicas are kreplica's: a follower is removed after ``replica.lag.time.max.ms``.  The others are computed
-from the same run: with a limit in bytes, the leader would also stop waiting for a follower as soon as it lacks more
+With in-sync replicas, the rule of kreplica, a follower is removed after ``replica.lag.time.max.ms``.  The other rules
+are computed from the same run: with a limit in bytes, the leader also stops waiting for a follower that lacks more
 bytes than the limit; a quorum of two commits a record as soon as two replicas have it.  A quorum of two loses committed
 records if both replicas are lost; three in-sync replicas keep them if one of them remains.
 """
@@ -46,7 +46,7 @@ class StallResult:
 
 
 @dataclass(slots=True)
-class _Committed:
+class _BatchTimes:
     """Times at which a batch was appended, and committed under each rule."""
 
     appended_s: float
@@ -56,10 +56,10 @@ class _Committed:
 
 
 @dataclass(slots=True)
-class _Observed:
+class _Observations:
     """Batches by their end offset, in order."""
 
-    batches: dict[int, _Committed] = field(default_factory=dict)
+    batches: dict[int, _BatchTimes] = field(default_factory=dict)
     removed: bool = False
 
 
@@ -70,26 +70,26 @@ def stall_results() -> Iterator[StallResult]:
         batches = observed.batches.values()
         yield StallResult(
             stall_s,
-            max(_taken_s(each, each.in_sync_s) for each in batches),
-            max(_taken_s(each, each.bytes_limit_s) for each in batches),
-            max(_taken_s(each, each.quorum_s) for each in batches),
+            max(_duration_s(each, each.in_sync_s) for each in batches),
+            max(_duration_s(each, each.bytes_limit_s) for each in batches),
+            max(_duration_s(each, each.quorum_s) for each in batches),
             observed.removed,
         )
 
 
-def _taken_s(batch: _Committed, committed_s: float | None) -> float:
+def _duration_s(batch: _BatchTimes, committed_s: float | None) -> float:
     assert committed_s is not None, "a batch was not committed"
     return committed_s - batch.appended_s
 
 
-def _run(stall_s: float) -> _Observed:
+def _run(stall_s: float) -> _Observations:
     cluster = SimulatedCluster(1, brokers=3, overrides=["min.insync.replicas=2"])
     cluster.start()
     admin = cluster.client()
     cluster.run_until(admin.create_topic(TOPIC, assignment=[(LEADER, 2, STALLED)]))
     cluster.run_until(admin.close())
     cluster.wait_in_sync(TOPIC, [0])
-    observed = _Observed()
+    observed = _Observations()
     client = cluster.leader_client(*KEY, name="client")
     builder = BatchBuilder()
     builder.append(0, None, bytes(BATCH_BYTES))
@@ -116,7 +116,7 @@ def _run(stall_s: float) -> _Observed:
     return observed
 
 
-def _observe(cluster: SimulatedCluster, observed: _Observed) -> None:
+def _observe(cluster: SimulatedCluster, observed: _Observations) -> None:
     now_s = cluster.simulation.now_s
     replicas = dict(active_replicas(cluster, KEY))
     leader, state = replicas[LEADER], state_of(cluster, KEY)
@@ -125,14 +125,14 @@ def _observe(cluster: SimulatedCluster, observed: _Observed) -> None:
     ends = sorted(replica.log.log_end_offset for replica in replicas.values())
     end_offset = leader.log.log_end_offset
     if end_offset and end_offset not in observed.batches:
-        observed.batches[end_offset] = _Committed(now_s)
-    too_late = end_offset - ends[0] > LAG_MAX_BATCHES
+        observed.batches[end_offset] = _BatchTimes(now_s)
+    exceeds_limit = end_offset - ends[0] > LAG_MAX_BATCHES
     for offset, batch in reversed(observed.batches.items()):
         if batch.in_sync_s is not None:
-            break  # and so are all earlier ones
+            break  # all earlier batches are committed too
         if batch.quorum_s is None and ends[-2] >= offset:
             batch.quorum_s = now_s
         if leader.high_watermark >= offset:
             batch.in_sync_s = now_s
-        if batch.bytes_limit_s is None and (batch.in_sync_s is not None or (too_late and ends[-2] >= offset)):
+        if batch.bytes_limit_s is None and (batch.in_sync_s is not None or (exceeds_limit and ends[-2] >= offset)):
             batch.bytes_limit_s = now_s

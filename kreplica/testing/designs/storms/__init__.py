@@ -1,4 +1,4 @@
-"""Storms on the replication rules of the first two designs: random steps from a seed, checkers, minimal transcripts.
+"""Storms test the replication rules of the first two designs: random steps from a seed, checkers, minimal transcripts.
 
 * ``rules``: the rules that can be repaired one by one, and the designs
 * ``replica``: state of one replica and of ZooKeeper

@@ -1,4 +1,4 @@
-"""Checkers of a storm: acknowledged records are kept, and no two leaders acknowledge."""
+"""Checkers of a storm: no acknowledged record is lost, and no two leaders acknowledge records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class AcknowledgedRecords:
         self._newest_epoch = 0
 
     def acknowledged(self, leader: StormReplica, start: int) -> None:
-        """A leader acknowledged its records from this offset up to its high watermark.
+        """Check records that a leader acknowledges, from this offset up to its high watermark.
 
         :raise Violation: a newer leader accepts writes and does not have them.
         """
@@ -44,7 +44,7 @@ class AcknowledgedRecords:
             self._entries[offset] = entry
 
     def opened(self, leader: StormReplica) -> None:
-        """A new leader accepts writes.
+        """Check a new leader that accepts writes.
 
         :raise Violation: it does not have all acknowledged records.
         """

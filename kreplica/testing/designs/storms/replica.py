@@ -10,7 +10,7 @@ Entry = tuple[int, int]
 
 
 class ReplicaRole(Enum):
-    """Role of a replica, as it sees itself."""
+    """Role of a replica in its own view, which may be outdated."""
 
     IDLE = "idle"
     FOLLOWER = "follower"
@@ -34,7 +34,7 @@ class StormReplica:
     :ivar expired: True if the ZooKeeper session has expired and the broker does not know it.
     :ivar notified: True if a watch event about the leader has not been handled.
     :ivar ends: as a leader, the log end offsets in the latest fetches of the followers.
-    :ivar isr: as a leader, the in-sync replicas that it believes in.
+    :ivar isr: as a leader, the in-sync replicas according to its last write.
     :ivar isr_version: version of the ISR znode when it was last read or written.
     """
 

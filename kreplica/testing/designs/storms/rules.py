@@ -1,4 +1,4 @@
-"""Rules of replication that the design texts have in one form and later versions repaired."""
+"""Replication rules that have a defect in the design documents and were repaired later."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """One flag per repaired rule; all False is the text of the design.
+    """One flag per repaired rule; if all are False, the rules are those of the document.
 
     :param truncate_by_epoch: a fetch carries the epoch of the follower's last record, and the follower truncates to
         the common prefix of the logs (KIP-101, KIP-320); otherwise it truncates to its high watermark when it starts
@@ -23,7 +23,7 @@ class Rules:
     conditional_writes: bool = False
 
     def repaired(self, *names: str) -> Rules:
-        """Return these rules with others repaired."""
+        """Return these rules with more of them repaired."""
         return replace(self, **dict.fromkeys(names, True))
 
 
@@ -33,7 +33,7 @@ ALL_REPAIRED = Rules().repaired(*RULE_NAMES)
 
 @dataclass(frozen=True, slots=True)
 class StormDesign:
-    """A design, as far as it matters for the logs.
+    """The properties of a design that affect the logs.
 
     :param queued: True if a replica follows at the request of the leader, from its persistent queue (second design);
         False if it follows when its watch reports the leader (first design).

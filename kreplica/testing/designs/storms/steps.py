@@ -17,7 +17,7 @@ from kreplica.testing.designs.storms.rules import Rules, StormDesign
 class Step(NamedTuple):
     """One step.
 
-    :param broker: the broker that does it, or that it happens to.
+    :param broker: the broker that takes the step or is affected by it.
     :param other: the other broker, if there is one.
     """
 

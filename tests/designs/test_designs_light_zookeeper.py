@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kreplica.testing.designs.clients import ONE_BY_ONE, PIPELINED, AgentClient, DeferredClient
-from kreplica.testing.designs.coordinator import LightCoordinator, Rates
 from kreplica.testing.designs.counts import Counts
+from kreplica.testing.designs.light_zookeeper import LightZooKeeper, Rates
 from kreplica.testing.simulator.scheduler import Process, Scheduler
 from kreplica.zookeeper import Check, Create, MultiFailed, NoNode, SetData
 
@@ -22,7 +22,7 @@ class Bench:
     def __init__(self, in_flight_max: int = PIPELINED) -> None:
         self.scheduler = Scheduler()
         self.counts = Counts()
-        self.server = LightCoordinator(self.scheduler, RTT_S, self.counts, RATES)
+        self.server = LightZooKeeper(self.scheduler, RTT_S, self.counts, RATES)
         self.first = AgentClient(self.server, Process("first"), in_flight_max)
         self.second = AgentClient(self.server, Process("second"), in_flight_max)
         self.events: list[tuple[float, Any]] = []
@@ -82,8 +82,8 @@ def test_a_failed_multi_changes_nothing() -> None:
     bench = Bench()
     client = DeferredClient(bench.server, Process("third"))
     bench.first.exists("/a", bench.note, lambda _: None)
-    answer = client.multi([Create("/a", b""), Check("/none", 0)])
-    answer.addBoth(bench.note)
+    deferred = client.multi([Create("/a", b""), Check("/none", 0)])
+    deferred.addBoth(bench.note)
     bench.scheduler.run(1.0)
     ((_, failure),) = bench.events
     assert isinstance(failure.value, MultiFailed)

@@ -1,4 +1,4 @@
-"""ZooKeeper server of the bench: the embedded server's tree of znodes, one-shot watches, sessions, and a time model.
+"""Simulated ZooKeeper server: the embedded server's tree of znodes, one-shot watches, sessions, and a time model.
 
 Requests are method calls instead of bytes on connections, so that a run can make tens of millions of them.  A request
 takes effect when it is sent; its response arrives after a round trip plus the time in which the server has served
@@ -79,8 +79,8 @@ WatchTable: TypeAlias = dict[str, dict[Session, list[Watch]]]
 """Callbacks by path and session."""
 
 
-class LightCoordinator:
-    """The server; see the module.
+class LightZooKeeper:
+    """The server; the module describes its time model.
 
     :ivar watches_count: watches that are set now.
     :ivar last_s: time of the last response or event.

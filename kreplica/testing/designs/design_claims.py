@@ -1,4 +1,4 @@
-"""The figures in the design texts, each beside what a run measures."""
+"""Numbers in the design documents, each compared with the measurement of a run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kreplica.testing.designs import seed_znodes as znodes
+from kreplica.testing.designs import znode_paths as znodes
 from kreplica.testing.designs.clients import PIPELINED, AgentClient
-from kreplica.testing.designs.coordinator import LightCoordinator
 from kreplica.testing.designs.counts import Counts
 from kreplica.testing.designs.layout import Shape
+from kreplica.testing.designs.light_zookeeper import LightZooKeeper
 from kreplica.testing.designs.measure import Case, CaseRun
 from kreplica.testing.simulator.scheduler import Process, Scheduler
 from kreplica.zookeeper import Create
 
 WATCHED = Shape(partitions=3000, brokers=3, replication_factor=2, partitions_per_topic=3)
-"""1,000 topics with 3 partitions on 3 brokers.  The texts give no replication factor; with 2, both figures come out."""
+"""1,000 topics with 3 partitions on 3 brokers.  The documents give no replication factor; 2 yields both numbers."""
 
 CHANGED_PARTITIONS = 15_000
 """With two replicas on three brokers, a broker's death changes the states of two thirds of the partitions: 10,000."""
@@ -29,11 +29,11 @@ RTT_MS = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class SeedFigure:
+class DesignClaim:
     """One claim.
 
-    :param claimed: the figure in the text; empty if it gives none for this design.
-    :param measured: the figure of a run.
+    :param claimed: the number in the document; empty if it has none for this design.
+    :param measured: the number of a run.
     """
 
     claim: str
@@ -50,7 +50,7 @@ class SeedFigure:
         }
 
 
-def seed_figures(*, quick: bool = False) -> list[SeedFigure]:
+def design_claims(*, quick: bool = False) -> list[DesignClaim]:
     """Measure all claims.
 
     :param quick: True for clusters of a tenth of the size, and without a second replication factor.
@@ -63,7 +63,7 @@ def seed_figures(*, quick: bool = False) -> list[SeedFigure]:
 # --- watches ----------------------------------------------------------------------------------------------------------
 
 
-def _watches(replication_factor: int, scale: int) -> list[SeedFigure]:
+def _watches(replication_factor: int, scale: int) -> list[DesignClaim]:
     partitions, per_topic = WATCHED.partitions // scale, WATCHED.partitions_per_topic
     shape = Shape(partitions, WATCHED.brokers, replication_factor, per_topic)
     claimed = {}
@@ -78,33 +78,33 @@ def _watches(replication_factor: int, scale: int) -> list[SeedFigure]:
         result = CaseRun(Case(design, shape, 1.0)).run(())
         on_partitions, total = result.partition_watches, result.events[0].watches_at_end
         text = f"{on_partitions:,} on partitions, {total - on_partitions:,} others"
-        figures.append(SeedFigure(claim, design, claimed.get(design, ""), text))
+        figures.append(DesignClaim(claim, design, claimed.get(design, ""), text))
     return figures
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-def _messages() -> list[SeedFigure]:
+def _messages() -> list[DesignClaim]:
     claim = "messages for one state change of one broker"
     by_queue, one = _queue_messages(), "1 for any number of partitions"
     return [
-        SeedFigure(claim, "race", "6", by_queue),
-        SeedFigure(claim, "leader", "6", by_queue),
-        SeedFigure(claim, "controller", "1", one),
+        DesignClaim(claim, "race", "6", by_queue),
+        DesignClaim(claim, "leader", "6", by_queue),
+        DesignClaim(claim, "controller", "1", one),
     ]
 
 
 def _queue_messages() -> str:
-    """Send one request through a queue znode and count as the text does: 2 for a write, 1 for a read or an event."""
+    """Send a request through a queue znode and count as the document does: 2 for a write, 1 for a read or an event."""
     scheduler, counts = Scheduler(), Counts()
-    coordinator = LightCoordinator(scheduler, 0.001, counts)
+    zookeeper = LightZooKeeper(scheduler, 0.001, counts)
     queue = znodes.queue_path(1)
-    coordinator.put(queue)
-    leader = AgentClient(coordinator, Process("leader"), PIPELINED)
-    follower = AgentClient(coordinator, Process("follower"), PIPELINED)
+    zookeeper.put(queue)
+    leader = AgentClient(zookeeper, Process("leader"), PIPELINED)
+    follower = AgentClient(zookeeper, Process("follower"), PIPELINED)
 
-    def obey(names: list[str] | None) -> None:
+    def handle_command(names: list[str] | None) -> None:
         for name in names or ():
             path = f"{queue}/{name}"
             follower.get(path, None, partial(delete, path))
@@ -113,7 +113,7 @@ def _queue_messages() -> str:
         follower.delete(path)
 
     def listen(_: object = None) -> None:
-        follower.children(queue, listen, obey)
+        follower.children(queue, listen, handle_command)
 
     listen()
     scheduler.run(1.0)
@@ -128,7 +128,7 @@ def _queue_messages() -> str:
 # --- fail-over --------------------------------------------------------------------------------------------------------
 
 
-def _failover(scale: int) -> list[SeedFigure]:
+def _failover(scale: int) -> list[DesignClaim]:
     shape = Shape(CHANGED_PARTITIONS // scale, 3, 2)
     changes = CHANGED_PARTITIONS * 2 // 3 // scale
     claim = f"a broker's death changes {changes:,} states, round trip {RTT_MS:g} ms: last partition led after"
@@ -141,5 +141,5 @@ def _failover(scale: int) -> list[SeedFigure]:
     for text, one_by_one, expected in runs:
         result = CaseRun(Case("controller", shape, RTT_MS, one_by_one)).run(("broker dies",))
         seconds = result.events[-1].outages.last_s
-        figures.append(SeedFigure(claim, f"controller, {text}", expected(), f"{seconds:.2f} s"))
+        figures.append(DesignClaim(claim, f"controller, {text}", expected(), f"{seconds:.2f} s"))
     return figures
