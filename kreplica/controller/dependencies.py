@@ -15,7 +15,7 @@ from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.state.context import Preference
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.zookeeper import Created, Operation, OperationResult, Read, ReadResult, SessionState, Stat, WatchEvent
 
 Watcher = Callable[[WatchEvent], None]
@@ -114,7 +114,7 @@ class ControllerConfig:
 
 
 class LongLoop(Protocol):
-    """Decides when a loop over many partitions yields to the reactor (``runtime.turns.Turns``)."""
+    """Decides when a loop over many partitions yields to the reactor (``runtime.time_slice.TimeSlice``)."""
 
     @property
     def is_over(self) -> bool: ...
@@ -151,7 +151,7 @@ class ControllerDependencies:
             client,
             config,
             now_s=reactor.seconds,
-            long_loop=partial(Turns, reactor),
+            long_loop=partial(TimeSlice, reactor),
             connect=partial(BrokerChannel, reactor, runtime.random, endpoint_maker=config.endpoint_maker),
             audit_clock_ms=runtime.wall_clock_ms,
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.segments.append_validation import read_marker
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.records import iter_records
@@ -34,7 +34,7 @@ class Loading:
         self._log = partition.log
         self._replay = replay
         self._end_transaction = end_transaction
-        self._turns = Turns(runtime.reactor)
+        self._time_slice = TimeSlice(runtime.reactor)
         self.offset = self._log.log_start_offset
         self.record_count = 0
 
@@ -70,8 +70,8 @@ class Loading:
                 else:
                     self._replay_batch(batch, header)
                 self.offset = header.next_offset
-            if self._turns.is_over:
-                await self._turns.next()
+            if self._time_slice.is_over:
+                await self._time_slice.next()
 
     def _replay_batch(self, batch: memoryview, header: BatchHeader) -> None:
         for record in iter_records(batch):

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 
 from kreplica.coordination.hashing import partition_of
 from kreplica.coordination.loading import Loading
-from kreplica.coordination.state_log import AtEndOfTurn, StateLog, StateLogConfig
+from kreplica.coordination.state_log import AtEndOfIteration, StateLog, StateLogConfig
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.replication.partition import Partition
 from kreplica.replication.partitions import Partitions
@@ -81,13 +81,13 @@ class Shards(Generic[S]):
         topic: str,
         make: Callable[[StateLog], S],
         count: Callable[[], int | None],
-        at_end_of_turn: AtEndOfTurn,
+        at_end_of_iteration: AtEndOfIteration,
         config: StateLogConfig,
     ) -> None:
         self._runtime = runtime
         self._make = make
         self._count = count
-        self._at_end_of_turn = at_end_of_turn
+        self._at_end_of_iteration = at_end_of_iteration
         self._config = config
         self._led_partitions: dict[int, _LedPartition[S]] = {}
         self.topic = topic
@@ -164,7 +164,7 @@ class Shards(Generic[S]):
             self._start_loading(number, partition)
 
     def _start_loading(self, number: int, partition: Partition) -> None:
-        state_log = StateLog(self._runtime, partition, self._at_end_of_turn, self._config)
+        state_log = StateLog(self._runtime, partition, self._at_end_of_iteration, self._config)
         entry = self._led_partitions[number] = _LedPartition(partition, state_log, self._make(state_log))
         entry.loading = Deferred.fromCoroutine(self._load(entry))
         entry.loading.addErrback(_log_load_failure, partition)

@@ -32,7 +32,7 @@ Pair = tuple[bytes, bytes | None]
 ProducerEpoch = tuple[int, int]
 """Producer ID and epoch."""
 
-AtEndOfTurn = Callable[[Callable[[], object]], None]
+AtEndOfIteration = Callable[[Callable[[], object]], None]
 Committed = Callable[[], None]
 Respond = Callable[[ErrorCode], None]
 
@@ -86,18 +86,19 @@ class StateLog:
 
     Created when this broker becomes leader of the partition, closed when it is no longer leader.
 
-    :param at_end_of_turn: schedules a callback after the requests of this reactor iteration, before responses are sent.
+    :param at_end_of_iteration: schedules a callback after the requests of this reactor iteration and before responses
+        are sent.
     :ivar partition: partition number.
     """
 
     def __init__(
-        self, runtime: Runtime, partition: Partition, at_end_of_turn: AtEndOfTurn, config: StateLogConfig
+        self, runtime: Runtime, partition: Partition, at_end_of_iteration: AtEndOfIteration, config: StateLogConfig
     ) -> None:
         self.partition = partition.topic_partition.partition
         self._partition = partition
         self._leadership_generation = partition.leadership_generation
         self._runtime = runtime
-        self._at_end_of_turn = at_end_of_turn
+        self._at_end_of_iteration = at_end_of_iteration
         self._config = config
         self._gathered: list[PendingAppend] = []
         self._gathered_bytes = 0
@@ -166,9 +167,9 @@ class StateLog:
     def _schedule(self) -> None:
         if not self._scheduled:
             self._scheduled = True
-            self._at_end_of_turn(self._end_of_turn)
+            self._at_end_of_iteration(self._end_of_iteration)
 
-    def _end_of_turn(self) -> None:
+    def _end_of_iteration(self) -> None:
         self._scheduled = False
         self._flush()
         rejected, self._rejected = self._rejected, []

@@ -21,7 +21,7 @@ from kreplica.groups.classic.requests import (
 from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER, Group
 from kreplica.groups.shard import GroupShard
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 if TYPE_CHECKING:
     from kreplica.coordination.shards import Shards
@@ -153,13 +153,13 @@ class GroupCoordinator:
         is_complete = not self.shards.is_loading and not is_restoring
         code = ErrorCode.NONE if is_complete else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         listed = []
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         for shard in self.shards.loaded_shards():
             for group in list(shard.groups.values()):
                 if _is_wanted(group.state_name, wanted_states) and _is_wanted(group.type_name, wanted_types):
                     listed.append(ListedGroup(group.group_id, group.protocol_type, group.state_name, group.type_name))
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return code, listed
 
     def topics_removed(self, topics: Collection[str]) -> None:

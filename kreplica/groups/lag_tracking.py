@@ -16,7 +16,7 @@ from kreplica.groups.records import CommittedOffset, OffsetKey
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 if TYPE_CHECKING:
     from kreplica.coordination.shards import Shards
@@ -166,7 +166,7 @@ class LagTracker:
 
     async def summaries(self) -> list[GroupSummary]:
         """Return the current lag of all groups that this broker coordinates."""
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         groups = [(shard, group_id) for shard in self._shards.loaded_shards() for group_id in list(shard.groups)]
         keys: dict[TopicPartition, None] = {}
         never: dict[TopicPartition, None] = {}
@@ -176,8 +176,8 @@ class LagTracker:
                 for topic, numbers in shard.offsets.partitions_of(group_id):
                     keys.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
                 never.update(dict.fromkeys(self._without_commit(group, shard)))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         ends = await self._end_offsets.of(list({**keys, **never}))
         starts = await self._end_offsets.first_of(list(never))
         found = []
@@ -185,8 +185,8 @@ class LagTracker:
             group = shard.group(group_id)
             if group is not None:
                 found.append(self._summary(group, shard, ends, starts))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return found
 
     def _summary(
@@ -269,24 +269,24 @@ class LagTracker:
             self._windows, self._ends = {}, {}
             return
         ends = self._ends = await self._end_offsets.of(keys)
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         windows: dict[OffsetKey, Window] = {}
         for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
                 self._sample_group(shard, group_id, ends, windows)
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         self._windows = windows
 
     async def _committed_partitions(self) -> list[TopicPartition]:
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         keys: dict[TopicPartition, None] = {}
         for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
                 for topic, partitions in shard.offsets.partitions_of(group_id):
                     keys.update(dict.fromkeys(TopicPartition(topic, partition) for partition in partitions))
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return list(keys)
 
     def _sample_group(

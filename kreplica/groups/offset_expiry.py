@@ -14,7 +14,7 @@ from kreplica.groups.config import ExpiryConfig
 from kreplica.groups.records import NO_TIME, CommittedOffset, build_offset_key
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 if TYPE_CHECKING:
     from kreplica.coordination import ClusterView, Pair
@@ -101,15 +101,15 @@ class OffsetExpiry:
 
     async def check(self) -> None:
         """Check the offsets of all groups once."""
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         for group_id in list(self._shard.groups):
             for topic, partitions in self._shard.offsets.partitions_of(group_id):
                 self._check_topic(group_id, topic, partitions)
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
             self._remove_unused(group_id)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     def _check_topic(self, group_id: str, topic: str, partitions: Sequence[int]) -> None:
         group = self._shard.group(group_id)
@@ -136,13 +136,13 @@ class OffsetExpiry:
             self._remove(group_id, expired)
 
     async def _remove_topics(self, topics: Collection[str]) -> None:
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         offsets = self._shard.offsets
         for group_id in offsets.group_ids():
             if any(offsets.may_have(group_id, topic) for topic in topics):
                 self._remove(group_id, offsets.tombstones(group_id, lambda topic, _: topic in topics))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     def _remove(self, group_id: str, records: list[Pair]) -> None:
         for start in range(0, len(records), TOMBSTONES_MAX):

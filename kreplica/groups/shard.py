@@ -28,7 +28,7 @@ from kreplica.groups.records import (
     parse_group_value,
 )
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 if TYPE_CHECKING:
     from kreplica.coordination.cluster_view import ClusterView
@@ -141,11 +141,11 @@ class GroupShard:
         return bool(self._unrestored)
 
     async def _restore_all(self) -> None:
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         for group_id in list(self._unrestored):
             self.group(group_id)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     # --- finding -----------------------------------------------------------------------------------------------------
 

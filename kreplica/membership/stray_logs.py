@@ -17,7 +17,7 @@ from twisted.python.failure import Failure
 from kreplica.cluster import documents, znodes
 from kreplica.model import ZERO_UUID, TopicAssignment, TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.zookeeper import NoNode, ZooKeeperClient, ZooKeeperError, read_all
 
@@ -181,12 +181,12 @@ async def _find_in(
 
 
 async def _remove(reactor: Reactor, strays: Mapping[TopicPartition, str], delete: Delete) -> None:
-    turns = Turns(reactor)
+    time_slice = TimeSlice(reactor)
     for key, reason in strays.items():
         log.warn("removing the log of {partition}: {reason}", partition=str(key), reason=reason)
         await delete(key)
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
 
 
 def log_stray_failure(failure: Failure) -> None:

@@ -19,7 +19,7 @@ from kreplica.replication.purgatory import Purgatory
 from kreplica.replication.replicas import Replicas, check_topic_id
 from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer, is_temporary
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.formats.batch_scanning import header_at
 from kreplica.storage.log.log import Log
@@ -139,15 +139,15 @@ class Partitions:
         if new:
             await self.directories.create_directories(new)
         following: list[Partition] = []
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         try:
             for key, leadership in wanted.items():
                 if self._sessions_lost == sessions_lost:
                     errors[key] = self._try_role(key, leadership, following)
                 else:
                     errors[key] = ErrorCode.STALE_BROKER_EPOCH
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         finally:
             # Runs also if the command is cancelled because its connection was lost: a repeated command would not
             # start these fetchers.
@@ -202,15 +202,15 @@ class Partitions:
 
         Earlier fetches could reach leaders that are still processing the same command.
         """
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for partition in following:
             if partition.role.is_follower:
                 try:
                     self._fetching.start(partition)
                 except Exception:
                     log.failure("starting to fetch {partition} failed", partition=str(partition.topic_partition))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     async def stop_replica(self, key: TopicPartition, *, leader_epoch: int, delete: bool) -> ErrorCode:
         """Stop a partition and optionally delete its files; an absent partition counts as deleted.
@@ -292,8 +292,8 @@ class Partitions:
 
     async def _apply_settings(self) -> None:
         # Changing a broker default changes all topics.
-        turns = Turns(self._reactor)
-        await turns.next()
+        time_slice = TimeSlice(self._reactor)
+        await time_slice.next()
         try:
             while self._topics_changed:
                 topic = next(iter(self._topics_changed))
@@ -303,8 +303,8 @@ class Partitions:
                     partition.log.config = settings.log
                     partition.settings_changed(settings.min_insync_replicas)
                     self._sync_if_required(partition)
-                    if turns.is_over:
-                        await turns.next()
+                    if time_slice.is_over:
+                        await time_slice.next()
         finally:
             self._applying_settings = False
 

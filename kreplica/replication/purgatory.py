@@ -85,15 +85,15 @@ class DelayedOperation:
         self._expire()
 
 
-AtEndOfTurn = Callable[[Callable[[], object]], None]
+AtEndOfIteration = Callable[[Callable[[], object]], None]
 """Schedules a call after all received requests were handled and before their responses are sent."""
 
 
 class Purgatory:
     """Collects changed partitions of one broker and notifies their watchers once per reactor iteration."""
 
-    def __init__(self, at_end_of_turn: AtEndOfTurn) -> None:
-        self._at_end_of_turn = at_end_of_turn
+    def __init__(self, at_end_of_iteration: AtEndOfIteration) -> None:
+        self._at_end_of_iteration = at_end_of_iteration
         self._marked: set[Watched] = set()
         self._scheduled = False
 
@@ -103,7 +103,7 @@ class Purgatory:
             self._marked.add(partition)
             if not self._scheduled:
                 self._scheduled = True
-                self._at_end_of_turn(self._wake)
+                self._at_end_of_iteration(self._wake)
 
     def _wake(self) -> None:
         self._scheduled = False

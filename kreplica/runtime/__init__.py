@@ -2,7 +2,7 @@
 
 * ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
 * ``offload`` runs blocking functions in threads; ``slices`` runs long computations in short steps on the reactor
-* ``pause`` asynchronous sleep; ``turns`` loops that yield to the reactor; ``gather`` concurrent coroutines
+* ``pause`` asynchronous sleep; ``time_slice`` lets long loops yield to the reactor; ``gather`` concurrent coroutines
 * ``pacing`` disables TCP pacing on local connections; ``lean_polling`` is a faster epoll loop
 * ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
 * ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` ends a process with its parent

@@ -11,7 +11,7 @@ from twisted.python.failure import Failure
 from kreplica.errors import ErrorCode
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.transactions.config import TransactionsConfig
 from kreplica.transactions.end_transaction import aborted_by_fence, removed
 from kreplica.transactions.shard import Entry, TransactionShard
@@ -56,11 +56,11 @@ class Timeouts:
     async def _check_forever(self, interval_s: float, check: Callable[[TransactionShard, Entry], None]) -> None:
         while True:
             await pause(self._runtime.reactor, interval_s)
-            turns = Turns(self._runtime.reactor)
+            time_slice = TimeSlice(self._runtime.reactor)
             for shard in self._shards():
                 for entry in shard.entries():
-                    if turns.is_over:
-                        await turns.next()
+                    if time_slice.is_over:
+                        await time_slice.next()
                     check(shard, entry)
 
     def _abort_if_timed_out(self, shard: TransactionShard, entry: Entry) -> None:

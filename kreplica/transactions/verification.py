@@ -25,7 +25,7 @@ from kreplica.wire.messages import ADD_PARTITIONS_TO_TXN
 log = Logger()
 
 Codes = Mapping[TopicPartition, ErrorCode]
-AtEndOfTurn = Callable[[Callable[[], object]], None]
+AtEndOfIteration = Callable[[Callable[[], object]], None]
 
 
 class VerificationRequest(NamedTuple):
@@ -121,7 +121,7 @@ class Verifier:
     """Sends the verifications of one broker.
 
     :param connections: to all brokers, including this one.
-    :param at_end_of_turn: schedules a callback after the requests of this reactor iteration.
+    :param at_end_of_iteration: schedules a callback after the requests of this reactor iteration.
     """
 
     def __init__(
@@ -129,13 +129,13 @@ class Verifier:
         reactor: Reactor,
         view: ClusterView,
         connections: BrokerConnections,
-        at_end_of_turn: AtEndOfTurn,
+        at_end_of_iteration: AtEndOfIteration,
         config: VerifierConfig | None = None,
     ) -> None:
         self._reactor = reactor
         self._view = view
         self._connections = connections
-        self._at_end_of_turn = at_end_of_turn
+        self._at_end_of_iteration = at_end_of_iteration
         self._config = config or VerifierConfig()
         self._gathered: list[_PendingVerification] = []
         self._rejected: list[_PendingVerification] = []
@@ -182,7 +182,7 @@ class Verifier:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._at_end_of_turn(self._send)
+            self._at_end_of_iteration(self._send)
 
     def _send(self) -> None:
         self._is_scheduled = False

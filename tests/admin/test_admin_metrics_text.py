@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.admin.resources.metrics import SAMPLES_AT_ONCE, Metrics, exposition
 from kreplica.interfaces import Buckets, Family, Histogram, MetricKind, Sample
-from kreplica.runtime.turns import TURN_SECONDS_MAX
+from kreplica.runtime.time_slice import SLICE_SECONDS_MAX
 from tests.support.iterated_clock import IteratedClock
 
 VALUES = (0, 1, 0.5, -1.0, 1e-9, 123456.0, 1234567.0, 1e15, 1e300, math.inf, -math.inf, math.nan)
@@ -67,7 +67,7 @@ def test_slices_yield_to_the_reactor() -> None:
         """Advance the clock with each call, so that one slice uses its time."""
         nonlocal looks
         looks += 1
-        return seconds() + looks * TURN_SECONDS_MAX
+        return seconds() + looks * SLICE_SECONDS_MAX
 
     clock.seconds = busy  # type: ignore[method-assign]
 
@@ -79,12 +79,12 @@ def test_slices_yield_to_the_reactor() -> None:
 
     (route,) = Metrics(Figures(), clock).routes()  # type: ignore[arg-type]
     running: Deferred[Any] = Deferred.fromCoroutine(route.handler(None))  # type: ignore[arg-type]
-    turns = 0
+    time_slice = 0
     while not running.called:
         clock.iterate()
-        turns += 1
-        assert turns < 100
-    assert turns >= 10
+        time_slice += 1
+        assert time_slice < 100
+    assert time_slice >= 10
     pages: list[Any] = []
     running.addCallback(pages.append)
     text = pages[0].content.decode()

@@ -30,7 +30,7 @@ CONTROLLER = 101
 
 
 class OneStep:
-    """A ``Turns`` that ends after one step."""
+    """A ``TimeSlice`` that ends after one step."""
 
     def __init__(self, _: object) -> None:
         self._asked = 0
@@ -72,7 +72,7 @@ class Snapshots:
 def snapshots(monkeypatch) -> Snapshots:
     found = Snapshots()
     monkeypatch.setattr(rotation, "state_of", found.state_of)
-    monkeypatch.setattr(rotation, "Turns", OneStep)
+    monkeypatch.setattr(rotation, "TimeSlice", OneStep)
     monkeypatch.setattr(files, "FILES_COUNT", 2**20)
     return found
 

@@ -7,7 +7,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster import znodes
 from kreplica.controller import term
-from kreplica.runtime import Reactor, turns
+from kreplica.runtime import Reactor, time_slice
 from kreplica.runtime.pause import pause
 from tests.support.controller_scene import ControllerScene
 
@@ -19,14 +19,14 @@ LOOPS_OF_A_TAKEOVER = 8
 def test_a_takeover_yields_in_every_loop_over_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
     """With slices of one partition, each of these loops yields once per partition."""
     monkeypatch.setattr(term, "SLICE", 1)
-    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS_MAX", -1.0)
     yields: list[float] = []
 
     def counted(reactor: Reactor, seconds: float) -> Deferred[None]:
         yields.append(seconds)
         return pause(reactor, seconds)
 
-    monkeypatch.setattr(turns, "pause", counted)
+    monkeypatch.setattr(time_slice, "pause", counted)
     scene = ControllerScene(brokers=3)
     scene.start()
     scene.make_topic("orders", dict.fromkeys(range(PARTITIONS), (1, 2, 3)))

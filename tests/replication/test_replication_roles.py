@@ -13,7 +13,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Leadership, Partition, Partitions, Purgatory
-from kreplica.runtime import turns
+from kreplica.runtime import time_slice
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log.results import only_result
 from kreplica.storage.log_config import LogConfig
@@ -229,7 +229,7 @@ def test_command_for_many_partitions_yields(broker: Broker) -> None:
 def test_cancelled_command(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
     """The command's connection is lost: partitions already applied are fetched, since a repeated command does not
     restart them."""
-    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # one partition per iteration
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS_MAX", -1.0)  # one partition per iteration
     wanted = {TopicPartition("t", number): following(1) for number in range(5)}
     pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
     pending.addErrback(lambda failure: failure.trap(CancelledError))

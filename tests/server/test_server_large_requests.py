@@ -12,7 +12,7 @@ from test_server_dispatch import MemoryTransport
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.runtime import turns
+from kreplica.runtime import time_slice
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.handlers.cluster.control import LeaderAndIsr, UpdateMetadata
 from kreplica.server.handlers.groups.offset_fetch import OffsetFetch
@@ -270,7 +270,7 @@ def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
 
 def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatch) -> None:
     """Other work runs between slices of parsing and of building the response."""
-    monkeypatch.setattr(turns, "TURN_SECONDS_MAX", -1.0)  # a slice per partition
+    monkeypatch.setattr(time_slice, "SLICE_SECONDS_MAX", -1.0)  # a slice per partition
     count = 50
 
     class ReplicaStub:

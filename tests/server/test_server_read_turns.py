@@ -22,12 +22,12 @@ REQUEST_S = 0.001
 class Reader:
     """A connection whose turns take a given time and that requests turns until it has had all of them."""
 
-    def __init__(self, turns: ReadTurns, clock: IteratedClock, address: str, *, is_bulk: bool = True) -> None:
-        self.share: AddressShare = turns.opened(address)
+    def __init__(self, time_slice: ReadTurns, clock: IteratedClock, address: str, *, is_bulk: bool = True) -> None:
+        self.share: AddressShare = time_slice.opened(address)
         self.is_bulk = is_bulk
         self.fails = self.is_aborted = False
         self.left = 5
-        self._turns, self._clock, self._address = turns, clock, address
+        self._time_slice, self._clock, self._address = time_slice, clock, address
         self.log: Callable[[str], object] = lambda address: None
 
     def take_turn(self) -> None:
@@ -37,7 +37,7 @@ class Reader:
             raise LookupError("a connection that fails")
         self.left -= 1
         if self.left:
-            self._turns.wait(self)
+            self._time_slice.wait(self)
 
     def abort(self) -> None:
         self.is_aborted = True
@@ -50,32 +50,32 @@ def _append_kind(log: list[str], kind: str, address: str) -> None:
 def test_addresses_share_turns_equally() -> None:
     """An address with one connection has as many turns as an address with ten."""
     clock = IteratedClock()
-    turns = ReadTurns(clock)
+    time_slice = ReadTurns(clock)
     log: list[str] = []
     for address in ["many"] * 10 + ["one"]:
-        reader = Reader(turns, clock, address)
+        reader = Reader(time_slice, clock, address)
         reader.log = log.append
-        turns.wait(reader)
-    assert turns.is_contended
+        time_slice.wait(reader)
+    assert time_slice.is_contended
     clock.iterate()
     assert log == ["many", "one", "many", "one"]
     while clock.iterate():
         pass
     assert (log.count("many"), log.count("one")) == (50, 5)
     assert log[:10].count("one") == 5
-    assert not turns.is_contended
+    assert not time_slice.is_contended
     assert clock.getDelayedCalls() == []
 
 
 def test_few_requests_overtake_many_of_the_same_address() -> None:
     """A connection with few requests does not wait for the busy connections of its address."""
     clock = IteratedClock()
-    turns = ReadTurns(clock)
+    time_slice = ReadTurns(clock)
     log: list[str] = []
     for kind in ["bulk"] * 9 + ["small"]:
-        reader = Reader(turns, clock, "a", is_bulk=kind == "bulk")
+        reader = Reader(time_slice, clock, "a", is_bulk=kind == "bulk")
         reader.log = partial(_append_kind, log, kind)
-        turns.wait(reader)
+        time_slice.wait(reader)
     clock.iterate()
     assert log[:2] == ["small", "bulk"]
 
@@ -83,11 +83,11 @@ def test_few_requests_overtake_many_of_the_same_address() -> None:
 def test_failing_connection_does_not_stop_others() -> None:
     """The failing connection is aborted, and the others have their turns."""
     clock = IteratedClock()
-    turns = ReadTurns(clock)
-    failing, other = Reader(turns, clock, "a"), Reader(turns, clock, "a")
+    time_slice = ReadTurns(clock)
+    failing, other = Reader(time_slice, clock, "a"), Reader(time_slice, clock, "a")
     failing.fails = True
-    turns.wait(failing)
-    turns.wait(other)
+    time_slice.wait(failing)
+    time_slice.wait(other)
     while clock.iterate():
         pass
     assert failing.is_aborted
@@ -97,17 +97,17 @@ def test_failing_connection_does_not_stop_others() -> None:
 def test_used_time_is_reset_in_the_next_iteration() -> None:
     """An address that used its share can be read at once in the next iteration; closed addresses leave no state."""
     clock = IteratedClock()
-    turns = ReadTurns(clock)
-    share = turns.opened("a")
-    turns.spend(share, SHARE_S)
+    time_slice = ReadTurns(clock)
+    share = time_slice.opened("a")
+    time_slice.spend(share, SHARE_S)
     assert share.used_s >= SHARE_S
     clock.iterate()
     assert share.used_s == 0
-    assert turns.opened("a") is share
-    turns.closed("a")
-    assert len(turns) == 1
-    turns.closed("a")
-    assert len(turns) == 0
+    assert time_slice.opened("a") is share
+    time_slice.closed("a")
+    assert len(time_slice) == 1
+    time_slice.closed("a")
+    assert len(time_slice) == 0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.2"])

@@ -20,7 +20,7 @@ from kreplica.admin.cluster_state.published_metadata import (
 from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 KEPT_SECONDS_MAX = 5.0
 """Maximum age of counts, because changes of ``min.insync.replicas`` are not part of the metadata."""
@@ -104,13 +104,13 @@ class CachedCounts:
 
     async def _count(self) -> None:
         counts, began_s, self._is_old = Counts(), self._reactor.seconds(), False
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for name in sorted(self._published.topics):
             topic = self._published.topics.get(name)  # it may be deleted meanwhile
             if topic is not None:
                 _add(counts, topic, self._min_insync_replicas(name))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         self._is_counting = False
         self._kept, self._kept_since_s = None if self._is_old else counts, began_s
         waiting, self._waiting = self._waiting, []

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 ROWS_AT_ONCE = 200
 """Rows of a list that are encoded per slice, about one millisecond."""
@@ -23,7 +23,7 @@ async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
     """
     if not isinstance(document, Mapping) or not any(map(_is_long, document.values())):
         return [dumped(document) + b"\n"]
-    turns = Turns(reactor)
+    time_slice = TimeSlice(reactor)
     pieces = [b"{"]
     for name, value in document.items():
         pieces.append((b"" if len(pieces) == 1 else b",") + dumped(str(name)) + b":")
@@ -33,8 +33,8 @@ async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
         for start in range(0, len(value), ROWS_AT_ONCE):
             rows = dumped(value[start : start + ROWS_AT_ONCE])
             pieces.append((b"[" if start == 0 else b",") + rows[1:-1])
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         pieces.append(b"]")
     pieces.append(b"}\n")
     return pieces

@@ -10,7 +10,7 @@ from typing import Any
 from kreplica.admin.http.api import Call, page_of
 from kreplica.admin.lists.columns import Selection
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 RUN_ROWS = 1000
 """Number of rows that are sorted in one step, about half a millisecond."""
@@ -42,11 +42,11 @@ async def read_page(
     :param keys: keys of all rows, in their order.
     :param values: functions for all columns that the request needs.
     """
-    turns = Turns(reactor)  # shared by all steps, so that two steps do not add up to a longer slice
-    found = await _matching(turns, keys, selection, values)
+    time_slice = TimeSlice(reactor)  # shared by all steps, so that two steps do not add up to a longer slice
+    found = await _matching(time_slice, keys, selection, values)
     key = selection.fields[0]
     if selection.sort != key:
-        found = await _sorted(turns, found, values[selection.sort], descending=selection.descending)
+        found = await _sorted(time_slice, found, values[selection.sort], descending=selection.descending)
     elif selection.descending:
         found = found[::-1]
     number, limit = call.query.get("page"), call.query["limit"]
@@ -61,13 +61,13 @@ async def read_page(
     columns = [(field, values[field]) for field in selection.fields]
     for each in shown:
         rows.append({field: value_of(each) for field, value_of in columns})
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     return Page(rows, following, len(found))
 
 
 async def _matching(
-    turns: Turns, keys: Sequence[Any], selection: Selection, values: Mapping[str, ValueOf]
+    time_slice: TimeSlice, keys: Sequence[Any], selection: Selection, values: Mapping[str, ValueOf]
 ) -> Sequence[Any]:
     conditions = [(condition.holds, values[condition.column]) for condition in selection.conditions]
     if not conditions:
@@ -76,12 +76,12 @@ async def _matching(
     for key in keys:
         if all(holds(value_of(key)) for holds, value_of in conditions):
             found.append(key)
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     return found
 
 
-async def _sorted(turns: Turns, keys: Sequence[Any], value_of: ValueOf, *, descending: bool) -> Sequence[Any]:
+async def _sorted(time_slice: TimeSlice, keys: Sequence[Any], value_of: ValueOf, *, descending: bool) -> Sequence[Any]:
     """Return the keys in the order of a column, equal ones in their given order and those without a value last."""
     known: list[tuple[Any, Any]] = []
     unknown: list[Any] = []
@@ -91,18 +91,18 @@ async def _sorted(turns: Turns, keys: Sequence[Any], value_of: ValueOf, *, desce
             unknown.append(key)
         else:
             known.append((value, key))
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     runs = []
     for start in range(0, len(known), RUN_ROWS):
         runs.append(sorted(known[start : start + RUN_ROWS], key=_value, reverse=descending))
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     result = []
     for _, key in merge(*runs, key=_value, reverse=descending):
         result.append(key)
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     return [*result, *unknown]
 
 

@@ -11,7 +11,7 @@ from kreplica.admin.load.shared_loads import Load, Rows, SharedLoads
 from kreplica.admin.load.tables import NUMBER, NUMBER_OR_NULL, TEXT, TEXTS, Table, TableFormat
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 PATH = "/v1/figures/groups"
 
@@ -102,7 +102,7 @@ class GroupLoads:
         return TABLE.document(self._now_ms(), await self._local.current())
 
     async def _merged(self, tables: list[Rows]) -> ClusterGroups:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         merged = ClusterGroups()
         for rows in tables:
             for row in rows:
@@ -110,6 +110,6 @@ class GroupLoads:
                 merged.groups[group.group] = group
                 for topic in group.topics:
                     merged.readers[topic] = merged.readers.get(topic, 0) + 1
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return merged

@@ -10,7 +10,7 @@ from kreplica.admin.load.shared_loads import Load, Rows, SharedLoads
 from kreplica.admin.load.tables import NUMBER, TEXT, Table, TableFormat
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 PATH = "/v1/figures/topics"
 
@@ -79,12 +79,12 @@ class TopicLoads:
         return TABLE.document(self._now_ms(), [(topic, *load) for topic, load in loads.items()])
 
     async def _merged(self, tables: list[Rows]) -> Mapping[str, TopicLoad]:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         merged: dict[str, TopicLoad] = {}
         for rows in tables:
             for topic, *values in rows:
                 known = merged.get(topic)
                 merged[topic] = TopicLoad(*(map(sum, zip(known, values, strict=True)) if known else values))
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return merged

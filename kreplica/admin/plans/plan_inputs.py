@@ -24,7 +24,7 @@ from kreplica.cluster.plans.requests import (
 )
 from kreplica.model import TopicAssignment, TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
 PREPARED_SECONDS_MAX = 10 * 60
@@ -59,15 +59,15 @@ class PlanInputs:
         cordoned = await self.client.get_children(znodes.CORDONED)
         in_sync: dict[TopicPartition, Collection[int]] = {}
         leaders: dict[TopicPartition, int] = {}
-        turns = Turns(self.runtime.reactor)
+        time_slice = TimeSlice(self.runtime.reactor)
         for name, topic in published.topics.items():
             for number, partition in topic.partitions.items():
                 key = TopicPartition(name, number)
                 in_sync[key] = partition.isr
                 if partition.leader >= 0:
                     leaders[key] = partition.leader
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return ClusterState(
             topics=await self._topics(),
             brokers={broker: registration.rack for broker, registration in live.items()},
@@ -82,18 +82,18 @@ class PlanInputs:
         deleting = await self.client.get_children(znodes.DELETE_TOPICS)
         topics = sorted(set(names).difference(deleting))
         responses = await read_all(self.client, [znodes.topic_path(topic) for topic in topics])
-        turns = Turns(self.runtime.reactor)
+        time_slice = TimeSlice(self.runtime.reactor)
         found = {}
         for topic, response in zip(topics, responses, strict=True):
             if isinstance(response, tuple):
                 found[topic] = documents.decode_topic(topic, response[0])
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return found
 
     async def _planned(self) -> dict[TopicPartition, str]:
         now_ms = self.runtime.wall_clock_ms()
-        turns = Turns(self.runtime.reactor)
+        time_slice = TimeSlice(self.runtime.reactor)
         planned: dict[TopicPartition, str] = {}
         for read in await self.plans.open_plans():
             plan = read.plan
@@ -104,8 +104,8 @@ class PlanInputs:
             async for row in self.plans.steps(plan.plan_id):
                 if row.outcome.state.is_open:
                     planned[row.step.key] = plan.plan_id
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return planned
 
     async def _sizes(

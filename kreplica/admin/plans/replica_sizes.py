@@ -16,7 +16,7 @@ REQUEST_TIMEOUT_S = 3.0
 """Timeout of a request; the sizes of a broker that does not respond are omitted."""
 
 PARTITIONS_AT_ONCE = 500
-"""Maximum number of partitions per request; its response is parsed in one reactor turn."""
+"""Maximum number of partitions per request; its response is parsed in one reactor iteration."""
 
 REUSE_SECONDS = 2.0
 SIZES_MAX = 300_000

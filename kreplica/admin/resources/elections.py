@@ -27,7 +27,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.wire.messages import ELECT_LEADERS
 from kreplica.zookeeper import Create, ZooKeeperClient
 
@@ -136,14 +136,14 @@ class Elections:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/elections``."""
         await once_complete(self._published)
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         needed: list[dict[str, Any]] = []
         for kind, topic, partition in self._needed():
             if len(needed) == call.query["limit"]:
                 break
             needed.append(_needed_row(kind, topic, partition))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return JsonResponse({"pending": await self._pending(), "needed": needed})
 
     def _needed(self) -> Iterator[tuple[str, str, PublishedPartition]]:

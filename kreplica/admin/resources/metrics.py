@@ -14,7 +14,7 @@ from kreplica.admin.http.api import Call, RawResponse, Route
 from kreplica.interfaces import Family, Histogram
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 SAMPLES_AT_ONCE = 200
 """Number of samples that are encoded between two checks of the clock."""
@@ -41,13 +41,13 @@ class Metrics:
 
     async def read(self, call: Call) -> RawResponse:
         """``GET /metrics``."""
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         pieces = []
         async for family in self._source.families():
             for piece in exposition(family):
                 pieces.append(piece)
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return RawResponse(b"".join(pieces), CONTENT_TYPE_LATEST)
 
 

@@ -39,7 +39,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces.authorization import Operation
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.zookeeper import ZooKeeperClient
 
 IDS = listing(BROKER_ID)
@@ -182,15 +182,15 @@ class Partitions:
         limit: int,
     ) -> tuple[list[tuple[str, PublishedPartition]], bool]:
         """Return the first partitions in a state, and whether there are more."""
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         taken: list[tuple[str, PublishedPartition]] = []
         for name, partition in partitions:
             if _is_in(state, partition, moving[name] if moving else NO_CHANGES):
                 if len(taken) == limit:
                     return taken, True
                 taken.append((name, partition))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return taken, False
 
     async def of_topic(self, call: Call) -> JsonResponse:
@@ -209,12 +209,12 @@ class Partitions:
     async def _rows(
         self, partitions: Sequence[tuple[str, PublishedPartition]], changes: Mapping[str, Changes] | None
     ) -> list[Row]:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         rows = []
         for name, partition in partitions:
             rows.append(_row(name, partition, None if changes is None else changes[name]))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return rows
 
     # --- one partition -----------------------------------------------------------------------------------------------

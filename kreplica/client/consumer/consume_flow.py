@@ -16,7 +16,7 @@ from kreplica.client_core.errors import ClientError, ConsumerClosed, OffsetOutOf
 from kreplica.client_core.offsets import CommittedOffset
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class ConsumeFlow:
     :ivar changed: notified when records may be available, or the flow ended.
     :ivar progressed: notified when delivered records were processed.
     :ivar is_processing_revoked: delivered records of revoked partitions are still being processed.
-    :ivar turns: limits the time for which a consumer occupies the reactor.
+    :ivar time_slice: limits the time for which a consumer occupies the reactor.
     :ivar error: the final error.
     :ivar closing: the consumer is closing.
     """
@@ -60,7 +60,7 @@ class ConsumeFlow:
             on_failed=self._failed,
             on_changed=self.changed.notify,
         )
-        self.turns = Turns(self.reactor)
+        self.time_slice = TimeSlice(self.reactor)
 
     async def close(self) -> None:
         """End the flow; waiters are notified."""
@@ -151,8 +151,8 @@ class ConsumeFlow:
         :raise Exception: the consumer or a partition failed.
         """
         self.mark_processed()
-        if self.turns.is_over:
-            await self.turns.next()  # lets other work of the reactor run
+        if self.time_slice.is_over:
+            await self.time_slice.next()  # lets other work of the reactor run
         deadline_s = None if timeout_s is None else self.reactor.seconds() + timeout_s
         while not self.closed:
             found = self.take_now(take)

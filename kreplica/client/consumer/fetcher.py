@@ -24,7 +24,7 @@ from kreplica.client_core.fetch_requests import (
 )
 from kreplica.client_core.fetched_batches import FetchedRecords
 from kreplica.model import TopicPartition
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.wire.messages import FETCH
 
 log = Logger()
@@ -239,7 +239,7 @@ class Fetcher:
         requested: dict[TopicPartition, PartitionState],
         broker: int,
     ) -> None:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for key, result in iter_fetched(response, positions):
             state = requested[key]
             if state.is_over or state.fetch_offset != positions[key]:
@@ -248,8 +248,8 @@ class Fetcher:
                 self._process_records(state, result)
             else:
                 self._fail(state, result)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     def _process_records(self, state: PartitionState, fetched: FetchedRecords) -> None:
         if fetched.preferred_replica != NO_BROKER:

@@ -82,8 +82,8 @@ class HandlerRun:
             while not self.is_over:
                 if len(self._calls) >= self._partitions_max or not self._begin():
                     await flow.changed.wait()
-                elif flow.turns.is_over:
-                    await flow.turns.next()
+                elif flow.time_slice.is_over:
+                    await flow.time_slice.next()
             while self._calls:
                 await flow.changed.wait()
         except GeneratorExit:

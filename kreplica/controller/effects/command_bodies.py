@@ -29,7 +29,7 @@ INCREMENTAL, FULL = 0, 2
 DELETE_ANY_EPOCH = -2
 """Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
 
-TURN_SECONDS_MAX = 0.004
+SLICE_SECONDS_MAX = 0.004
 """Time after which the building of a command yields to the reactor."""
 
 ROWS_AT_ONCE = 64
@@ -141,13 +141,13 @@ class Bodies:
         self, reactor: Reactor, rows: _Rows, partitions: Partitions, is_new: Mapping[TopicPartition, bool]
     ) -> PrebuiltElements:
         by_topic: dict[str, list[bytes]] = {}
-        turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+        slice_ends_s = reactor.seconds() + SLICE_SECONDS_MAX
         for number, partition in enumerate(partitions, 1):
             built = (self._new_roles if is_new and is_new[partition] else rows).of(partition)
             by_topic.setdefault(partition.topic, []).append(built)
-            if number % ROWS_AT_ONCE == 0 and reactor.seconds() > turn_ends:
+            if number % ROWS_AT_ONCE == 0 and reactor.seconds() > slice_ends_s:
                 await pause(reactor, 0)
-                turn_ends = reactor.seconds() + TURN_SECONDS_MAX
+                slice_ends_s = reactor.seconds() + SLICE_SECONDS_MAX
         topics = [
             rows.topic(
                 {

@@ -10,7 +10,7 @@ from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.file_header import Steps, file_header, is_idle, state_of
 from kreplica.controller.journal.files import JournalFiles
 from kreplica.controller.journal.recorder import Entry, Journal
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 log = Logger()
 
@@ -70,9 +70,9 @@ class JournalRotator:
 
     def _advance(self, steps: Steps[Entry]) -> Entry | None:
         """Continue the snapshot for this reactor iteration; return it if it is complete."""
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         try:
-            while not turns.is_over:
+            while not time_slice.is_over:
                 next(steps)
         except StopIteration as stop:
             state: Entry = stop.value

@@ -11,7 +11,7 @@ from kreplica.groups.consumer.state import MatchedTopics
 from kreplica.patterns.automaton import Automaton
 from kreplica.patterns.parser import PatternError
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 EXPRESSIONS_MAX = 1000
 """Maximum number of cached expressions; the least recently used are evicted."""
@@ -77,10 +77,10 @@ class TopicLookup:
 
         :raise KafkaError: INVALID_REGULAR_EXPRESSION.
         """
-        turns = Turns(self._runtime.reactor)
-        return {expression: await self._resolve(expression, turns) for expression in expressions}
+        time_slice = TimeSlice(self._runtime.reactor)
+        return {expression: await self._resolve(expression, time_slice) for expression in expressions}
 
-    async def _resolve(self, expression: str, turns: Turns) -> MatchedTopics:
+    async def _resolve(self, expression: str, time_slice: TimeSlice) -> MatchedTopics:
         entry = self._entry(expression)
         if entry.version != self.version:
             version, names = self.version, self._all_names()
@@ -88,8 +88,8 @@ class TopicLookup:
             for name in sorted(names - entry.names):
                 if entry.automaton.matches(name):
                     matching.add(name)
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
             entry.names, entry.matching, entry.version = names, frozenset(matching), version
         return MatchedTopics(tuple(sorted(entry.matching)), entry.version, self._runtime.wall_clock_ms())
 

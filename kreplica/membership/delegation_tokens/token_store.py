@@ -12,7 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.security.sasl.scram import TokenCredential
 from kreplica.security.tokens.token import DelegationToken, TokenLifetimes, is_visible
 from kreplica.security.tokens.token_cache import TokenCache
@@ -141,7 +141,7 @@ class TokenStore:
         self._notifications |= times
 
     async def _read_tokens(self, token_ids: Sequence[str]) -> None:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         paths = [path_of(token_id) for token_id in token_ids]
         for token_id, path, result in zip(token_ids, paths, await read_all(self._client, paths), strict=True):
             token = _decoded(path, result[0]) if isinstance(result, tuple) else None
@@ -151,8 +151,8 @@ class TokenStore:
                 self.cache.remove(token_id)
             else:
                 self.cache.put(token)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     async def visible_tokens(
         self, principal: str, owners: Collection[str] | None, may_describe: Callable[[DelegationToken], bool]
@@ -164,13 +164,13 @@ class TokenStore:
         :raise KafkaError: ZooKeeper cannot be reached.
         """
         await self.catch_up()
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         found = []
         for token in list(self.cache.tokens):
             if is_visible(token, principal, owners, may_describe):
                 found.append(token)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return found
 
     async def _create_paths(self) -> None:

@@ -30,7 +30,7 @@ from kreplica.replication.retries import Retries
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.wire.messages import FETCH
 
 log = Logger()
@@ -329,7 +329,7 @@ class Fetcher:
         self._session.response_received(response["session_id"])
         out_of_range: list[FollowerState] = []
         rows = self._rows(response)
-        turns = Turns(self._reactor) if len(rows) > 1 else None
+        time_slice = TimeSlice(self._reactor) if len(rows) > 1 else None
         for state, row in rows:
             if self._states.get(state.key) is not state or not state.accepts_response_to(sent.number):
                 continue
@@ -338,8 +338,8 @@ class Fetcher:
                 out_of_range.append(state)
             elif self._states.get(state.key) is state:
                 self._proceed(state, step)
-            if turns is not None and turns.is_over:
-                await self._wait(turns.next())
+            if time_slice is not None and time_slice.is_over:
+                await self._wait(time_slice.next())
         if out_of_range:
             await self._find_ranges(connection, out_of_range)
 

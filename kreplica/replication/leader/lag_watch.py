@@ -10,7 +10,7 @@ from twisted.logger import Logger
 from kreplica.replication.role import RolePartition
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 log = Logger()
 
@@ -47,8 +47,8 @@ class LagWatch:
             pass
 
     async def _check(self) -> None:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for partition in list(self._partitions):
             partition.role.check_lag()
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()

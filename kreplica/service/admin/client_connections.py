@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kreplica.runtime import Runtime
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.transport.listeners import Server
 from kreplica.server.transport.tcp_counters import transferred
@@ -34,14 +34,14 @@ class ClientConnections:
         """Return the row of each connection by its client's address and port."""
         server = self._server()
         connections: Iterable[Connection] = server.resources.connections if server is not None else ()
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         rows: dict[str, Row] = {}
         readings: dict[Connection, Reading] = {}
         for connection in connections:
             if not connection.closed:
                 rows[connection.peer] = self._row(connection, readings)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         self._readings = readings
         return rows
 

@@ -14,7 +14,7 @@ from kreplica.interfaces import MetricKind as Kind
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
@@ -150,15 +150,15 @@ class BrokerMetrics:
             yield family
         partitions = list(self._broker.partitions)
         led_partitions = [partition for partition in partitions if partition.is_leader]
-        turns = Turns(self._broker.runtime.reactor)
+        time_slice = TimeSlice(self._broker.runtime.reactor)
         for rows, listed in ((REPLICAS, partitions), (LED, led_partitions)):
             for name, text, value_of in rows:
                 samples = []
                 for partition in listed:
                     key = partition.topic_partition
                     samples.append(Sample((key.topic, str(key.partition)), value_of(partition)))
-                    if turns.is_over:
-                        await turns.next()
+                    if time_slice.is_over:
+                        await time_slice.next()
                 yield Family(name, Kind.GAUGE, text, PARTITION_LABELS, samples)
         async for family in group_families(self._broker.runtime.reactor, self._broker.coordinators.lag):
             yield family

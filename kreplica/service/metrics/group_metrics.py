@@ -8,14 +8,14 @@ from kreplica.groups.lag_tracking import LagTracker
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 
 LABELS = ("consumergroup", "topic", "partition")
 
 
 async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator[Family]:
     """Yield the committed offsets and lags of the groups, which each appear on one broker only."""
-    turns = Turns(reactor)
+    time_slice = TimeSlice(reactor)
     offsets: list[Sample] = []
     lags: list[Sample] = []
     sums: dict[str, int] = {}
@@ -25,8 +25,8 @@ async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator
         if lag is not None:
             lags.append(Sample(labels, float(lag)))
             sums[key.group_id] = sums.get(key.group_id, 0) + lag
-        if turns.is_over:
-            await turns.next()
+        if time_slice.is_over:
+            await time_slice.next()
     yield Family(
         "kafka_consumergroup_current_offset", Kind.GAUGE, "Committed offset of a group.", LABELS, offsets
     )

@@ -12,7 +12,7 @@ from twisted.python.failure import Failure
 from kreplica.admin.load.history import SAMPLE_SECONDS, History
 from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.metrics.topic_loads import TopicLoadSampler
 
@@ -117,11 +117,11 @@ class HistorySampler:
         """Count partitions without a leader; again only after the metadata has changed."""
         known = self._offline
         if known is None:
-            known, turns = 0, Turns(self._runtime.reactor)
+            known, time_slice = 0, TimeSlice(self._runtime.reactor)
             for topic in list(self._metadata.topics.values()):
                 known += sum(partition.leader < 0 for partition in topic.partitions.values())
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
             self._offline = known
         return known
 

@@ -13,7 +13,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.listener_certificates import ListenerCertificates
@@ -103,11 +103,11 @@ class LiveMetrics:
         }
 
     async def _count(self) -> PartitionTotals:
-        totals, turns = PartitionTotals({}), Turns(self._broker.runtime.reactor)
+        totals, time_slice = PartitionTotals({}), TimeSlice(self._broker.runtime.reactor)
         for partition in list(self._broker.partitions):
             totals.add(partition)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         self._messages.update(totals.ends)
         return totals
 

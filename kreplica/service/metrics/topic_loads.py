@@ -13,7 +13,7 @@ from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.shared_coroutine import SharedCoroutine
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.segments.segment_list import Segments
 
 REUSE_SECONDS = 2.0
@@ -75,7 +75,7 @@ class TopicLoadSampler:
         return await self._sampling.wait()
 
     async def _sample(self) -> Mapping[str, TopicLoad]:
-        began_s, turns = self._reactor.seconds(), Turns(self._reactor)
+        began_s, time_slice = self._reactor.seconds(), TimeSlice(self._reactor)
         topics: dict[str, _Totals] = {}
         seen: dict[TopicPartition, _Seen] = {}
         for partition in list(self._partitions):
@@ -94,8 +94,8 @@ class TopicLoadSampler:
                 before = self._seen.get(key)
                 if before is not None and before != now:
                     totals.add_growth(partition, before, now)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         self._seen, self._sampled_s = seen, began_s
         self._update_rates(topics, began_s)
         no_rates = (0.0, 0.0, 0.0)

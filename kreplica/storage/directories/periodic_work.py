@@ -14,7 +14,7 @@ from twisted.python.failure import Failure
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_temporary
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.directories.cleaner import Cleaner
 from kreplica.storage.directories.log_directory import LogDirectory
 from kreplica.storage.directories.scrubbing import INTERVAL_SECONDS, Scrubber
@@ -122,14 +122,14 @@ class PeriodicWork:
 
     async def _for_each_log(self, work: Callable[[Log], None]) -> None:
         """Call ``work`` for every log, in several reactor iterations."""
-        turns = Turns(self._runtime.reactor)
+        time_slice = TimeSlice(self._runtime.reactor)
         for key in list(self._logs):
             log = self._logs.get(key)
             if log is None:
                 continue
             work(log)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     def forget(self, key: TopicPartition) -> None:
         """Forget a deleted log."""

@@ -13,7 +13,7 @@ from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.replication import ControlFence, Leadership, Partitions
 from kreplica.runtime import Reactor
 from kreplica.runtime.slices import Steps
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.request import Request
@@ -68,7 +68,7 @@ class LeaderAndIsr:
         self._metadata.recheck()  # a starting broker waits until every log has a role
         flat: list[Row] = []
         topics = []
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for topic in body["topic_states"]:
             name = topic["topic_name"]
             rows = []
@@ -76,21 +76,21 @@ class LeaderAndIsr:
                 index = state["partition_index"]
                 error = errors[TopicPartition(name, index)]
                 rows.append({"topic_name": name, "partition_index": index, "error_code": int(error)})
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
             flat += rows
             topics.append({"topic_id": topic.get("topic_id", ZERO_UUID), "partition_errors": rows})
         return _leader_and_isr_response(ErrorCode.NONE, topics, flat)
 
     async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         found = {}
         for topic in body["topic_states"]:
             topic_id = topic.get("topic_id", ZERO_UUID)
             for row in topic["partition_states"]:
                 found[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         return found
 
     def _is_new(self, topic: Row) -> bool:
@@ -155,23 +155,23 @@ class StopReplica:
         if error is not ErrorCode.NONE:
             return {"error_code": int(error), "partition_errors": []}
         errors: dict[TopicPartition, ErrorCode] = {}
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for topic in body["topic_states"]:
             for row in topic["partition_states"]:
                 key = TopicPartition(topic["topic_name"], row["partition_index"])
                 errors[key] = await self._partitions.stop_replica(
                     key, leader_epoch=row["leader_epoch"], delete=row["delete_partition"]
                 )
-                if turns.is_over:
-                    await turns.next()
+                if time_slice.is_over:
+                    await time_slice.next()
         # The controller may assign a deleted partition's number again as soon as it has this response.
         for key in await self._partitions.directories.sync_deletions():
             errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
         rows = []
         for key, error in errors.items():
             rows.append({"topic_name": key.topic, "partition_index": key.partition, "error_code": int(error)})
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         self._metadata.recheck()  # a starting broker waits until each log has a role or was deleted
         return {"error_code": 0, "partition_errors": rows}
 

@@ -8,7 +8,7 @@ from kreplica.errors import KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_with_result
 from kreplica.storage.producers.producer_entry import ProducerEntry
@@ -27,16 +27,16 @@ class DescribeProducers:
         respond_with_result(request, self._describe(request.body["topics"]))
 
     async def _describe(self, topics: list[Row]) -> Row:
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         responses = []
         for topic in topics:
             rows = []
             for number in topic["partition_indexes"]:
-                rows.append(await self._describe_one(TopicPartition(topic["name"], number), turns))
+                rows.append(await self._describe_one(TopicPartition(topic["name"], number), time_slice))
             responses.append({"name": topic["name"], "partitions": rows})
         return {"topics": responses}
 
-    async def _describe_one(self, key: TopicPartition, turns: Turns) -> Row:
+    async def _describe_one(self, key: TopicPartition, time_slice: TimeSlice) -> Row:
         row: Row = {"partition_index": key.partition, "error_code": 0, "active_producers": []}
         try:
             entries = list(self._replica(key).log.producers.entries)
@@ -44,8 +44,8 @@ class DescribeProducers:
             return row | {"error_code": int(error.code), "error_message": error.message or None}
         for entry in sorted(entries, key=lambda entry: entry.producer_id):
             row["active_producers"].append(_producer(entry))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return row
 
     def _replica(self, key: TopicPartition) -> Partition:

@@ -7,7 +7,7 @@ from typing import Any
 
 from kreplica.errors import KafkaError
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_with_result
 from kreplica.transactions import NO_TIME, STATES_BY_TITLE, Transaction, TransactionCoordinator
@@ -37,12 +37,12 @@ class ListTransactions:
             return {"error_code": int(error.code), "unknown_state_filters": unknown}
         is_wanted = self._filter(body)
         rows = []
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         for transaction in transactions:
             if is_wanted(transaction):
                 rows.append(_row(transaction))
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
         return {"error_code": 0, "unknown_state_filters": unknown, "transaction_states": rows}
 
     def _filter(self, body: dict[str, Any]) -> Callable[[Transaction], bool]:

@@ -10,7 +10,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
 from kreplica.runtime import Reactor
-from kreplica.runtime.turns import Turns
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.produce.delayed_produce import ALL_IN_SYNC, DelayedProduce, Pending
 from kreplica.server.protocol.request import Request
@@ -64,7 +64,7 @@ class WriteTxnMarkers:
     async def _write(self, request: Request) -> None:
         pending: list[Pending] = []
         response: Row = {"markers": []}
-        turns = Turns(self._reactor)
+        time_slice = TimeSlice(self._reactor)
         epoch_max = self._coordinator_epoch_max()
         for marker in request.body["markers"]:
             topics = []
@@ -73,8 +73,8 @@ class WriteTxnMarkers:
                 topics.append({"name": topic["name"], "partitions": rows})
                 for number in topic["partition_indexes"]:
                     rows.append(self._append(marker, TopicPartition(topic["name"], number), pending, epoch_max))
-                    if turns.is_over:
-                        await turns.next()
+                    if time_slice.is_over:
+                        await time_slice.next()
             response["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
         waiting = [each for each in pending if not each.is_over()]
         if waiting:

@@ -3,7 +3,7 @@
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
-from kreplica.runtime.turns import TURN_SECONDS_MAX, Turns
+from kreplica.runtime.time_slice import SLICE_SECONDS_MAX, TimeSlice
 
 
 def test_loop_yields_after_its_time():
@@ -12,12 +12,12 @@ def test_loop_yields_after_its_time():
     story: list[object] = []
 
     async def work() -> None:
-        turns = Turns(clock)
+        time_slice = TimeSlice(clock)
         for number in range(5):
-            clock.rightNow += TURN_SECONDS_MAX * 0.6
+            clock.rightNow += SLICE_SECONDS_MAX * 0.6
             story.append(number)
-            if turns.is_over:
-                await turns.next()
+            if time_slice.is_over:
+                await time_slice.next()
 
     def another() -> None:
         story.append("another")

@@ -1,4 +1,4 @@
-"""Long loops that yield to the reactor."""
+"""Limits the time for which a long loop blocks the reactor."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from twisted.internet.defer import Deferred
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 
-TURN_SECONDS_MAX = 0.005
+SLICE_SECONDS_MAX = 0.005
 """Longest time, in seconds, that a loop may block the reactor."""
 
 
-class Turns:
+class TimeSlice:
     """Decides when a long loop yields to the reactor. Example::
 
-    turns = Turns(reactor)
-    for each in many:
-        ...
-        if turns.is_over:
-            await turns.next()
+        time_slice = TimeSlice(reactor)
+        for each in many:
+            ...
+            if time_slice.is_over:
+                await time_slice.next()
     """
 
     __slots__ = ("_ends_s", "_reactor")
@@ -40,4 +40,4 @@ class Turns:
         return pause(self._reactor, 0).addCallback(self._begin)
 
     def _begin(self, _: None = None) -> None:
-        self._ends_s = self._reactor.seconds() + TURN_SECONDS_MAX
+        self._ends_s = self._reactor.seconds() + SLICE_SECONDS_MAX
