@@ -43,8 +43,8 @@ def makeService(options: Options) -> IService:
             from kreplica.service.process.broker_process import broker_from_options
 
             return broker_from_options(reactor, chosen, failed)
-        from kreplica.service.process.coordinator_process import coordinator_from_options
+        from kreplica.service.process.zookeeper_process import zookeeper_from_options
 
-        return coordinator_from_options(reactor, chosen, failed)
+        return zookeeper_from_options(reactor, chosen, failed)
 
     return ProcessService(build, observer(chosen["log-format"]))

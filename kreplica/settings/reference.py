@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from kreplica.settings.definitions import BROKER_GROUPS, BROKER_SETTINGS, TOPIC_SETTINGS
-from kreplica.settings.definitions.coordinator_server import COORDINATOR_SERVER
+from kreplica.settings.definitions.zookeeper_server import ZOOKEEPER_SERVER
 from kreplica.settings.setting import Setting, Type, format_value
 
 _INTRODUCTION = """\
@@ -55,7 +55,7 @@ def _lines() -> Iterator[str]:
     yield "## Embedded ZooKeeper server\n"
     yield "`twistd kreplica coordinator --config FILE` reads these settings; a change needs a restart.\n"
     yield _COORDINATOR_HEAD
-    yield from (_coordinator_row(setting) for setting in COORDINATOR_SERVER)
+    yield from (_coordinator_row(setting) for setting in ZOOKEEPER_SERVER)
     yield ""
     yield "## Settings without effect\n"
     yield from _table("### Broker settings without effect", _IGNORED_HEAD, _ignored_rows(BROKER_SETTINGS.values()))

@@ -34,7 +34,7 @@ def test_the_controller_and_its_watches(cluster, apis):
     assert [(row["is_controller"], row["controller_watches"]) for row in others] == [(False, 0)] * 2
     # The server counts the same watches as the clients.
     held = sum(row["zookeeper_watches"] for row in found["brokers"])
-    serving = cluster.coordinator.program.serving
+    serving = cluster.zookeeper.program.serving
     assert held == len(serving.watches.data) + len(serving.watches.children)
 
     client = cluster.brokers[2].program.client

@@ -287,7 +287,7 @@ def test_elections(cluster, api):
 def test_zookeeper_outage(cluster, api):
     """Without ZooKeeper, metadata can be read, other members are null, and writes fail."""
     make(api, partitions=1)
-    cluster.coordinator.kill()
+    cluster.zookeeper.kill()
     cluster.run(3)
     found = api.document("GET", "/v1/cluster")
     assert (found["controller"], found["zookeeper"]["session"]) == ({"broker_id": 1, "epoch": None}, "suspended")
@@ -298,4 +298,4 @@ def test_zookeeper_outage(cluster, api):
     with pytest.raises(Problem, match="stores the ongoing reassignments"):
         api.answer("GET", "/v1/partitions", state="moving")
     assert api.document("GET", "/v1/elections")["pending"] is None
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())

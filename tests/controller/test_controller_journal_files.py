@@ -163,7 +163,7 @@ def test_a_broker_that_cannot_start_writes_no_journal():
     """Nothing is written before the directory is known to belong to this broker."""
     options = ["kreplica.controller.journal.max.bytes=1048576", "listeners=PLAINTEXT://nowhere:9092"]
     cluster = SimulatedCluster(1, overrides=options)
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())
     with pytest.raises(KreplicaError):
         cluster.run_until(cluster.brokers[1].start())
     cluster.run(2)

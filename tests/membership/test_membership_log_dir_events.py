@@ -11,7 +11,7 @@ from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ZooKeeperClient
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 
 class World:
@@ -20,7 +20,7 @@ class World:
     def __init__(self) -> None:
         self.simulation = Simulation(1)
         coordinator = self.simulation.host("coordinator")
-        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.run(EmbeddedZooKeeper(coordinator.runtime, port=2181, interface="").start())
         self.watcher = self.client("watcher")
         self.run(create_persistent_paths(self.watcher))
         reactor = self.simulation.host("broker").runtime.reactor

@@ -15,7 +15,7 @@ from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.log_config import LogConfig
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, ZooKeeperClient
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 ORDERS, PAYMENTS = UUID(int=1), UUID(int=2)
 ASSIGNMENT = TopicAssignment("orders", ORDERS, {0: (1, 2), 1: (2, 3)})
@@ -50,7 +50,7 @@ class World:
     def __init__(self) -> None:
         self.simulation = Simulation(1)
         coordinator = self.simulation.host("coordinator")
-        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.run(EmbeddedZooKeeper(coordinator.runtime, port=2181, interface="").start())
         self.runtime = self.simulation.host("broker").runtime
         self.client = ZooKeeperClient(self.runtime.reactor, "coordinator:2181", random=self.runtime.random)
         self.run(self.client.start())

@@ -14,7 +14,7 @@ from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.membership.registration import create_persistent_paths
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ZooKeeperClient
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 
 class World:
@@ -23,7 +23,7 @@ class World:
     def __init__(self) -> None:
         self.simulation = Simulation(1)
         self.host = self.simulation.host("coordinator")
-        self.coordinator = EmbeddedCoordinator(self.host.runtime, port=2181, interface="", tick_time_ms=500)
+        self.coordinator = EmbeddedZooKeeper(self.host.runtime, port=2181, interface="", tick_time_ms=500)
         self.run(self.coordinator.start())
         self.broker = self.client("broker")
         self.reactor = self.simulation.host("broker").runtime.reactor

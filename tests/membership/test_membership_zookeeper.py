@@ -18,7 +18,7 @@ from kreplica.membership.stale_session import end_previous_session, forget_sessi
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import ConnectionLoss, GetData, NodeExists, ZooKeeperClient
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 from kreplica.zookeeper.jute import Reader
 from kreplica.zookeeper.records import Opcode
 
@@ -32,7 +32,7 @@ class World:
     def __init__(self, seed=1):
         self.simulation = Simulation(seed)
         host = self.simulation.host("coordinator")
-        self.coordinator = EmbeddedCoordinator(host.runtime, port=PORT, interface="", tick_time_ms=500)
+        self.coordinator = EmbeddedZooKeeper(host.runtime, port=PORT, interface="", tick_time_ms=500)
         self.run(self.coordinator.start())
 
     def run(self, goal, timeout_s=60.0):

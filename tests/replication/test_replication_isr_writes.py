@@ -20,7 +20,7 @@ from kreplica.replication.leader.isr_writes import RETRY_SECONDS, IsrWrites
 from kreplica.replication.leadership import Leadership
 from kreplica.testing.simulator.simulation import Simulation
 from kreplica.zookeeper import Acl, ConnectionLoss, Operation, OperationResult, Permission, ZooKeeperClient
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 SESSION_S = 6.0
 
@@ -65,7 +65,7 @@ class World:
     def __init__(self) -> None:
         self.simulation = Simulation(1)
         coordinator = self.simulation.host("coordinator")
-        self.run(EmbeddedCoordinator(coordinator.runtime, port=2181, interface="").start())
+        self.run(EmbeddedZooKeeper(coordinator.runtime, port=2181, interface="").start())
         self.onlooker = self.client("onlooker", ZooKeeperClient)
         self.run(create_persistent_paths(self.onlooker))
         self.broker = self.client("broker", Client)

@@ -16,8 +16,8 @@ from kazoo.security import make_acl, make_digest_acl
 from twisted.internet.testing import MemoryReactorClock
 
 from kreplica.errors import SettingsError
-from kreplica.service.process.coordinator_process import coordinator_from_options
 from kreplica.service.process.options import CoordinatorOptions
+from kreplica.service.process.zookeeper_process import zookeeper_from_options
 from kreplica.zookeeper.java_server import class_path, java_path
 from tests.support.real_zookeeper import free_ports
 from tests.support.secure_zookeeper import make_certificates
@@ -221,7 +221,7 @@ kreplica.zookeeper.sasl.jaas.config={LOGIN} required username="kafka" password="
 def from_options(directory: Path, *arguments: str) -> Any:
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(directory / "data"), *arguments])
-    return coordinator_from_options(MemoryReactorClock(), options, lambda _: None)
+    return zookeeper_from_options(MemoryReactorClock(), options, lambda _: None)
 
 
 KEY = "--override=kreplica.coordinator.ssl.keystore.location=CERTIFICATES/server.pem"

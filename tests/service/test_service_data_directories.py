@@ -11,10 +11,10 @@ from twisted.logger import LogEvent, globalLogPublisher
 
 from kreplica.errors import SettingsError
 from kreplica.service.process.broker_process import broker_from_options
-from kreplica.service.process.coordinator_process import coordinator_from_options
 from kreplica.service.process.data_directories import check_owners
 from kreplica.service.process.options import CoordinatorOptions
 from kreplica.service.process.private_files import warn_of_readable_secrets
+from kreplica.service.process.zookeeper_process import zookeeper_from_options
 from kreplica.settings.broker_settings import load
 
 STRANGER = 54321
@@ -147,7 +147,7 @@ def test_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
     """This is the default; another interface without authentication must be allowed, and logs a warning."""
     options = CoordinatorOptions()
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
-    process = coordinator_from_options(MemoryReactorClock(), options, lambda _: None)
+    process = zookeeper_from_options(MemoryReactorClock(), options, lambda _: None)
     process._runtime.offload.stop()
     assert process._coordinator.interface == (given[-1] if given else "127.0.0.1")
     assert ["without authentication" in text for text in warnings] == [True] * warned

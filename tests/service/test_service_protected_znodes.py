@@ -14,8 +14,8 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 from kreplica.wire.messages import ALTER_USER_SCRAM_CREDENTIALS
 from kreplica.zookeeper import OPEN_ACL, READ_ACL, Acl, AuthFailed
 from kreplica.zookeeper.embedded.disk_store import DiskStore
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
-from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
+from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 
 PORT = 2181
 LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
@@ -31,23 +31,23 @@ def jaas(password: str) -> str:
 def protected_cluster(users: Mapping[str, str], *overrides: str) -> SimulatedCluster:
     """Return three brokers, and a coordinator that requires authentication."""
 
-    def coordinator(runtime: Runtime) -> EmbeddedCoordinator:
-        return EmbeddedCoordinator(
+    def coordinator(runtime: Runtime) -> EmbeddedZooKeeper:
+        return EmbeddedZooKeeper(
             runtime,
             DATA_DIRECTORY,
             port=PORT,
             interface="coordinator",
             store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
-            settings=CoordinatorSettings(users=users, anonymous=AnonymousClients.NONE),
+            settings=ZooKeeperServerSettings(users=users, anonymous=AnonymousClients.NONE),
         )
 
     cluster = SimulatedCluster(3, brokers=3, overrides=[jaas("secret"), "zookeeper.set.acl=true", *overrides])
-    cluster.coordinator = Machine(cluster.simulation.host("coordinator"), coordinator)
+    cluster.zookeeper = Machine(cluster.simulation.host("coordinator"), coordinator)
     return cluster
 
 
 def acls(cluster: SimulatedCluster) -> dict[str, tuple[Acl, ...]]:
-    serving = cluster.coordinator.program.serving
+    serving = cluster.zookeeper.program.serving
     assert serving is not None
     return {path: node.acl for path, node in serving.tree.nodes.items()}
 
@@ -83,9 +83,9 @@ def test_every_znode_is_protected() -> None:
         cluster.brokers[first].kill()
         cluster.run_until(lambda: cluster.controller() not in (None, first), 60)
         cluster.run_until(cluster.brokers[first].start())
-        cluster.run_until(cluster.coordinator.stop())
+        cluster.run_until(cluster.zookeeper.stop())
         cluster.run(1)
-        cluster.run_until(cluster.coordinator.start())
+        cluster.run_until(cluster.zookeeper.start())
         cluster.wait_in_sync("orders", range(3))
         cluster.run_until(lambda: cluster.controller() is not None)
         controller = cluster.client(broker=cluster.controller() or 0)
@@ -103,13 +103,13 @@ def test_every_znode_is_protected() -> None:
 )
 def test_brokers_without_access_do_not_start(users: Mapping[str, str], message: str) -> None:
     cluster = protected_cluster(users)
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())
     with pytest.raises(AuthFailed, match=f"coordinator:{PORT}: SASL authentication of 'kafka': {message}"):
         cluster.run_until(cluster.brokers[1].start())
 
 
 def test_broker_without_credentials() -> None:
     cluster = protected_cluster({"kafka": "secret"}, "zookeeper.set.acl=false", "kreplica.zookeeper.sasl.jaas.config=")
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())
     with pytest.raises(KreplicaError, match="the server requires SASL authentication"):
         cluster.run_until(cluster.brokers[1].start())

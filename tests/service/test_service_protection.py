@@ -24,7 +24,7 @@ def test_unsupported_protection_in_zookeeper_stops_the_start(tmp_path: Path) -> 
     async def story(scene: Scene) -> None:
         data = documents.encode_config({"sasl.kerberos.service.name": "kafka"})
         await scene.zookeeper.create("/config/brokers/2", data)
-        connect = f"127.0.0.1:{scene.standalone.coordinator.port}"
+        connect = f"127.0.0.1:{scene.standalone.zookeeper.port}"
         settings = BrokerSettings.from_text(
             f"broker.id=2\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/second\nzookeeper.connect={connect}\n"
         )

@@ -6,7 +6,7 @@ import textwrap
 
 from kreplica.service.process import options
 from kreplica.zookeeper.embedded.quota import QuotaBounds
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 
 LOADED = """
     import sys
@@ -106,4 +106,4 @@ def test_tls_loaded_before() -> None:
 def test_options_have_the_defaults_of_the_coordinators_limits() -> None:
     """The options module repeats them, because it must not import the coordinator."""
     assert (QuotaBounds().count_max, QuotaBounds().bytes_max) == (options.ZNODES_MAX, options.ZNODE_BYTES_MAX)
-    assert CoordinatorSettings().address_connections_max == options.ADDRESS_CONNECTIONS_MAX
+    assert ZooKeeperServerSettings().address_connections_max == options.ADDRESS_CONNECTIONS_MAX

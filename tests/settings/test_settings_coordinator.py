@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kreplica.errors import SettingsError
-from kreplica.settings.coordinator_settings import load_coordinator
+from kreplica.settings.zookeeper_settings import load_zookeeper_settings
 
 LISTENER = "kreplica.coordinator.ssl.listener"
 PROTOCOLS = "kreplica.coordinator.ssl.enabled.protocols"
@@ -21,13 +21,13 @@ def file(tmp_path: Path) -> Path:
 
 def test_defaults() -> None:
     """Without a file, there is no TLS, and only local clients are anonymous."""
-    values = load_coordinator(None)
+    values = load_zookeeper_settings(None)
     assert (values[LISTENER], values[ANONYMOUS], values[PROTOCOLS]) == ("", "local", ("TLSv1.2", "TLSv1.3"))
 
 
 def test_override_takes_precedence(file: Path) -> None:
     file.write_text(f"# a comment\n{LISTENER}=0.0.0.0:2182\n{PROTOCOLS}=TLSv1.3\n{ANONYMOUS}=none\n")
-    values = load_coordinator(str(file), [f"{LISTENER}=127.0.0.1:2183", f" {ANONYMOUS} = all"])
+    values = load_zookeeper_settings(str(file), [f"{LISTENER}=127.0.0.1:2183", f" {ANONYMOUS} = all"])
     assert (values[LISTENER], values[ANONYMOUS], values[PROTOCOLS]) == ("127.0.0.1:2183", "all", ("TLSv1.3",))
 
 
@@ -44,6 +44,6 @@ def test_invalid_line(file: Path, lines: str, message: str) -> None:
     """The error names the file, the line, and the nearest setting."""
     file.write_text(lines)
     with pytest.raises(SettingsError) as caught:
-        load_coordinator(str(file))
+        load_zookeeper_settings(str(file))
     assert str(file) in str(caught.value)
     assert message in str(caught.value)

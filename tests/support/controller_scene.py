@@ -46,7 +46,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulati
 from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 from kreplica.zookeeper import Create, SessionExpired, ZooKeeperClient
 from kreplica.zookeeper.embedded.disk_store import DiskStore
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 T = TypeVar("T")
 
@@ -229,7 +229,7 @@ class ControllerScene:
     def __init__(self, *, brokers: int = 3, controllers: int = 1, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
         runtime = self.simulation.host("coordinator").runtime
-        self.coordinator = EmbeddedCoordinator(
+        self.coordinator = EmbeddedZooKeeper(
             runtime,
             DATA_DIRECTORY,
             port=2181,

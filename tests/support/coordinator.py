@@ -15,7 +15,7 @@ from types import TracebackType
 
 from kreplica.errors import KreplicaError
 from kreplica.runtime import real_runtime
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 
 START_TIME_S_MAX = 20.0
 STOP_TIME_S_MAX = 20.0
@@ -134,7 +134,7 @@ def main(directory: str, port: int, tick_time_ms: int) -> int:
 
     globalLogPublisher.addObserver(textFileLogObserver(sys.stderr))
     runtime = real_runtime(reactor)
-    coordinator = EmbeddedCoordinator(runtime, directory, port=port, tick_time_ms=tick_time_ms)
+    coordinator = EmbeddedZooKeeper(runtime, directory, port=port, tick_time_ms=tick_time_ms)
     failures: list[Failure] = []
 
     def failed(failure: Failure) -> None:

@@ -169,7 +169,7 @@ class PartitionRecorder:
 
     def _registration(self, broker: int) -> tuple[int, int] | None:
         """Return the broker epoch of a registration and the epoch since which it has lost nothing."""
-        machine = self._cluster.coordinator
+        machine = self._cluster.zookeeper
         serving = machine.program.serving if machine.running else None
         node = None if serving is None else serving.tree.nodes.get(znodes.broker_path(broker))
         if node is None:
@@ -203,7 +203,7 @@ class PartitionRecorder:
 
     def coordinator_changed(self) -> None:
         """Record changes of the registrations and of the state znode."""
-        machine = self._cluster.coordinator
+        machine = self._cluster.zookeeper
         if not machine.running or machine.program.serving is None:
             return
         for broker in self._cluster.brokers:

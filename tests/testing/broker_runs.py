@@ -77,7 +77,7 @@ def ordinary_use(seed: int) -> str:
     trace.append(repr(cluster.run_until(_typical_requests(cluster))))
     cluster.stop()
     assert cluster.simulation.failures == []
-    for machine in (cluster.coordinator, *cluster.brokers.values()):
+    for machine in (cluster.zookeeper, *cluster.brokers.values()):
         for path, data in _files(machine.host.disk, "/data"):
             trace.append(f"{machine.host.name}{path} {len(data)} {sha256(data).hexdigest()}")
     return "\n".join(trace)

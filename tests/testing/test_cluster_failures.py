@@ -337,9 +337,9 @@ class TestSessions:
         with replicated(seed) as run:
             run.run_until_acknowledged(20)
             state = state_of(run.cluster, run.keys[0])
-            run.cluster.coordinator.power_loss() if seed % 2 else run.cluster.coordinator.kill()
+            run.cluster.zookeeper.power_loss() if seed % 2 else run.cluster.zookeeper.kill()
             run.cluster.run(1)
-            run.cluster.run_until(run.cluster.coordinator.start())
+            run.cluster.run_until(run.cluster.zookeeper.start())
             run.run_until_acknowledged(50, timeout_s=30)
             run.cluster.run(SESSION_S)
             assert state_of(run.cluster, run.keys[0]) == state

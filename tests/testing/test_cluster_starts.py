@@ -38,7 +38,7 @@ def lost_session(cluster: SimulatedCluster) -> None:
     """Expire the session, and delete its ephemeral znodes."""
     session_id = cluster.brokers[1].program.client.session_id
     if session_id:
-        serving = cluster.coordinator.program.serving
+        serving = cluster.zookeeper.program.serving
         assert serving is not None
         serving.expire(session_id)
 
@@ -46,7 +46,7 @@ def lost_session(cluster: SimulatedCluster) -> None:
 def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
     """Prepare a broker's first start, or its start after ``kill -9`` with a topic."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.session.timeout.ms=6000"])
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())
     if not fresh:
         cluster.run_until(cluster.brokers[1].start())
         cluster.run_until(cluster.client().create_topic("orders", 3, {}))
@@ -136,7 +136,7 @@ def logged(kept: list[str]) -> Callable[[dict], None]:
 def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
     """The broker waits beyond every timeout for a server that accepts connections but opens no session, and logs it."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=6000"])
-    cluster.run_until(cluster.coordinator.start())
+    cluster.run_until(cluster.zookeeper.start())
     cluster.host("coordinator").pause()
     lines: list[str] = []
     observer = logged(lines)

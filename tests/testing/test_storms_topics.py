@@ -229,8 +229,8 @@ def test_an_unacknowledged_deletion_may_be_undone() -> None:
         topic = run.side_topics.topic(NAME)
         asked = run.side_topics.send(client, client.delete_topic(NAME), {topic.exists: False})
         run.cluster.run_until(lambda: not run.side_topics.keys)
-        run.cluster.coordinator.kill()
-        run.cluster.run_until(run.cluster.coordinator.start())
+        run.cluster.zookeeper.kill()
+        run.cluster.run_until(run.cluster.zookeeper.start())
         assert assignment_of(run.cluster, NAME) is not None
         run.cluster.run_until(asked)
         run.cluster.run_until(lambda: assignment_of(run.cluster, NAME) is None)

@@ -166,7 +166,7 @@ def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
     partition = replicas[leader]
     run.cluster.run_until(lambda: all(r.log.log_end_offset > partition.high_watermark for r in replicas.values()))
     run.steps(3)
-    run.cluster.coordinator.kill()
+    run.cluster.zookeeper.kill()
     for follower in followers:
         run.kill(follower)
     before = partition.high_watermark

@@ -235,10 +235,10 @@ class TestZooKeeper:
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
         before = broker.fence.broker_epoch, broker.controller.election.controller_id
-        getattr(cluster.coordinator, crash)()
+        getattr(cluster.zookeeper, crash)()
         assert cluster.run_until(client.produce("orders", 0, batch(b"meanwhile"))) == 0
         cluster.run(3)
-        cluster.run_until(cluster.coordinator.start())
+        cluster.run_until(cluster.zookeeper.start())
         cluster.run(30)
         assert (broker.fence.broker_epoch, broker.controller.election.controller_id) == before
         assert broker.controller.active

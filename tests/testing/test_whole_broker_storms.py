@@ -42,7 +42,7 @@ class Storm:
         self.run.crash(power_loss=self._random.random() < 0.5)
 
     def crash_coordinator(self) -> None:
-        coordinator = self._cluster.coordinator
+        coordinator = self._cluster.zookeeper
         coordinator.power_loss() if self._random.random() < 0.5 else coordinator.kill()
         self._pass()
         self._cluster.run_until(coordinator.start())

@@ -11,7 +11,7 @@ from embedded_peer import Scene as CoordinatorScene
 from kreplica.runtime import Runtime, real_runtime
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 from tests.support.real_reactor import run
 from tests.support.real_zookeeper import RealZooKeeper
 from tests.support.zookeeper_scene import RealServerUnderTest, Scenario, Scene, ServerUnderTest, play
@@ -42,7 +42,7 @@ class EmbeddedServerUnderTest:
         run(self._serve(real_runtime(reactor), scenario), timeout_s)
 
     async def _serve(self, runtime: Runtime, scenario: Scenario) -> None:
-        coordinator = EmbeddedCoordinator(runtime, str(self._directory), port=0, tick_time_ms=TICK_TIME_MS)
+        coordinator = EmbeddedZooKeeper(runtime, str(self._directory), port=0, tick_time_ms=TICK_TIME_MS)
         await coordinator.start()
         try:
             await play(Scene(runtime.reactor, f"127.0.0.1:{coordinator.port}", "/scene"), scenario)
@@ -59,7 +59,7 @@ class SimulatedServerUnderTest:
         simulation = Simulation(seed=1)
         runtime = simulation.host("coordinator").runtime
         store = DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload)
-        coordinator = EmbeddedCoordinator(runtime, port=2181, interface="", tick_time_ms=TICK_TIME_MS, store=store)
+        coordinator = EmbeddedZooKeeper(runtime, port=2181, interface="", tick_time_ms=TICK_TIME_MS, store=store)
         simulation.run_until(coordinator.start())
         scene = Scene(simulation.host("client").runtime.reactor, "coordinator:2181", "/scene")
         simulation.run_until(play(scene, scenario), timeout_s)

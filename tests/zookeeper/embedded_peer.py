@@ -11,8 +11,8 @@ from twisted.python.failure import Failure
 
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
+from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 from kreplica.zookeeper.embedded.store import Store
 from kreplica.zookeeper.framing import FrameSplitter
 from kreplica.zookeeper.jute import Reader
@@ -121,12 +121,12 @@ class Scene:
 
     def __init__(
         self,
-        settings: CoordinatorSettings | None = None,
+        settings: ZooKeeperServerSettings | None = None,
         seed: int = 1,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         self.simulation = Simulation(seed, trace)
-        self.settings = settings or CoordinatorSettings(tick_time_ms=TICK_TIME_MS)
+        self.settings = settings or ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS)
         self.host: Host = self.simulation.host("coordinator")
         self.failures: list[Failure] = []
         self.start()
@@ -137,7 +137,7 @@ class Scene:
 
     def start(self) -> None:
         """Start a coordinator on the state of the last one."""
-        self.coordinator = EmbeddedCoordinator(
+        self.coordinator = EmbeddedZooKeeper(
             self.host.runtime,
             port=PORT,
             interface="",

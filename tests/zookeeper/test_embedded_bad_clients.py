@@ -9,7 +9,7 @@ from embedded_peer import TICK_TIME_MS, Scene
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 from kreplica.zookeeper.errors import (
     NoNode,
 )
@@ -110,7 +110,7 @@ def test_requests_byte_by_byte(scene: Scene) -> None:
 
 def test_connections_above_the_limit_are_closed() -> None:
     """Open ones continue, and a closed one frees its place."""
-    scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, connections_max=2))
+    scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, connections_max=2))
     first, _ = scene.session()
     second = scene.peer()
     third = scene.peer()
@@ -123,7 +123,7 @@ def test_connections_above_the_limit_are_closed() -> None:
 
 def test_connection_without_a_handshake_times_out() -> None:
     """Otherwise such connections could use up the limit."""
-    scene = Scene(CoordinatorSettings(tick_time_ms=100))
+    scene = Scene(ZooKeeperServerSettings(tick_time_ms=100))
     mute = scene.peer()
     scene.pass_time(5)
     assert mute.is_closed

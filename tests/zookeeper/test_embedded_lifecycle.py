@@ -10,7 +10,7 @@ from twisted.internet.error import CannotListenError
 
 from kreplica.errors import StorageError
 from kreplica.runtime import Runtime
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 from kreplica.zookeeper.errors import (
     NodeExists,
 )
@@ -57,7 +57,7 @@ def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
 
 def test_port_in_use_is_named(scene: Scene) -> None:
     """The second coordinator leaves nothing open."""
-    second = EmbeddedCoordinator(scene.host.runtime, port=PORT, interface="")
+    second = EmbeddedZooKeeper(scene.host.runtime, port=PORT, interface="")
     with pytest.raises(CannotListenError, match=str(PORT)):
         scene.run(second.start())
     scene.run(second.stop())
@@ -66,15 +66,15 @@ def test_port_in_use_is_named(scene: Scene) -> None:
 def test_directory_in_use_is_named(scene: Scene) -> None:
     """Two coordinators on one directory would destroy each other's data."""
     runtime: Runtime = scene.host.runtime
-    made: list[EmbeddedCoordinator] = []
+    made: list[EmbeddedZooKeeper] = []
     for port in (3001, 3002):
         store = scene.store()
-        made.append(EmbeddedCoordinator(runtime, "/data/locked", port=port, interface="", store=store))
+        made.append(EmbeddedZooKeeper(runtime, "/data/locked", port=port, interface="", store=store))
     scene.run(made[0].start())
     with pytest.raises(StorageError, match="/data/locked is in use"):
         scene.run(made[1].start())
     scene.run(made[0].stop())
-    third: Any = EmbeddedCoordinator(runtime, "/data/locked", port=3003, interface="", store=scene.store())
+    third: Any = EmbeddedZooKeeper(runtime, "/data/locked", port=3003, interface="", store=scene.store())
     scene.run(third.start())
     scene.run(third.stop())
 

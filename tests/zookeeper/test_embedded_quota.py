@@ -7,7 +7,7 @@ from embedded_peer import TICK_TIME_MS, Peer, Scene
 
 from kreplica.zookeeper.embedded import watches
 from kreplica.zookeeper.embedded.quota import QuotaBounds
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 from kreplica.zookeeper.errors import NoNode, QuotaExceeded, Throttled
 from kreplica.zookeeper.records import AddWatchMode
 from kreplica.zookeeper.requests import AddWatch, Create, Delete, Exists, Multi, Ping, SetData
@@ -16,7 +16,7 @@ MIB = 2**20
 
 
 def quota_scene(**bounds: int) -> Scene:
-    return Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, quota=QuotaBounds(**bounds)))
+    return Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, quota=QuotaBounds(**bounds)))
 
 
 def fill(scene: Scene, peer: Peer, size: int = 100_000) -> int:
@@ -109,7 +109,7 @@ def test_ephemeral_znodes_per_session_are_bounded() -> None:
 
 def test_sessions_are_bounded() -> None:
     """Abandoned sessions of a client are expired for new ones; sessions of other clients are kept."""
-    scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, sessions_max=20))
+    scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, sessions_max=20))
     serving = scene.coordinator.serving
     assert serving is not None
     keeper, _ = scene.session(host="keeper")
@@ -125,7 +125,7 @@ def test_sessions_are_bounded() -> None:
 
 def test_connections_of_one_address_are_bounded() -> None:
     """One address cannot take all connections; another one can still connect, and a closed connection makes room."""
-    scene = Scene(CoordinatorSettings(tick_time_ms=TICK_TIME_MS, connections_max=10, address_connections_max=3))
+    scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, connections_max=10, address_connections_max=3))
     serving = scene.coordinator.serving
     assert serving is not None
     peers = [scene.session()[0] for _ in range(3)]

@@ -28,8 +28,8 @@ from kreplica.zookeeper import (
     ZooKeeperError,
 )
 from kreplica.zookeeper.digest_md5 import REALM, DigestExchange, DigestServer, parse_fields
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator, TlsListener
-from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper, TlsListener
+from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 from kreplica.zookeeper.errors import SessionClosedRequireSaslAuth
 from kreplica.zookeeper.requests import Sasl
 from kreplica.zookeeper.responses import decode_token
@@ -56,7 +56,7 @@ def real(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterat
 class Server:
     """A running coordinator and its clients."""
 
-    def __init__(self, reactor: Any, coordinator: EmbeddedCoordinator) -> None:
+    def __init__(self, reactor: Any, coordinator: EmbeddedZooKeeper) -> None:
         self.reactor = reactor
         self.coordinator = coordinator
         self._clients: list[ZooKeeperClient] = []
@@ -95,11 +95,11 @@ def play(
 
         runtime = real_runtime(reactor)
         creator = None if tls is None else ListenerTls(tls, runtime.reactor.seconds, runtime.offload.run)
-        coordinator = EmbeddedCoordinator(
+        coordinator = EmbeddedZooKeeper(
             runtime,
             None if directory is None else str(directory),
             port=0,
-            settings=CoordinatorSettings(users=users, anonymous=anonymous),
+            settings=ZooKeeperServerSettings(users=users, anonymous=anonymous),
             tls=None if creator is None else TlsListener("127.0.0.1", 0, creator),
         )
         await coordinator.start()

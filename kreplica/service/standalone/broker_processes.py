@@ -71,7 +71,7 @@ class ProcessesStandalone(Standalone):
         self._serving += await gather(child.start() for child in others)
 
     def _child(self, broker_id: int) -> SupervisedBroker:
-        text = self._config.settings_text(broker_id, self.coordinator.port, self._admin_port(broker_id))
+        text = self._config.settings_text(broker_id, self.zookeeper.port, self._admin_port(broker_id))
         name = f"broker-{broker_id}"
         path = os.path.join(self._config.data_directory, f"{name}.properties")
         self._runtime.disk.write_file(path, (_FILE_HEADER + text).encode(), sync=False)

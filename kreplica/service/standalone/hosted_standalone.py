@@ -50,7 +50,7 @@ class HostedStandalone(Standalone):
         return broker
 
     async def _start_brokers(self) -> None:
-        self.hosted.loopback.add_listener(self.coordinator.port, COORDINATOR)
+        self.hosted.loopback.add_listener(self.zookeeper.port, COORDINATOR)
         self._admin.start()
         await self.hosted.start()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kreplica.errors import SettingsError
-from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 
 if TYPE_CHECKING:
     from kreplica.service.composition.broker import Broker
@@ -57,9 +57,9 @@ class SecuredCluster:
         _secret(directory / "admin-token")
         _write_if_absent(directory / "admin.properties", self._client_properties())
 
-    def coordinator_settings(self) -> CoordinatorSettings:
+    def coordinator_settings(self) -> ZooKeeperServerSettings:
         """Return the settings of the embedded ZooKeeper server, in which only the brokers may use the znodes."""
-        return CoordinatorSettings(users={BROKER: self._coordinator_password}, anonymous=AnonymousClients.NONE)
+        return ZooKeeperServerSettings(users={BROKER: self._coordinator_password}, anonymous=AnonymousClients.NONE)
 
     def settings(self, listener: str, advertised: str) -> Mapping[str, str]:
         """Return the settings of a broker.

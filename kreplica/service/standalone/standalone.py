@@ -15,12 +15,12 @@ from kreplica.service.broker.coordinators import coordinator_settings
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.banner import ClusterAddresses
-from kreplica.service.process.coordinator_process import coordinator_failed, start_coordinator
+from kreplica.service.process.zookeeper_process import start_zookeeper, zookeeper_failed
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.settings.overrides import Override
 from kreplica.storage.formats.checkpoints import META_PROPERTIES, read_meta_properties
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 from kreplica.zookeeper.embedded.store import Store
 
 HOST = "127.0.0.1"
@@ -89,7 +89,7 @@ class StandaloneConfig:
 
 
 class Standalone:
-    """An embedded ZooKeeper server (``coordinator``) and brokers, started and stopped together.
+    """An embedded ZooKeeper server and brokers, started and stopped together.
 
     :param store: keeps the state of the ZooKeeper server; SQLite in the data directory by default.
     :param failed: called with a one-line reason when this store has failed or a broker cannot continue.
@@ -107,14 +107,14 @@ class Standalone:
         self._config = config
         self._store = store
         self._coordinator_directory = os.path.join(config.data_directory, "coordinator")
-        self.coordinator = EmbeddedCoordinator(
+        self.zookeeper = EmbeddedZooKeeper(
             runtime,
             self._coordinator_directory,
             port=config.coordinator_port,
             interface=HOST,
             settings=None if config.secured is None else config.secured.coordinator_settings(),
             store=store,
-            on_failure=None if failed is None else partial(coordinator_failed, failed),
+            on_failure=None if failed is None else partial(zookeeper_failed, failed),
         )
         self._failed = failed
         self._brokers: list[Broker] = []
@@ -135,7 +135,7 @@ class Standalone:
         if self._store is None:
             self._check_coordinator_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
-        await start_coordinator(self.coordinator, HOST, config.coordinator_port, "--coordinator-port")
+        await start_zookeeper(self.zookeeper, HOST, config.coordinator_port, "--coordinator-port")
         await self._start_brokers()
         if config.secured is not None:
             await config.secured.create_admin(self.brokers[0])
@@ -153,7 +153,7 @@ class Standalone:
         return self._config.admin_port if broker_id == self._config.first_broker_id else 0
 
     def _broker(self, broker_id: int, runtime: Runtime, admin_port: int) -> Broker:
-        settings = self._config.broker_settings(broker_id, self.coordinator.port, admin_port)
+        settings = self._config.broker_settings(broker_id, self.zookeeper.port, admin_port)
         return Broker(runtime, settings, self._failed)
 
     def _check_coordinator_data(self) -> None:
@@ -190,14 +190,14 @@ class Standalone:
         return ClusterAddresses(
             [f"{HOST}:{port}" for port in self.ports],
             self.admin_url,
-            f"{HOST}:{self.coordinator.port}",
+            f"{HOST}:{self.zookeeper.port}",
             self._config.data_directory,
             None if secured is None else str(secured.directory),
         )
 
     async def stop(self) -> None:
         """Stop everything in order."""
-        await stop_all(self._stop_brokers, self.coordinator.stop)
+        await stop_all(self._stop_brokers, self.zookeeper.stop)
         self._runtime.offload.stop()
 
     async def _stop_brokers(self) -> None:

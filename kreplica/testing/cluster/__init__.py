@@ -1,4 +1,4 @@
-"""Simulated cluster: a coordinator and brokers built by the product's own composition root.
+"""Simulated cluster: a ZooKeeper server and brokers built by the product's own composition root.
 
 * ``cluster`` starts, stops and kills its processes: start here
 * ``state`` reads its files and znodes

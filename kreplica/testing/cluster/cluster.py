@@ -1,4 +1,4 @@
-"""Simulated cluster on virtual time, from one seed: a coordinator, brokers and clients.
+"""Simulated cluster on virtual time, from one seed: a ZooKeeper server, brokers and clients.
 
 cluster = SimulatedCluster(seed=1, brokers=3)
 cluster.start()
@@ -30,13 +30,13 @@ from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster import protection
 from kreplica.testing.cluster.secured_listeners import secured_settings
-from kreplica.testing.cluster.state import CoordinatorProgram, MachineView, active_replicas, is_in_sync, state_of
+from kreplica.testing.cluster.state import MachineView, ZooKeeperProgram, active_replicas, is_in_sync, state_of
 from kreplica.testing.ensemble.ensemble import Ensemble, EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY, Host, Simulation
 from kreplica.zookeeper.embedded.disk_store import DiskStore
-from kreplica.zookeeper.embedded.server import EmbeddedCoordinator
-from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
+from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 
 COORDINATOR_PORT = 2181
 BROKER_PORT = 9092
@@ -44,15 +44,15 @@ LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
 
 
 class Program(Protocol):
-    """A program that a machine runs: a broker, a coordinator, or both."""
+    """A program that a machine runs: a broker, a ZooKeeper server, or both."""
 
     def start(self) -> Awaitable[None]: ...
 
     def stop(self) -> Awaitable[None]: ...
 
 
-class Coordinator(MachineView[CoordinatorProgram], Protocol):
-    """Machine of the embedded coordinator, or machines of a simulated ensemble."""
+class ZooKeeperMachine(MachineView[ZooKeeperProgram], Protocol):
+    """Machine of the embedded ZooKeeper server, or machines of a simulated ensemble."""
 
     def start(self) -> Deferred[None]: ...
 
@@ -117,17 +117,17 @@ async def _wait(work: Awaitable[None]) -> None:
 
 
 class SimulatedCluster:
-    """Hosts ``coordinator``, ``broker-1`` to ``broker-N``, and hosts of clients.
+    """Hosts ``coordinator`` (the ZooKeeper server), ``broker-1`` to ``broker-N``, and hosts of clients.
 
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
-    :param ensemble: options of an ensemble of coordinators; None for one coordinator.
-    :param protected: brokers authenticate to the coordinator and protect their znodes; a coordinator that is not an
-        ensemble also rejects other clients.
+    :param ensemble: options of an ensemble of ZooKeeper servers; None for one ZooKeeper server.
+    :param protected: brokers authenticate to the ZooKeeper server and protect their znodes; a single server also rejects
+        other clients.
     :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
         (``secured_listeners``) and check ACLs; None without.
     :param trace: called with one line per event.
-    :ivar coordinator: the coordinator, or the whole ensemble.
+    :ivar zookeeper: the ZooKeeper server, or the whole ensemble.
     :ivar ensemble: servers of the ensemble; None without one.
     """
 
@@ -150,16 +150,16 @@ class SimulatedCluster:
                 own.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, lifetime_ms))
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
-        self.coordinator: Coordinator
+        self.zookeeper: ZooKeeperMachine
         connect_settings = list(protection.OVERRIDES) if protected else []
         if ensemble is None:
-            settings = CoordinatorSettings(users=protection.USERS, anonymous=AnonymousClients.NONE)
-            build = partial(_coordinator, settings=settings if protected else None)
-            self.coordinator = Machine(self.simulation.host("coordinator"), build)
+            settings = ZooKeeperServerSettings(users=protection.USERS, anonymous=AnonymousClients.NONE)
+            build = partial(_zookeeper, settings=settings if protected else None)
+            self.zookeeper = Machine(self.simulation.host("coordinator"), build)
         else:
             ensemble = replace(ensemble, users=protection.USERS) if protected else ensemble
             shared = Ensemble(seed, self.simulation.scheduler, ensemble)
-            self.coordinator = self.ensemble = EnsembleMachines(shared, self.simulation)
+            self.zookeeper = self.ensemble = EnsembleMachines(shared, self.simulation)
             connect_settings.append(f"zookeeper.connect={self.ensemble.connect_string}")
         self.brokers = {
             number: Machine(
@@ -171,21 +171,21 @@ class SimulatedCluster:
         self._clients_count = 0
 
     def start(self) -> None:
-        """Start the coordinator, then the brokers one after the other; return when they serve."""
-        machines: list[Coordinator | Machine[Broker]] = [self.coordinator, *self.brokers.values()]
+        """Start the ZooKeeper server, then the brokers one after the other; return when they serve."""
+        machines: list[ZooKeeperMachine | Machine[Broker]] = [self.zookeeper, *self.brokers.values()]
         for machine in machines:
             self.run_until(machine.start())
 
     def stop(self) -> None:
-        """Stop the running brokers in order, then the coordinator."""
-        machines: list[Coordinator | Machine[Broker]] = [*self.brokers.values(), self.coordinator]
+        """Stop the running brokers in order, then the ZooKeeper server."""
+        machines: list[ZooKeeperMachine | Machine[Broker]] = [*self.brokers.values(), self.zookeeper]
         for machine in machines:
             if machine.running:
                 self.run_until(machine.stop())
 
     @property
-    def coordinator_hosts(self) -> list[str]:
-        """Names of the hosts of the coordinator."""
+    def zookeeper_hosts(self) -> list[str]:
+        """Names of the hosts of the ZooKeeper server."""
         return ["coordinator"] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
 
     def host(self, name: str) -> Host:
@@ -240,9 +240,9 @@ class SimulatedCluster:
         return max(active)[1] if active else None
 
     def expire_session(self, broker: int) -> None:
-        """Make the coordinator end a live broker's session; the broker notices it with its next request."""
-        serving = self.coordinator.program.serving
-        assert serving is not None, "the coordinator does not serve"
+        """Make the ZooKeeper server end a live broker's session; the broker notices it with its next request."""
+        serving = self.zookeeper.program.serving
+        assert serving is not None, "the ZooKeeper server does not serve"
         serving.expire(self.brokers[broker].program.client.session_id)
 
     def run(self, seconds: float) -> None:
@@ -270,8 +270,8 @@ def _broker(settings: BrokerSettings) -> Callable[[Runtime], Broker]:
     return lambda runtime: Broker(runtime, settings)
 
 
-def _coordinator(runtime: Runtime, settings: CoordinatorSettings | None) -> EmbeddedCoordinator:
-    return EmbeddedCoordinator(
+def _zookeeper(runtime: Runtime, settings: ZooKeeperServerSettings | None) -> EmbeddedZooKeeper:
+    return EmbeddedZooKeeper(
         runtime,
         DATA_DIRECTORY,
         port=COORDINATOR_PORT,

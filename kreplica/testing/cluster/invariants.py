@@ -108,7 +108,7 @@ class Invariants:
         self._seen: dict[str, tuple[Znode, int]] = {}
         self._fences: dict[int, tuple[object, int]] = {}
         self._controller_epoch = self._controller_since = 0
-        self._coordinator: object = None
+        self._zookeeper: object = None
         self.further_checks: list[Callable[[Process], None]] = []
         """Called after each event with its process."""
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
@@ -158,7 +158,7 @@ class Invariants:
         if broker_id is not None:
             self._check_broker(broker_id)
         elif host.startswith("coordinator"):
-            self._check_coordinator()
+            self._check_zookeeper()
         elif host != "network":
             self._check_clients()
         for check in self.further_checks:
@@ -169,21 +169,21 @@ class Invariants:
 
         :raise InvariantViolation: an invariant does not hold.
         """
-        self._check_coordinator()
+        self._check_zookeeper()
         for broker_id in self._broker_ids.values():
             self._check_broker(broker_id)
         self._check_clients()
 
     # --- changes -----------------------------------------------------------------------------------------------------
 
-    def _check_coordinator(self) -> None:
-        machine = self._cluster.coordinator
+    def _check_zookeeper(self) -> None:
+        machine = self._cluster.zookeeper
         serving = machine.program.serving if machine.running else None
         if serving is None:
             return
-        if machine.program is not self._coordinator:
+        if machine.program is not self._zookeeper:
             # Writes that were not acknowledged may be lost after a crash, so older states are not comparable.
-            self._coordinator = machine.program
+            self._zookeeper = machine.program
             self._states.clear()
             self._seen.clear()
             self._controller_epoch = self._controller_since = 0
@@ -335,7 +335,7 @@ class Invariants:
         """Check that enough replicas hold the records below a new high watermark, and record the commit."""
         high_watermark = partition.high_watermark
         if state is None:
-            state = self._states.get(key)  # the coordinator does not serve: use the last known state
+            state = self._states.get(key)  # the ZooKeeper server does not serve: use the last known state
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         in_sync = () if state is None else state.isr
         may_lead = () if state is None else (*in_sync, *state.eligible_leader_replicas)

@@ -17,7 +17,7 @@ ProgramT = TypeVar("ProgramT", covariant=True)
 
 
 class CoordinatorState(Protocol):
-    """Znodes and sessions of the coordinator."""
+    """Znodes and sessions of the ZooKeeper server."""
 
     @property
     def tree(self) -> Tree: ...
@@ -26,8 +26,8 @@ class CoordinatorState(Protocol):
         """End a session at once; idempotent."""
 
 
-class CoordinatorProgram(Protocol):
-    """An ``EmbeddedCoordinator`` or a simulated ensemble."""
+class ZooKeeperProgram(Protocol):
+    """An ``EmbeddedZooKeeper`` or a simulated ensemble."""
 
     @property
     def serving(self) -> CoordinatorState | None: ...
@@ -47,7 +47,7 @@ class ClusterView(Protocol):
     """Part of a cluster that this module uses."""
 
     @property
-    def coordinator(self) -> MachineView[CoordinatorProgram]: ...
+    def zookeeper(self) -> MachineView[ZooKeeperProgram]: ...
 
     @property
     def brokers(self) -> Mapping[int, MachineView[Broker]]: ...
@@ -64,8 +64,8 @@ def _assignment(topic: str, data: bytes) -> TopicAssignment:
 
 
 def znode(cluster: ClusterView, path: str) -> Znode | None:
-    """Return a znode of the coordinator's tree; None if it does not exist or the coordinator does not serve."""
-    machine = cluster.coordinator
+    """Return a znode of the ZooKeeper server's tree; None if it does not exist or the server does not serve."""
+    machine = cluster.zookeeper
     serving = machine.program.serving if machine.running else None
     return None if serving is None else serving.tree.nodes.get(path)
 

@@ -1,4 +1,4 @@
-"""Hosts of an ensemble's servers, used as the coordinator of a simulated cluster."""
+"""Hosts of an ensemble's servers, used as the ZooKeeper server of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CommittedState:
 
 
 class EnsembleProgram:
-    """Stands for the program of a single coordinator.
+    """Stands for the program of a single ZooKeeper server.
 
     :ivar serving: the committed state.
     """

@@ -18,7 +18,7 @@ from kreplica.zookeeper.errors import ZooKeeperError
 from kreplica.zookeeper.records import ConnectRequest, reply_frame
 
 TICK_MS = 2000
-"""Tick time of the servers, as of the embedded coordinator; session timeouts are 2 to 20 ticks."""
+"""Tick time of the servers, as of the embedded ZooKeeper server; session timeouts are 2 to 20 ticks."""
 
 CHECK_S = 0.5
 """Interval between checks for expired sessions."""

@@ -302,13 +302,13 @@ class ReplicatedRun(ClusterRun):
         self._brokers_to_run.pop(broker, None)
         return self.machine(broker).stop()
 
-    def launch_coordinator(self) -> None:
+    def launch_zookeeper(self) -> None:
         ensemble = self.cluster.ensemble
         if ensemble is not None:
             ensemble.start().addErrback(self.record_failure)
-        elif not self.cluster.coordinator.running:
+        elif not self.cluster.zookeeper.running:
             self.note("the coordinator starts")
-            self.cluster.coordinator.start().addErrback(self.record_failure)
+            self.cluster.zookeeper.start().addErrback(self.record_failure)
 
     def launch_server(self, number: int) -> None:
         """Start a server of the ensemble without waiting."""
@@ -319,7 +319,7 @@ class ReplicatedRun(ClusterRun):
 
     def start_all(self) -> None:
         """Start the coordinator and all brokers that are not running."""
-        self.launch_coordinator()
+        self.launch_zookeeper()
         self.start(*self.cluster.brokers)
 
     # --- end of the run ----------------------------------------------------------------------------------------------

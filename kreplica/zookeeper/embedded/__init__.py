@@ -18,5 +18,5 @@ Protocol:
 * ``reads``, ``writes``, ``session_requests``: request handlers
 * ``four_letter_words``: four-letter words
 * ``serving``: ``ServerFactory``, wiring and timers
-* ``server``: ``EmbeddedCoordinator``, start and stop
+* ``server``: ``EmbeddedZooKeeper``, start and stop
 """

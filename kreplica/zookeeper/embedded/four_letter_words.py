@@ -14,7 +14,7 @@ from kreplica.zookeeper.embedded.watches import Watches
 
 if TYPE_CHECKING:
     from kreplica.zookeeper.embedded.connection import Connection
-    from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+    from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 
 # Supported protocol version; clients read it from ``envi`` and ``srvr``.
 ZOOKEEPER_VERSION = "3.9.0"
@@ -34,7 +34,7 @@ class FourLetterWords:
         sessions: Sessions,
         watches: Watches[Connection],
         commits: GroupCommit,
-        settings: CoordinatorSettings,
+        settings: ZooKeeperServerSettings,
         connections: Collection[Connection],
         rejected: Callable[[], int],
     ) -> None:

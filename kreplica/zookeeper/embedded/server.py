@@ -1,4 +1,4 @@
-"""``EmbeddedCoordinator``: starts and stops the embedded ZooKeeper server."""
+"""``EmbeddedZooKeeper``: starts and stops the embedded ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.zookeeper.embedded.connection import Connection
 from kreplica.zookeeper.embedded.serving import ServerFactory
-from kreplica.zookeeper.embedded.settings import CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import ZooKeeperServerSettings
 from kreplica.zookeeper.embedded.sqlite_store import SqliteStore
 from kreplica.zookeeper.embedded.store import MemoryStore, Store
 
@@ -33,7 +33,7 @@ class TlsListener(NamedTuple):
     creator: IOpenSSLServerConnectionCreator
 
 
-class EmbeddedCoordinator:
+class EmbeddedZooKeeper:
     """A ZooKeeper server in this process; started once and stopped once.
 
     :param runtime: clock, network, threads, disk and randomness.
@@ -56,11 +56,11 @@ class EmbeddedCoordinator:
         interface: str = "127.0.0.1",
         tick_time_ms: int | None = None,
         store: Store | None = None,
-        settings: CoordinatorSettings | None = None,
+        settings: ZooKeeperServerSettings | None = None,
         on_failure: Callable[[Failure], None] | None = None,
         tls: TlsListener | None = None,
     ) -> None:
-        settings = settings or CoordinatorSettings()
+        settings = settings or ZooKeeperServerSettings()
         self.port = port
         self.interface = interface
         self.tls_port: int | None = None

@@ -20,7 +20,7 @@ from kreplica.zookeeper.embedded.quota import Quota
 from kreplica.zookeeper.embedded.reads import Reads
 from kreplica.zookeeper.embedded.session_requests import SessionRequests
 from kreplica.zookeeper.embedded.sessions import Sessions
-from kreplica.zookeeper.embedded.settings import AnonymousClients, CoordinatorSettings
+from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 from kreplica.zookeeper.embedded.store import Image, Store
 from kreplica.zookeeper.embedded.tree import Tree
 from kreplica.zookeeper.embedded.watches import Watches
@@ -42,7 +42,7 @@ class ServerFactory(Factory):
     def __init__(
         self,
         runtime: Runtime,
-        settings: CoordinatorSettings,
+        settings: ZooKeeperServerSettings,
         store: Store,
         image: Image,
         on_failure: Callable[[Failure], None],

@@ -25,7 +25,7 @@ class SessionRequests:
     """Opens, resumes and ends sessions; one per server.
 
     :param now: returns seconds of the reactor's clock.
-    :param sessions_max: see ``CoordinatorSettings``.
+    :param sessions_max: see ``ZooKeeperServerSettings``.
     :ivar connections: session ID -> its current connection.
     """
 

@@ -24,7 +24,7 @@ class AnonymousClients(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CoordinatorSettings:
+class ZooKeeperServerSettings:
     """Settings of one embedded ZooKeeper server.
 
     :param tick_time_ms: session timeouts are clamped to 2 to 20 ticks.

@@ -118,7 +118,7 @@ class SideTopics:
 
     def _update(self) -> None:
         """Start and stop clients if the coordinator's znodes of topics have changed."""
-        machine = self._cluster.coordinator
+        machine = self._cluster.zookeeper
         if self._finishing or not machine.running or machine.program.serving is None:
             return
         for topic in self._topics.values():

@@ -1,7 +1,7 @@
 """Types of faults, one function for each.
 
 * ``machines`` crashes, shutdowns, pauses and power losses of brokers
-* ``coordinator`` crashes of the ZooKeeper server, and expired sessions
+* ``zookeeper`` crashes of the ZooKeeper server, and expired sessions
 * ``ensemble`` faults of the servers of a ZooKeeper ensemble
 * ``rolling`` rolling restarts
 * ``network`` cut and slow links, broken connections
@@ -21,7 +21,6 @@ from kreplica.testing.storms.faults import (
     applications,
     clients,
     clocks,
-    coordinator,
     disks,
     ensemble,
     interruptions,
@@ -33,6 +32,7 @@ from kreplica.testing.storms.faults import (
     rolling,
     security,
     topics,
+    zookeeper,
 )
 from kreplica.testing.storms.faults.fault import Begin
 
@@ -46,11 +46,11 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "stop": (machines.stop, 1.0),
     "pause": (machines.pause, 1.5),
     "pause and kill": (machines.pause_and_kill, 0.5),
-    "expire session": (coordinator.expire_session, 1.0),
-    "restart coordinator": (coordinator.restart, 1.0),
-    "isolate coordinator": (network.isolate_coordinator, 0.5),
+    "expire session": (zookeeper.expire_session, 1.0),
+    "restart coordinator": (zookeeper.restart, 1.0),
+    "isolate coordinator": (network.isolate_zookeeper, 0.5),
     "delay watches": (network.delay_watches, 0.5),
-    "cut from coordinator": (network.cut_from_coordinator, 1.0),
+    "cut from coordinator": (network.cut_from_zookeeper, 1.0),
     "cut brokers": (network.cut_brokers, 1.0),
     "isolate": (network.isolate, 1.0),
     "cut from client": (network.cut_from_client, 0.5),

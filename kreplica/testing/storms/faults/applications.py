@@ -58,7 +58,7 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     name = broker_name(broker)
-    others = [*run.cluster.coordinator_hosts, *(broker_name(other) for other in run.cluster.brokers if other != broker)]
+    others = [*run.cluster.zookeeper_hosts, *(broker_name(other) for other in run.cluster.brokers if other != broker)]
     run.note(f"broker {broker} can only reach clients")
     for other in others:
         run.network.cut(name, other)
@@ -73,7 +73,7 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
 def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
     """Expire a coordinator's ZooKeeper session; others are elected before it notices."""
     broker = _coordinator(run, random)
-    machine = run.cluster.coordinator
+    machine = run.cluster.zookeeper
     if broker is not None and machine.running and machine.program.serving is not None:
         run.note(f"the session of broker {broker} expires")
         run.cluster.expire_session(broker)

@@ -18,9 +18,9 @@ def broker_name(broker: int) -> str:
     return f"broker-{broker}"
 
 
-def some_coordinator(run: ReplicatedRun, random: Random) -> str:
+def some_zookeeper_host(run: ReplicatedRun, random: Random) -> str:
     """Return the host of the coordinator, or of a random server of the ensemble."""
-    hosts = run.cluster.coordinator_hosts
+    hosts = run.cluster.zookeeper_hosts
     return hosts[0] if len(hosts) == 1 else random.choice(hosts)
 
 

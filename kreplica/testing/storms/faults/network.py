@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kreplica.testing.storms.faults.fault import End, broker_name, some_broker, some_coordinator
+from kreplica.testing.storms.faults.fault import End, broker_name, some_broker, some_zookeeper_host
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 LATENCIES_S = (0.01, 0.2, 1.0)
@@ -15,9 +15,9 @@ THROUGHPUTS_BYTES_PER_S = (3_000, 20_000, 200_000)
 WATCH_DELAYS_S = (0.2, 1.0, 3.0)
 
 
-def cut_from_coordinator(run: ReplicatedRun, random: Random) -> End | None:
+def cut_from_zookeeper(run: ReplicatedRun, random: Random) -> End | None:
     broker = some_broker(run, random)
-    return None if broker is None else _cut_all(run, random, broker_name(broker), run.cluster.coordinator_hosts)
+    return None if broker is None else _cut_all(run, random, broker_name(broker), run.cluster.zookeeper_hosts)
 
 
 def cut_brokers(run: ReplicatedRun, random: Random) -> End:
@@ -39,8 +39,8 @@ def isolate(run: ReplicatedRun, random: Random) -> End | None:
     return lambda: run.network.heal(broker_name(broker))
 
 
-def isolate_coordinator(run: ReplicatedRun, random: Random) -> End:
-    host = some_coordinator(run, random)
+def isolate_zookeeper(run: ReplicatedRun, random: Random) -> End:
+    host = some_zookeeper_host(run, random)
     run.note(f"the {host} is isolated")
     run.network.isolate(host)
     return lambda: run.network.heal(host)
@@ -81,13 +81,13 @@ def limit_throughput(run: ReplicatedRun, random: Random) -> End:
 
 
 def delay_watches(run: ReplicatedRun, random: Random) -> End | None:
-    """Delay messages from the coordinator to a broker, but not those from the broker."""
+    """Delay messages from ZooKeeper to a broker, but not those from the broker."""
     broker = some_broker(run, random)
     if broker is None:
         return None
-    links = [run.network.link(host, broker_name(broker)) for host in run.cluster.coordinator_hosts]
+    links = [run.network.link(host, broker_name(broker)) for host in run.cluster.zookeeper_hosts]
     delay_s = random.choice(WATCH_DELAYS_S)
-    run.note(f"messages from the coordinator to broker {broker} are {delay_s} s late")
+    run.note(f"messages from ZooKeeper to broker {broker} are {delay_s} s late")
     for link in links:
         link.latency_s = (delay_s, delay_s)
 
@@ -99,7 +99,7 @@ def delay_watches(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _servers(run: ReplicatedRun) -> list[str]:
-    return [*run.cluster.coordinator_hosts, *map(broker_name, run.cluster.brokers)]
+    return [*run.cluster.zookeeper_hosts, *map(broker_name, run.cluster.brokers)]
 
 
 def _cut(run: ReplicatedRun, random: Random, a: str, b: str) -> End:

@@ -27,7 +27,7 @@ def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
     old, other = run.cluster.controller(), some_broker(run, random)
     if old is None or other is None:
         return None
-    links = [run.network.link(host, broker_name(old)) for host in run.cluster.coordinator_hosts]
+    links = [run.network.link(host, broker_name(old)) for host in run.cluster.zookeeper_hosts]
     delay_s = random.choice(WATCH_DELAYS_S)
     for link in links:
         link.latency_s = (delay_s, delay_s)
@@ -69,7 +69,7 @@ def move_leaders(run: ReplicatedRun, random: Random) -> None:
         else:
             leader = run.leader(random.randrange(len(run.keys)))
             machine = run.cluster.brokers.get(leader)
-            coordinator = run.cluster.coordinator
+            coordinator = run.cluster.zookeeper
             if machine and machine.running and coordinator.running and coordinator.program.serving is not None:
                 run.note(f"the session of leader {leader} expires")
                 run.cluster.expire_session(leader)
@@ -93,7 +93,7 @@ def pause_at_election(run: ReplicatedRun, random: Random) -> End | None:
 
 def delay_segments(run: ReplicatedRun, random: Random) -> End:
     """Lose random segments from one server to another: they and later ones of the connection are seconds late."""
-    servers = [*run.cluster.coordinator_hosts, *map(broker_name, run.cluster.brokers)]
+    servers = [*run.cluster.zookeeper_hosts, *map(broker_name, run.cluster.brokers)]
     source, destination = random.sample(servers, 2)
     link = run.network.link(source, destination)
     link.late_chance = random.choice((0.01, 0.1, 0.5))

@@ -93,7 +93,7 @@ class AccessCheck:
         broker = self._broker_ids.get(process.host)
         if broker is not None:
             self._observe_broker(broker, now_s)
-        elif process.host in self._cluster.coordinator_hosts:
+        elif process.host in self._cluster.zookeeper_hosts:
             self._observe_zookeeper(now_s)
         if now_s - self._polled_s >= POLL_S:
             self._polled_s = now_s
@@ -102,7 +102,7 @@ class AccessCheck:
             raise InvariantViolation(self._violations[0])
 
     def _observe_zookeeper(self, now_s: float) -> None:
-        machine = self._cluster.coordinator
+        machine = self._cluster.zookeeper
         if not machine.running or machine.program.serving is None:
             return
         for tracked in self._tracked:
@@ -153,12 +153,12 @@ class AccessCheck:
     def _reaches_zookeeper(self, broker: int) -> bool:
         cluster = self._cluster
         program, machine, network = self._program(broker), cluster.brokers[broker], cluster.simulation.network
-        coordinator = cluster.coordinator
+        coordinator = cluster.zookeeper
         if program is None or machine.host.is_paused or program.client.state is not SessionState.CONNECTED:
             return False
         if not coordinator.running or coordinator.program.serving is None:
             return False
-        for name in cluster.coordinator_hosts:
+        for name in cluster.zookeeper_hosts:
             if cluster.host(name).is_paused:
                 return False
             for link in (network.link(name, machine.host.name), network.link(machine.host.name, name)):

@@ -9,7 +9,7 @@ from kreplica.settings.validators import ANY, EachOneOf, OneOf
 PREFIX = "kreplica.coordinator."
 _STORE_TYPES = OneOf(("", "PEM", "PKCS12", "JKS"), ignore_case=True)
 
-COORDINATOR_SERVER = (
+ZOOKEEPER_SERVER = (
     Setting(
         f"{PREFIX}anonymous.clients", STRING, "local", OneOf(("none", "local", "all")), MEDIUM, READ_ONLY,
         "Clients that need not authenticate with SASL or a certificate: none, local (those on a loopback address), or "

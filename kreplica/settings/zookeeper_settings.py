@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kreplica.errors import SettingsError
-from kreplica.settings.definitions.coordinator_server import COORDINATOR_SERVER
+from kreplica.settings.definitions.zookeeper_server import ZOOKEEPER_SERVER
 from kreplica.settings.properties import parse_properties
 
-_SETTINGS = {setting.name: setting for setting in COORDINATOR_SERVER}
+_SETTINGS = {setting.name: setting for setting in ZOOKEEPER_SERVER}
 
 
-def load_coordinator(path: str | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
+def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Return the typed value of each setting.
 
     :param path: None if there is no file.
@@ -32,7 +32,7 @@ def load_coordinator(path: str | None, overrides: Sequence[str] = ()) -> dict[st
     for override in overrides:
         name, _, value = override.partition("=")
         given[name.strip()] = (value, f"--override {name.strip()}")
-    values: dict[str, Any] = {setting.name: setting.default for setting in COORDINATOR_SERVER}
+    values: dict[str, Any] = {setting.name: setting.default for setting in ZOOKEEPER_SERVER}
     for name, (value, place) in given.items():
         setting = _SETTINGS.get(name)
         if setting is None:

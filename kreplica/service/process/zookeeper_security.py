@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
-from kreplica.settings.definitions.coordinator_server import PREFIX
+from kreplica.settings.definitions.zookeeper_server import PREFIX
 from kreplica.zookeeper.embedded.server import TlsListener
 from kreplica.zookeeper.embedded.settings import AnonymousClients
 
@@ -24,7 +24,7 @@ _ANONYMOUS_SETTING = f"{PREFIX}anonymous.clients"
 _USER_PREFIX = "user_"
 
 
-class CoordinatorSecurity(NamedTuple):
+class ZooKeeperSecurity(NamedTuple):
     """Encryption and authentication of the embedded ZooKeeper server.
 
     :param tls: None if there is no listener with TLS.
@@ -35,7 +35,7 @@ class CoordinatorSecurity(NamedTuple):
     tls: TlsListener | None
 
 
-def coordinator_security(runtime: Runtime, values: Mapping[str, Any], interface: str) -> CoordinatorSecurity:
+def zookeeper_security(runtime: Runtime, values: Mapping[str, Any], interface: str) -> ZooKeeperSecurity:
     """Return the encryption and authentication that the settings configure.
 
     :param values: the typed settings.
@@ -49,7 +49,7 @@ def coordinator_security(runtime: Runtime, values: Mapping[str, Any], interface:
     if tls is not None:
         has_certificates = values[f"{PREFIX}ssl.client.auth"] != "none"
         _check_listener(tls.interface, anonymous, can_authenticate=bool(users) or has_certificates)
-    return CoordinatorSecurity(users, anonymous, tls)
+    return ZooKeeperSecurity(users, anonymous, tls)
 
 
 def _users(jaas: str | None) -> Mapping[str, str]:
