@@ -13,13 +13,7 @@ from kreplica.blocking.coroutines import run
 from kreplica.blocking.producer_options import ProducerOptions
 from kreplica.blocking.sender import WAIT_S_MAX, ProducerCallbacks, Sender
 from kreplica.client_core.delivery import Delivery
-from kreplica.client_core.errors import (
-    ClientError,
-    DeliveryFailed,
-    ProducerUnusable,
-    RecordTooLarge,
-    TransactionFailed,
-)
+from kreplica.client_core.errors import ClientError, DeliveryFailed, ProducerUnusable, RecordTooLarge, TransactionFailed
 from kreplica.client_core.offsets import GroupIdentity, GroupOffsets
 from kreplica.client_core.partition_queue import IN_FLIGHT_MAX, OutgoingBatch, PartitionQueue, ProducerIdentity
 from kreplica.client_core.partitioning import StickyPartitions

@@ -24,6 +24,7 @@ from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.recovery.opened_log import Opened
 from kreplica.storage.segments.damage import Damage
 from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.rolling import is_full
 from kreplica.storage.segments.segment import Segment
 from kreplica.wire.batches import LENGTH_END
 
@@ -162,9 +163,8 @@ class Log:
         segment = self.segments.active
         size_before = segment.size
         try:
-            if segment.is_full(size, headers[-1], self.config, now_ms):
-                segment = self._start_segment(now_ms)
-                size_before = 0
+            if is_full(segment, size, headers[-1], self.config, now_ms):
+                segment, size_before = self._start_segment(now_ms), 0
             epoch = self.leader_epochs.latest
             for header in headers:
                 if header.partition_leader_epoch > epoch:

@@ -11,11 +11,10 @@ from twisted.logger import Logger
 
 from kreplica.runtime.disk import Buffer, Disk, File
 from kreplica.storage.formats.batch_scanning import header_at, scan_headers
-from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.aborted_transactions import AbortedTransactions
 from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
-from kreplica.storage.segments.indexes import NO_TIMESTAMP, OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
+from kreplica.storage.segments.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 
@@ -25,6 +24,8 @@ TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 RELATIVE_OFFSET_MAX = 2**31 - 1
+"""Maximum distance of an offset from the base offset: index entries have four bytes for it."""
+
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default, used to rebuild an index if the topic's setting is unknown."""
 
@@ -266,32 +267,6 @@ class Segment:
         self.time_index.write()
         self.aborted.write()
         self.unwritten_entries = 0
-
-    def is_full(self, size: int, last: BatchHeader, config: LogConfig, now_ms: int) -> bool:
-        """True if batches must go to a new segment because of size, age, offset range or index size.
-
-        :param size: total size of the batches.
-        :param last: header of the last batch.
-        """
-        if self.size == 0:
-            return False
-        if self.size + size > config.segment_bytes:
-            return True
-        if last.last_offset - self.base_offset > RELATIVE_OFFSET_MAX or self.indexes_full(config):
-            return True
-        first_ms = self.first_timestamp_ms
-        age_ms = last.max_timestamp - first_ms if first_ms >= 0 else now_ms - self.created_ms
-        return age_ms > config.segment_ms - config.segment_jitter_ms
-
-    def indexes_full(self, config: LogConfig) -> bool:
-        """True if the next entries may not fit; sealing adds a second entry to the time index."""
-        size_max = config.segment_index_bytes
-        if self.size < config.index_interval_bytes * (size_max // (2 * TIME_ENTRY_SIZE)):
-            return False
-        return (
-            self.offset_index.size_bytes + OFFSET_ENTRY_SIZE > size_max
-            or self.time_index.size_bytes + 2 * TIME_ENTRY_SIZE > size_max
-        )
 
     # --- reading ---
 

@@ -122,8 +122,8 @@ class SimulatedCluster:
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one ZooKeeper server.
-    :param protected: brokers authenticate to the ZooKeeper server and protect their znodes; a single server also rejects
-        other clients.
+    :param protected: brokers authenticate to the ZooKeeper server and protect their znodes; a single server then
+        rejects other clients.
     :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
         (``secured_listeners``) and check ACLs; None without.
     :param trace: called with one line per event.

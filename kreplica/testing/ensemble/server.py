@@ -56,8 +56,8 @@ EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 class EnsembleServer(Factory):
     """Implements ``RequestDispatch`` for its connections, and ``ServerProcess`` for the ensemble.
 
-    Requests of a connection are completed in order. Reads, pings and watches are handled by ``Dispatch`` of the embedded
-    ZooKeeper server, on this server's replica; writes, sync and session requests by the leader.
+    Requests of a connection are completed in order. Reads, pings and watches are handled by ``Dispatch`` of the
+    embedded server, on this server's replica; writes, sync and session requests by the leader.
 
     :param interface: address on which the server listens.
     :ivar link: connection with the leader; None without a leader.
