@@ -132,17 +132,17 @@ class ControllerTerm:
             endpoint,
             client_id=f"controller-{self.config.broker_id}",
             timeout_s=self.config.request_timeout_s,
-            answered=self._answered,
-            overflowed=self._overflowed,
+            answered=self._on_answered,
+            overflowed=self._on_overflow,
             stopping=lambda: registration.broker_id in self.context.shutting_down,
-            sent=self._sent,
-            late=self._late,
+            sent=self._on_sent,
+            late=self._on_late,
         )
 
     def close_channel(self, broker_id: int) -> None:
         """Close the channel to a broker without waiting for the disconnection, which is slow for a dead peer."""
         channel = self._channels.pop(broker_id, None)
-        self.counters.timeline.broker_gone(broker_id)
+        self.counters.timeline.broker_left(broker_id)
         if channel is not None:
             closing = Deferred.fromCoroutine(channel.close())
             self._closing.append(closing)
@@ -183,19 +183,19 @@ class ControllerTerm:
             self.counters.command_queued(broker_id, command, awaited=broker_id not in self.context.shutting_down)
             channel.send(command)
 
-    def _overflowed(self, broker_id: int) -> None:
-        self.counters.timeline.broker_gone(broker_id)
+    def _on_overflow(self, broker_id: int) -> None:
+        self.counters.timeline.broker_left(broker_id)
         self.outdated_brokers.add(broker_id)
         self.put(BrokersChanged())
 
-    def _sent(self, command: Command, body: dict[str, Any]) -> None:
+    def _on_sent(self, command: Command, body: dict[str, Any]) -> None:
         self.counters.timeline.sent(command, body["topic_states"].size)
 
-    def _late(self, broker_id: int, command: Command) -> None:
+    def _on_late(self, broker_id: int, command: Command) -> None:
         self.counters.command_late(broker_id, command)
         self.history.record_late(broker_id, command)
 
-    def _answered(self, broker_id: int, command: Command, response: CommandResponse) -> None:
+    def _on_answered(self, broker_id: int, command: Command, response: CommandResponse) -> None:
         self.counters.timeline.answered(command)
         names = {t.topic_id: name for name, t in self.context.topics.items()} if response.partition_errors else {}
         errors = response.errors(command.partitions, names)

@@ -175,7 +175,7 @@ class StateLog:
         rejected, self._rejected = self._rejected, []
         for respond, code in rejected:
             self._call(respond, code)
-        self._settle()
+        self._complete_committed()
 
     def _flush(self) -> None:
         """Write the gathered appends as one batch, or one by one if the batch is too large for the log."""
@@ -217,9 +217,9 @@ class StateLog:
 
     def changed(self, partitions: object) -> None:
         """The high watermark or the role of the partition has changed (see ``Watcher``)."""
-        self._settle()
+        self._complete_committed()
 
-    def _settle(self) -> None:
+    def _complete_committed(self) -> None:
         """Call the callbacks of committed appends; close if this broker is no longer leader."""
         if self.is_lost:
             self.close()
@@ -262,10 +262,10 @@ class StateLog:
         for batch in self._written:
             if not batch.is_overdue:
                 delay_s = max(batch.deadline_s - self._runtime.reactor.seconds(), 0.0)
-                self._timer = self._runtime.reactor.callLater(delay_s, self._overdue)
+                self._timer = self._runtime.reactor.callLater(delay_s, self._fail_overdue)
                 return
 
-    def _overdue(self) -> None:
+    def _fail_overdue(self) -> None:
         self._timer = None
         now_s = self._runtime.reactor.seconds()
         for batch in self._written:

@@ -24,13 +24,13 @@ class SharedCoroutine(Generic[T]):
         self._waiting: dict[Deferred[T], None] = {}
         self._outcome: T | Failure | None = None
         self._coroutine = Deferred.fromCoroutine(work)
-        self._coroutine.addBoth(self._ended)
+        self._coroutine.addBoth(self._on_end)
 
     def wait(self) -> Deferred[T]:
         """Return a Deferred with the result or the exception of the coroutine."""
         waiter: Deferred[T] = Deferred(self._waiter_cancelled)
         if self.is_over:
-            self._settle(waiter)
+            self._resolve(waiter)
         else:
             self._waiting[waiter] = None
         return waiter
@@ -44,14 +44,14 @@ class SharedCoroutine(Generic[T]):
         if not self._waiting and not self.is_over:
             self._coroutine.cancel()
 
-    def _ended(self, outcome: T | Failure) -> None:
+    def _on_end(self, outcome: T | Failure) -> None:
         self.is_over, self._outcome = True, outcome
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             if not waiter.called:
-                self._settle(waiter)
+                self._resolve(waiter)
 
-    def _settle(self, waiter: Deferred[T]) -> None:
+    def _resolve(self, waiter: Deferred[T]) -> None:
         outcome = self._outcome
         if not isinstance(outcome, Failure):
             waiter.callback(outcome)  # type: ignore[arg-type]

@@ -31,7 +31,7 @@ directions = st.sampled_from(
 
 def expected_queue(run: RunningPlan) -> list[int]:
     """Return the waiting steps, found by a full scan."""
-    if not run.is_returning:
+    if not run.is_reverting:
         return [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.WAITING]
     if not run.plan.rollback:
         return []
@@ -45,7 +45,7 @@ def check(run: RunningPlan) -> None:
     queues = dict(run.queues)
     assert sorted(n for numbers in queues.values() for n in numbers) == expected_queue(run)
     for broker, numbers in queues.items():
-        assert list(numbers) == sorted(numbers, reverse=run.is_returning)
+        assert list(numbers) == sorted(numbers, reverse=run.is_reverting)
         for number in numbers:
             arriving = run.receiving_brokers(run.steps[number])
             assert broker == (arriving[0] if arriving else FREE)

@@ -131,10 +131,10 @@ class OffsetCommits:
         self._timer = None
         if self._committing is None:
             committing = self._committing = Deferred.fromCoroutine(self.commit_processed(self._flow.states))
-            committing.addBoth(self._ended)
+            committing.addBoth(self._on_end)
         self.begin()
 
-    def _ended(self, result: Failure | None) -> None:
+    def _on_end(self, result: Failure | None) -> None:
         self._committing = None
         if result is not None and not (self._closed and result.check(CancelledError)):
             log.failure("automatic commit failed", result)

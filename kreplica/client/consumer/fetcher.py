@@ -185,7 +185,7 @@ class Fetcher:
         )
         in_flight = Deferred.fromCoroutine(self._fetch(broker, states, limits))
         broker_fetch.in_flight = in_flight
-        in_flight.addBoth(self._ended, broker_fetch, states)
+        in_flight.addBoth(self._on_end, broker_fetch, states)
 
     def _room(self) -> int:
         """Return the bytes that may be requested; buffers of paused partitions are cleared if necessary."""
@@ -215,7 +215,7 @@ class Fetcher:
         response = await connection.request(FETCH, version, body, timeout_s=timeout_s)
         await self._process_response(response, positions, requested, broker)
 
-    def _ended(self, result: Any, broker_fetch: _BrokerFetch, states: list[PartitionState]) -> None:
+    def _on_end(self, result: Any, broker_fetch: _BrokerFetch, states: list[PartitionState]) -> None:
         broker_fetch.in_flight, broker_fetch.size, broker_fetch.last_s = None, 0, self._reactor.seconds()
         for state in states:
             state.is_fetching = False

@@ -71,9 +71,9 @@ class PositionValidator:
         for state in states:
             state.is_validating = True
         validation = self._validation = Deferred.fromCoroutine(self._validate(states))
-        validation.addBoth(self._ended, states)
+        validation.addBoth(self._on_end, states)
 
-    def _ended(self, result: Any, states: list[PartitionState]) -> None:
+    def _on_end(self, result: Any, states: list[PartitionState]) -> None:
         self._validation = None
         for state in states:
             state.is_validating = False

@@ -312,9 +312,9 @@ class Accumulator:
     def _set_due_call(self) -> None:
         if self._due_call is None and self._lingering:
             wait_s = self._lingering[0][0].due_s - self._reactor.seconds()
-            self._due_call = self._reactor.callLater(max(0.0, wait_s), self._due)
+            self._due_call = self._reactor.callLater(max(0.0, wait_s), self._on_due)
 
-    def _due(self) -> None:
+    def _on_due(self) -> None:
         self._due_call = None
         now_s = self._reactor.seconds()
         while self._lingering:

@@ -302,7 +302,7 @@ class Sender:
         response = connection.request(
             PRODUCE, version, body, timeout_s=timeout_s + RESPONSE_MARGIN_S, expects_response=options.acks != 0
         )
-        response.addCallbacks(self._responded, self._lost, callbackArgs=(request,), errbackArgs=(request,))
+        response.addCallbacks(self._responded, self._on_lost, callbackArgs=(request,), errbackArgs=(request,))
         response.addErrback(self._log_failure)
 
     def _responded(self, response: dict[str, Any], request: _Request) -> None:
@@ -318,7 +318,7 @@ class Sender:
                 self._cluster.mark_stale()
         self._completed(request)
 
-    def _lost(self, failure: Failure, request: _Request) -> None:
+    def _on_lost(self, failure: Failure, request: _Request) -> None:
         request.route.in_flight -= 1
         if self._is_closed:
             return

@@ -122,7 +122,7 @@ class Timeline:
             step.unanswered_commands.pop(command, None)
             self._settle(step)
 
-    def broker_gone(self, broker_id: int) -> None:
+    def broker_left(self, broker_id: int) -> None:
         """Stop waiting for a broker's responses."""
         for step in dict.fromkeys(self._step_by_command.values()):
             for command in [each for each, receiver in step.unanswered_commands.items() if receiver == broker_id]:

@@ -97,12 +97,12 @@ async def plans_due(term: ControllerTerm) -> None:
 async def _observe(term: ControllerTerm, run: RunningPlan) -> None:
     """Mark steps that finished, failed or were superseded; reverse the ongoing steps of a cancelled plan."""
     context = term.context
-    if run.is_returning and run.progress.waiting:
+    if run.is_reverting and run.progress.waiting:
         async for number in term.in_slices(range(len(run.steps))):
             if run.outcomes[number].state is StepState.WAITING:
                 run.mark(number, CANCELLED)
     requested = await pending_requests(term, run)
-    if run.is_returning:
+    if run.is_reverting:
         await reverse_moves(term, run, [number for number in run.moving_steps if _must_reverse(context, run, number)])
         await withdraw(term, run, requested)
         requested = set()

@@ -176,7 +176,7 @@ def _resume(term: ControllerTerm, run: RunningPlan) -> None:
 
     A partition request that exists or was fulfilled is found when the step is selected again.
     """
-    if run.is_returning:
+    if run.is_reverting:
         return  # _observe marks a step at its origin as cancelled
     for number in run.moving_steps:
         step = run.steps[number]

@@ -90,7 +90,7 @@ class _Choice:
             case MovePosition.AT_ORIGIN:
                 return None
             case MovePosition.AT_GOAL:
-                return CANCELLED if run.is_returning else FINISHED
+                return CANCELLED if run.is_reverting else FINISHED
             case MovePosition.IN_PROGRESS:
                 return MOVING
             case MovePosition.REMOVED:

@@ -82,12 +82,12 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
     """
     match move_position(context, step.key, run.origin(step), run.goal(step)):
         case MovePosition.AT_GOAL:
-            return CANCELLED if run.is_returning else FINISHED
+            return CANCELLED if run.is_reverting else FINISHED
         case MovePosition.IN_PROGRESS:
             return None
-        case MovePosition.REVERSED if run.is_returning:
+        case MovePosition.REVERSED if run.is_reverting:
             return None
-        case MovePosition.AT_ORIGIN if run.is_returning:
+        case MovePosition.AT_ORIGIN if run.is_reverting:
             return FINISHED
         case MovePosition.REMOVED:
             return _gone_outcome(context, step)
@@ -150,7 +150,7 @@ def outcome_of_request(
     topic = context.topics[step.topic]
     if step.key in requested or step.partition in topic.read_only:
         return None
-    if run.is_returning:
+    if run.is_reverting:
         return CANCELLED
     reason = _rejection(context, step)
     what = "withdrawn" if reason is None else f"rejected: {reason}"

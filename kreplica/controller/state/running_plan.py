@@ -89,17 +89,17 @@ class RunningPlan:
     # --- pending work ------------------------------------------------------------------------------------------------
 
     @property
-    def is_returning(self) -> bool:
+    def is_reverting(self) -> bool:
         """True if the plan is being cancelled: ongoing moves are reversed, and in a rollback also finished ones."""
         return self.plan.state is PlanState.CANCELLING
 
     def origin(self, step: Step) -> tuple[int, ...]:
         """Return a step's replicas before the move, in the plan's current direction."""
-        return step.after if self.is_returning else step.before
+        return step.after if self.is_reverting else step.before
 
     def goal(self, step: Step) -> tuple[int, ...]:
         """Return a step's replicas after the move, in the plan's current direction."""
-        return step.before if self.is_returning else step.after
+        return step.before if self.is_reverting else step.after
 
     @property
     def moving_steps(self) -> list[int]:
@@ -111,7 +111,7 @@ class RunningPlan:
         """Waiting steps in order, grouped by the first broker that receives a new replica; ``FREE`` if none does."""
         for broker in sorted(self._queues):
             numbers = self._queues[broker]
-            yield broker, numbers[::-1] if self.is_returning else numbers
+            yield broker, numbers[::-1] if self.is_reverting else numbers
 
     @property
     def is_done(self) -> bool:
@@ -158,9 +158,9 @@ class RunningPlan:
 
     def replace_header(self, plan: Plan, version: int) -> bool:
         """Replace the header; return True if the plan changed its direction and must be counted again."""
-        has_turned = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
+        is_reversed = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
         self.plan, self.version = plan, version
-        return has_turned
+        return is_reversed
 
     def chunk_of(self, number: int) -> int:
         return bisect_right(self._chunk_ends, number)
@@ -172,10 +172,10 @@ class RunningPlan:
 
     # --- queues ------------------------------------------------------------------------------------------------------
 
-    def _waits(self, number: int) -> bool:
+    def _is_pending(self, number: int) -> bool:
         """Return True if the step has not started or, in a rollback, must still be undone."""
         state = self.outcomes[number].state
-        if not self.is_returning:
+        if not self.is_reverting:
             return state is StepState.WAITING
         is_undone = self.plan.rollback and self.steps[number].action.is_reassignment
         return state is StepState.FINISHED and is_undone
@@ -184,11 +184,11 @@ class RunningPlan:
         return next(iter(self.receiving_brokers(self.steps[number])), FREE)
 
     def _enter_queue(self, number: int) -> None:
-        if self._waits(number):
+        if self._is_pending(number):
             insort(self._queues.setdefault(self._queue_of(number), []), number)
 
     def _leave_queue(self, number: int) -> None:
-        if self._waits(number):
+        if self._is_pending(number):
             broker = self._queue_of(number)
             queue = self._queues[broker]
             del queue[bisect_right(queue, number) - 1]

@@ -70,9 +70,9 @@ class HostOffload:
                 self._running_count -= 1
                 is_last = self._killed and not self._running_count
             if is_last:
-                self._real_reactor.callFromThread(self._ended)
+                self._real_reactor.callFromThread(self._on_end)
 
-    def _ended(self) -> None:
+    def _on_end(self) -> None:
         idle, self._idle = self._idle, None
         assert idle is not None
         self._threads.stop()

@@ -160,11 +160,11 @@ class Machine(Generic[ProgramT]):
             reactor.kill()
         if resources is not None:
             self._is_ending = True
-            resources.end().addBoth(self._ended)
+            resources.end().addBoth(self._on_end)
         if starting is not None and not starting.called:
             starting.errback(KilledWhileStarting(f"{self.name} was killed while it started"))
 
-    def _ended(self, outcome: object) -> None:
+    def _on_end(self, outcome: object) -> None:
         self._is_ending = False
         waiting, self._end_waiters = self._end_waiters, []
         if isinstance(outcome, Failure):

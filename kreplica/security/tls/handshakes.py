@@ -41,7 +41,7 @@ def handshake_failure(server: SSL.Context, client: ClientTls) -> HandshakeFailur
                 return HandshakeFailure(at_client, verification.certificate_error or tls_reason(error))
         if not any([_move(ends[True], ends[False]), _move(ends[False], ends[True])]):
             return None
-    return HandshakeFailure(False, "the handshake does not end")
+    return HandshakeFailure(False, "the handshake does not complete")
 
 
 def _read(end: SSL.Connection) -> None:

@@ -76,7 +76,7 @@ class ControlAdmission:
             if self._confirming is None:
                 self._confirming = confirming = Deferred.fromCoroutine(self._confirm())
                 confirming.addErrback(self._failed)
-                confirming.addBoth(self._ended)  # at once if the session has expired
+                confirming.addBoth(self._on_end)  # at once if the session has expired
 
     def stop(self) -> None:
         """Stop confirming commands; the waiting ones are abandoned with their connections."""
@@ -96,7 +96,7 @@ class ControlAdmission:
         except CancelledError:
             pass  # by stop
 
-    def _ended(self, _: None) -> None:
+    def _on_end(self, _: None) -> None:
         self._confirming = None
 
     async def _elected(self) -> ElectedController | None:

@@ -97,7 +97,7 @@ class SupervisedBroker:
     # --- the process -------------------------------------------------------------------------------------------------
 
     def _spawn(self) -> None:
-        run = BrokerRun(self._relay, self._served, self._ended)
+        run = BrokerRun(self._relay, self._served, self._on_end)
         self._serving_since_s = None
         self._reactor.spawnProcess(run, self._command[0], self._command, env=_environment(os.environ))
         self._run = run
@@ -110,7 +110,7 @@ class SupervisedBroker:
         else:
             log.info("broker {broker} serves again", broker=self._number)
 
-    def _ended(self, how: str) -> None:
+    def _on_end(self, how: str) -> None:
         self._run = None
         if self._exited is not None:
             self._exited.callback(None)

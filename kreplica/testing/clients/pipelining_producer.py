@@ -306,8 +306,8 @@ class Pipeline:
         queue.in_flight += 1
         version = self._connection.version(messages.PRODUCE)
         response = self._connection.request(messages.PRODUCE, version, body, timeout_s=load.request_timeout_s)
-        response.addCallbacks(self._responded, self._lost, callbackArgs=(batch,))
-        response.addBoth(self._ended)
+        response.addCallbacks(self._responded, self._on_lost, callbackArgs=(batch,))
+        response.addBoth(self._on_end)
 
     def _responded(self, response: dict[str, Any], batch: Batch) -> None:
         queue = self._queue
@@ -327,13 +327,13 @@ class Pipeline:
         if code in STATE_LOST:
             self._producer.out_of_order(queue, is_oldest=batch is queue.unacknowledged[0])
 
-    def _lost(self, failure: Failure) -> None:
+    def _on_lost(self, failure: Failure) -> None:
         failure.trap(ClientError)
         if self._error is None:
             assert isinstance(failure.value, ClientError)
             self._error = failure.value
 
-    def _ended(self, result: Failure | None) -> Failure | None:
+    def _on_end(self, result: Failure | None) -> Failure | None:
         self._queue.in_flight -= 1
         if self._error is not None:
             self.stop(self._error)

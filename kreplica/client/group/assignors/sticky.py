@@ -58,14 +58,14 @@ class CooperativeStickyAssignor:
 def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Claim]) -> Shares:
     ordered = sorted_members(members)
     balance = Balance(topics, [(each.member_id, each.topics) for each in ordered])
-    for member_id, partition in _kept(ordered, claims):
+    for member_id, partition in _kept_partitions(ordered, claims):
         balance.keep(member_id, partition)
     balance.assign_free()
     balance.level()
     return balance.shares()
 
 
-def _kept(members: Sequence[Member], claims: Mapping[str, Claim]) -> list[tuple[str, TopicPartition]]:
+def _kept_partitions(members: Sequence[Member], claims: Mapping[str, Claim]) -> list[tuple[str, TopicPartition]]:
     """Return the last owner of each partition: the member that claims it in the latest generation.
 
     If two members claim it in the same generation, no member keeps it.

@@ -82,7 +82,7 @@ class ApplicationSlot:
         application = self._make(self.host, f"{self.name}#{self._incarnations}")
         self._applications[self.host.name] = self._current = application
         running = Deferred.fromCoroutine(self._run_application(application))
-        running.addCallbacks(lambda _: self._ended(application), self._run.record_failure)
+        running.addCallbacks(lambda _: self._on_end(application), self._run.record_failure)
 
     def kill(self) -> None:
         self.note("is killed")
@@ -123,7 +123,7 @@ class ApplicationSlot:
         if leaks:
             self._history.leaks.append(f"{application.name} did not release: {'; '.join(leaks)}")
 
-    def _ended(self, application: Application) -> None:
+    def _on_end(self, application: Application) -> None:
         if application is self._current:
             self.note("has left")
             self._current = None

@@ -169,6 +169,7 @@ def drop_connections(run: ReplicatedRun, random: Random) -> None:
 
 
 def jump(run: ReplicatedRun, random: Random) -> None:
+    """Change the clock of an application."""
     slot = _random_slot(run, random)
     if slot is not None:
         by_ms = random.randint(-JUMP_MS_MAX, JUMP_MS_MAX)
