@@ -1,4 +1,4 @@
-"""Checks names, docstrings, comments, messages and pages against the style guide: ``python tests/language/check.py``.
+"""Checks names, comments, messages, pages and scripts against the style guide: ``python tests/language/check.py``.
 
 The number of matches per package may only fall; ``ratchet.json`` records it.  With paths as arguments, every match in
 these files is printed and nothing is compared.  ``--update`` records the present numbers.
@@ -23,6 +23,7 @@ import rules
 ROOT = Path(__file__).parents[2]
 RATCHET = Path(__file__).parent / "ratchet.json"
 ALLOWED = Path(__file__).parent / "allowed.txt"
+SCRIPTS = "kreplica/admin/dashboard/"
 PROSE_SUFFIXES = (".md", ".properties", ".service", ".target", ".env", ".conf")
 OTHER_FILES = ("Makefile", "setup.cfg")
 EXCLUDED = ("tests/language/", "docs/reference/performance/")
@@ -34,6 +35,12 @@ TOKEN = re.compile(
     r"|(?P<long>\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*\"\"\")"
     r"|(?P<short>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')"
     r"|\b(?:def|class)\s+(?P<name>\w+)|(?<=[(\s.])(?P<target>\w+)(?=(?::[^=\n\"]+)? = )",
+    re.DOTALL,
+)
+SCRIPT_TOKEN = re.compile(
+    r"(?P<comment>//[^\n]*|/\*.*?\*/)"
+    r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\")"
+    r"|\b(?:const|let|function\*?|class)\s+(?P<names>\{[^}]*\}|\[[^\]]*\]|\w+)",
     re.DOTALL,
 )
 CODE_BLOCK = re.compile(r"^(```|~~~)")
@@ -82,6 +89,8 @@ def is_ignored(path: str, patterns: Iterable[str]) -> bool:
 def is_checked(path: str) -> bool:
     if path.startswith(EXCLUDED):
         return False
+    if path.endswith(".js"):
+        return path.startswith(SCRIPTS)
     return path.endswith((".py", *PROSE_SUFFIXES)) or Path(path).name in OTHER_FILES
 
 
@@ -102,6 +111,8 @@ class Checker:
             yield from self._python(path, text)
         elif path.endswith(".md"):
             yield from self._page(path, text)
+        elif path.endswith(".js"):
+            yield from self._script(path, text)
         else:
             for number, line in enumerate(text.splitlines(), 1):
                 found = COMMENT.search(line)
@@ -146,9 +157,22 @@ class Checker:
             elif name := found["name"] or found["target"]:
                 if rules.NAME_PATTERN.search(snake_case(name)):
                     yield Match(path, line, rules.NAMES, name)
+                elif path.startswith("kreplica/") and rules.PRODUCT_NAME_PATTERN.search(snake_case(name)):
+                    yield Match(path, line, rules.PRODUCT_NAMES, name)
             elif token.count(" ") >= WORDS_MIN - 1:
                 is_docstring = not text[text.rfind("\n", 0, end) + 1 : end].strip() and token.startswith('"""')
                 yield from self._prose(path, line, token.strip("rfbu\"'"), is_docstring)
+
+    def _script(self, path: str, text: str) -> Iterator[Match]:
+        """Search comments, strings and names of declarations in JavaScript."""
+        for found in SCRIPT_TOKEN.finditer(text):
+            line = text.count("\n", 0, found.start()) + 1
+            if found["names"]:
+                for name in re.findall(r"\w+", found["names"]):
+                    if rules.JAVASCRIPT_NAME_PATTERN.search(snake_case(name)):
+                        yield Match(path, line, rules.JAVASCRIPT_NAMES, name)
+            elif found[0].count(" ") >= WORDS_MIN - 1:
+                yield from self._prose(path, line, found[0].strip("/*\" "))
 
 
 def snake_case(name: str) -> str:

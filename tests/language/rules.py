@@ -86,5 +86,23 @@ NAMES = Rule(
 FRAGMENT_RULES = frozenset({"fragment"})
 """Rules for the first line of a docstring only."""
 
+PRODUCT_NAMES = Rule(
+    "name",
+    "",
+    r"(?:^|_)(?:ask|asks|refusals?|refuses)(?:$|_)",
+    "request, fetch, send; reject (only connections are refused)",
+)
+"""Parts of identifiers in snake case, in ``kreplica`` only."""
+
+JAVASCRIPT_NAMES = Rule(
+    "name",
+    "",
+    r"(?:^|_)(?:told|tells?|said|asked|asking|made|wanted|words|news|gone|meant|worded|hurry|whole)(?:$|_)",
+    "name it by what it is or does",
+)
+"""Parts of identifiers in snake case, in scripts."""
+
 COMPILED = tuple((rule, frozenset(rule.words.split()), re.compile(rule.pattern, re.IGNORECASE)) for rule in RULES)
 NAME_PATTERN = re.compile(NAMES.pattern)
+PRODUCT_NAME_PATTERN = re.compile(PRODUCT_NAMES.pattern)
+JAVASCRIPT_NAME_PATTERN = re.compile(JAVASCRIPT_NAMES.pattern)

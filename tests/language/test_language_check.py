@@ -41,6 +41,17 @@ def test_banned_constructions_in_pages_and_settings() -> None:
     assert found("broker.properties", "# So many requests at most.\nname=nobody\n") == [(1, "so many")]
 
 
+def test_banned_constructions_in_scripts() -> None:
+    script = '/** Nobody reads it. */\nconst { words, topic: name } = said("the retry goes on");\n// plain English\n'
+    assert found("kreplica/admin/dashboard/a.js", script) == [(1, "pronoun"), (2, "name"), (2, "go on")]
+
+
+def test_product_names_have_one_word_for_a_rejection() -> None:
+    text = "def ask(): ...\nrefusal = 1\ndef refuse_connection(): ...\n"
+    assert found("kreplica/a.py", text) == [(1, "name"), (2, "name")]
+    assert found("tests/a.py", text) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -55,7 +55,7 @@ class DelayedFetch:
 
     Partitions that change while it waits are read again.
 
-    :param resources: what all fetches of the broker share.
+    :param resources: shared by all fetches of the broker.
     :ivar is_large: True if the response is built in slices.
     """
 

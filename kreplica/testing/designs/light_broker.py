@@ -137,7 +137,7 @@ class LightBroker:
             self._scheduler.post(self.process, FETCH_RETRY_S, self._fetch, partition, leader, epoch, tries + 1)
 
     electing: Mapping[Partition, object] = {}
-    """Partitions of which this broker was elected leader and does not accept writes yet; its agent replaces this."""
+    """Partitions whose elected leader is this broker, but does not accept writes yet; replaced by its agent."""
 
     def accepts_fetches(self, partition: Partition) -> bool:
         return partition in self._leads or partition in self.electing

@@ -57,7 +57,7 @@ function openQuotaDialog() {
     const value = valueField();
     const parts = () => (kind.input.value === "both" ? ["user", "client_id"] : [kind.input.value]);
     const updateVisibility = () => {
-      Object.entries(names).forEach(([part, made]) => show(made.node, parts().includes(part)));
+      Object.entries(names).forEach(([part, inputField]) => show(inputField.node, parts().includes(part)));
       setOptions(quota.input, quotaOptions(kind.input.value === "ip"));
     };
     kind.input.addEventListener("change", updateVisibility);

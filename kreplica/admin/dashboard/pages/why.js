@@ -33,16 +33,16 @@ export function open(page) {
     return;
   }
   page.title(`Diagnosis of ${kind === "partitions" ? rest.join("-") : rest[0]}`, PARENTS[kind]?.(rest) ?? null);
-  const place = element("div", { "aria-busy": "true" });
-  page.add(place);
-  let shown = "";
+  const container = element("div", { "aria-busy": "true" });
+  page.add(container);
+  let shownText = "";
   const refresh = page.poll(PERIOD_MS, async () => {
     const response = await get(pathOf("why", kind, ...rest), {}, page.signal);
     const text = JSON.stringify(response);
-    if (text !== shown) {
-      shown = text;
-      place.replaceChildren(...explanation(response, () => refresh()));
-      place.removeAttribute("aria-busy");
+    if (text !== shownText) {
+      shownText = text;
+      container.replaceChildren(...explanation(response, () => refresh()));
+      container.removeAttribute("aria-busy");
     }
   });
 }
@@ -113,8 +113,8 @@ function sentence(text) {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-function facts(found) {
-  const entries = Object.entries(found);
+function facts(factsByName) {
+  const entries = Object.entries(factsByName);
   return element("section", { class: "section" }, element("details", null, element("summary", null, "All facts"),
     element("dl", { class: "facts card" }, entries.flatMap(([name, value]) => [
       element("dt", null, withoutUnderscores(name)), element("dd", { class: "mono" }, inlineJson(value))]))));

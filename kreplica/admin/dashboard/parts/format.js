@@ -1,12 +1,12 @@
 /** Numbers, sizes and times in readable form. */
 
-const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
-const PRECISE = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const INTEGER = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const THREE_DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 /** @param {number|null|undefined} value */
 export function count(value) {
-  return value === null || value === undefined ? "–" : WHOLE.format(value);
+  return value === null || value === undefined ? "–" : INTEGER.format(value);
 }
 
 /** A number and a noun: "1 topic", "2 topics". @param {number} value @param {string} one @param {string} [many] */
@@ -25,7 +25,7 @@ export function bytes(value) {
     scaled /= 1000;
     unit += 1;
   }
-  return `${unit === 0 ? WHOLE.format(scaled) : PRECISE.format(scaled)} ${UNITS[unit]}`;
+  return `${unit === 0 ? INTEGER.format(scaled) : THREE_DIGITS.format(scaled)} ${UNITS[unit]}`;
 }
 
 /** @param {number|null|undefined} value  bytes per second */
@@ -38,7 +38,7 @@ export function milliseconds(value) {
   if (value === null || value === undefined) {
     return "–";
   }
-  return value < 1000 ? `${PRECISE.format(value)} ms` : `${PRECISE.format(value / 1000)} s`;
+  return value < 1000 ? `${THREE_DIGITS.format(value)} ms` : `${THREE_DIGITS.format(value / 1000)} s`;
 }
 
 /** A length of time in its two largest units. @param {number|null|undefined} seconds */

@@ -1,6 +1,6 @@
 /** The partitions of a topic, to choose from. */
 
-const LISTED_MAX = 2000;
+const CHOICES_MAX = 2000;
 
 /**
  * @param {number} partitions
@@ -8,6 +8,6 @@ const LISTED_MAX = 2000;
  * @returns {[string, string][]}
  */
 export function partitionChoices(partitions, all = "All") {
-  const numbers = Array.from({ length: Math.min(partitions, LISTED_MAX) }, (_, number) => [String(number), String(number)]);
+  const numbers = Array.from({ length: Math.min(partitions, CHOICES_MAX) }, (_, number) => [String(number), String(number)]);
   return [["", all], .../** @type {[string, string][]} */ (numbers)];
 }
