@@ -16,7 +16,7 @@ class Replica:
     :ivar live: replicas whose fetch a new leader waits for; None before they are known.
     """
 
-    __slots__ = ("assigned", "caught_up", "has_leader", "in_sync", "live", "opens", "partition", "reassigned")
+    __slots__ = ("assigned", "caught_up", "has_leader", "in_sync", "live", "open_timer", "partition", "reassigned")
 
     def __init__(self, partition: Partition, assigned: tuple[int, ...]) -> None:
         self.partition = partition
