@@ -107,13 +107,13 @@ export function lineChart({ title, series, format, minTop, note, onZoom }) {
  */
 export function rangeButtons(ranges, choose) {
   const buttons = ranges.map(([length_ms, label]) => element("button", { type: "button", class: "tight", onclick: () => choose(length_ms) }, label));
-  const whole = element("button", { type: "button", class: "tight", hidden: true, onclick: () => choose(0) }, "Whole range");
+  const resetButton = element("button", { type: "button", class: "tight", hidden: true, onclick: () => choose(0) }, "Whole range");
   return {
-    node: element("div", { class: "ranges", role: "group", "aria-label": "Range of the charts" }, buttons, whole),
+    node: element("div", { class: "ranges", role: "group", "aria-label": "Range of the charts" }, buttons, resetButton),
     /** @param {number} length_ms @param {boolean} isZoomed */
     update(length_ms, isZoomed) {
       ranges.forEach(([each], index) => set(buttons[index], "aria-pressed", String(each === length_ms && !isZoomed)));
-      show(whole, isZoomed);
+      show(resetButton, isZoomed);
     },
   };
 }

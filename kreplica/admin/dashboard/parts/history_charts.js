@@ -43,9 +43,9 @@ export function historyCharts(page, broker = null) {
   const refresh = page.poll(PERIOD_MS, async () => {
     const { range, from, to } = page.query;
     const length_ms = Number(range) || RANGES[0][0];
-    const wanted = from && to ? { from_ms: Number(from), to_ms: Number(to) } : { from_ms: -length_ms, to_ms: -1 };
-    const history = await loadHistory(names, wanted, page.signal, broker);
-    const shown = from && to ? wanted : { from_ms: history.to_ms - length_ms, to_ms: history.to_ms };
+    const requested = from && to ? { from_ms: Number(from), to_ms: Number(to) } : { from_ms: -length_ms, to_ms: -1 };
+    const history = await loadHistory(names, requested, page.signal, broker);
+    const shown = from && to ? requested : { from_ms: history.to_ms - length_ms, to_ms: history.to_ms };
     charts.forEach(({ chart }) => chart.update(shown, history.points));
     ranges.update(length_ms, Boolean(from && to));
     show(note, history.problems.length > 0);
