@@ -137,6 +137,7 @@ def document_of(routes: Sequence[Route], *, schemes: Sequence[str] = (), public:
         },
         "servers": [{"url": "/"}],
         "security": [{name: []} for name in schemes],
+        "tags": [{"name": name} for name in sorted({_tag(route) for route in routes})],
         "paths": paths,
         "components": {
             "schemas": components.schemas,

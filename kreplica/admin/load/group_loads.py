@@ -88,7 +88,7 @@ class GroupLoads:
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
         summary = "Members and lag of the groups of this coordinator, in columns; GET /v1/groups merges all brokers."
-        return (Route("GET", PATH, self.read, summary, response=TABLE.schema("GroupFigures")),)
+        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("GroupFigures")),)
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/figures/groups``."""

@@ -22,6 +22,13 @@ _TYPES: Mapping[str, frozenset[type]] = {
     TEXTS: frozenset({list}),
 }
 
+_ITEMS: Mapping[str, Schema] = {
+    NUMBER: {"type": "number"},
+    NUMBER_OR_NULL: {"type": ["number", "null"]},
+    TEXT: {"type": "string"},
+    TEXTS: {"type": "array", "items": {"type": "string"}},
+}
+
 Table = dict[str, Any]
 
 
@@ -37,6 +44,14 @@ class TableFormat:
     def schema(self, title: str) -> Schema:
         """Return the schema of the document; ``rows`` checks the values, because a schema does so too slowly."""
         lists = {name: {"type": "array", "description": text} for name, (_, text) in self.columns.items()}
+        return record({"at_ms": TIME_MS, **lists}, title=title)
+
+    def described_schema(self, title: str) -> Schema:
+        """Return the schema with the types of the values, for the description of the API."""
+        lists = {
+            name: {"type": "array", "items": _ITEMS[kind], "description": text}
+            for name, (kind, text) in self.columns.items()
+        }
         return record({"at_ms": TIME_MS, **lists}, title=title)
 
     def document(self, at_ms: int, rows: Sequence[tuple[Any, ...]]) -> Table:

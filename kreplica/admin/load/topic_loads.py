@@ -64,7 +64,7 @@ class TopicLoads:
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
         summary = "Records, bytes and rates of this broker's topics, in columns; GET /v1/topics merges all brokers."
-        return (Route("GET", PATH, self.read, summary, response=TABLE.schema("TopicFigures")),)
+        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("TopicFigures")),)
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/figures/topics``."""

@@ -221,7 +221,7 @@ class BrokerMetrics:
         yield Family("kreplica_tls_certificate_expiry_days", Kind.GAUGE, text, ("listener",), days)
         yield from key_families(self._broker.bearer_tokens.sources)
         sockets = "kafka_server_socketservermetrics"
-        yield gauge(f"{sockets}_connection_count", "Open connections.", metrics.connections)
+        yield gauge(f"{sockets}_connections", "Open connections.", metrics.connections)
         yield counter("kreplica_connections_accepted", "Accepted connections.", metrics.connections_accepted)
         yield counter("kreplica_connections_refused", "New connections closed at a limit.", metrics.connections_refused)
         yield counter(

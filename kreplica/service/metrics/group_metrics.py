@@ -32,4 +32,5 @@ async def group_families(reactor: Reactor, tracker: LagTracker) -> AsyncIterator
     )
     yield Family("kafka_consumergroup_lag", Kind.GAUGE, "Lag of a group in records.", LABELS, lags)
     total = [Sample((group_id,), float(lag)) for group_id, lag in sums.items()]
-    yield Family("kafka_consumergroup_lag_sum", Kind.GAUGE, "Sum of the lag of all partitions.", LABELS[:1], total)
+    help_text = "Sum of the lag of all partitions."
+    yield Family("kafka_consumergroup_group_sum_lag", Kind.GAUGE, help_text, LABELS[:1], total)
