@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,27 +54,12 @@ class StandaloneProcess:
 def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
     """Return the standalone cluster that the command-line options describe.
 
-    :raise SettingsError: the data directory cannot be used, for example because a cluster runs on it.
+    :raise SettingsError: a setting is invalid, or the data directory cannot be used, for example because a cluster runs
+        on it.
     """
-    directory = os.path.abspath(options["data-dir"])
-    make_data_directory(directory)
     runtime = real_runtime(reactor)
-    claim = claim_directory(Path(directory), __version__, runtime.wall_clock_ms())
-    try:
-        return StandaloneProcess(_standalone(runtime, directory, options, failed), claim)
-    except BaseException:
-        claim.release()
-        raise
-
-
-def _standalone(
-    runtime: Runtime, directory: str, options: dict[str, Any], failed: Callable[[str], None]
-) -> Standalone:
-    secured = None
-    if options["secured"]:
-        secured = SecuredCluster(Path(directory, "security"), options["advertised-host"])
     config = StandaloneConfig(
-        data_directory=directory,
+        data_directory=os.path.abspath(options["data-dir"]),
         brokers=options["brokers"],
         port=options["port"],
         admin_port=options["admin-port"],
@@ -83,8 +69,24 @@ def _standalone(
         advertised_host=options["advertised-host"],
         interface=options["interface"],
         rack=socket.gethostname() if options["processes"] else None,
-        secured=secured,
     )
+    # Settings are validated before the data directory is created.
+    config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+    make_data_directory(config.data_directory)
+    claim = claim_directory(Path(config.data_directory), __version__, runtime.wall_clock_ms())
+    try:
+        if options["secured"]:
+            secured = SecuredCluster(Path(config.data_directory, "security"), config.advertised_host)
+            config = replace(config, secured=secured)
+        return StandaloneProcess(_standalone(runtime, config, options, failed), claim)
+    except BaseException:
+        claim.release()
+        raise
+
+
+def _standalone(
+    runtime: Runtime, config: StandaloneConfig, options: dict[str, Any], failed: Callable[[str], None]
+) -> Standalone:
     if options["processes"]:
         from kreplica.service.standalone.broker_processes import ProcessesStandalone
 
