@@ -66,6 +66,8 @@ def _copy_sources(to: Path) -> None:
             shutil.copytree(ROOT / name, to / name, ignore=IGNORED)
         else:
             shutil.copyfile(ROOT / name, to / name)
+    words = [sys.executable, str(ROOT / "packaging" / "manual.py"), str(to / "share")]
+    subprocess.run(words, check=True)  # manual pages and shell completion: data_files in setup.cfg
     _set_modes(to)
 
 

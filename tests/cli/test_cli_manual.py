@@ -47,12 +47,12 @@ def test_no_page_has_warnings(pages: dict[str, str], tmp_path: Path) -> None:
 
 
 def test_wheel_contains_the_written_files(tmp_path: Path) -> None:
-    """Each pattern of ``data_files`` in setup.cfg matches a file that ``make manual`` writes."""
+    """Each pattern of ``data_files`` in setup.cfg matches a file that ``packaging/manual.py`` writes."""
     subprocess.run([sys.executable, ROOT / "packaging" / "manual.py", tmp_path], check=True)
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")
     patterns = dict(settings["options.data_files"])
     assert len(patterns) == 4
     for pattern in patterns.values():
-        assert list(tmp_path.glob(pattern.removeprefix("build/manual/"))), pattern
+        assert list(tmp_path.glob(pattern.removeprefix("share/"))), pattern
     assert "_KREPLICA_COMPLETE" in (tmp_path / "bash-completion/completions/kreplica").read_text()

@@ -50,9 +50,12 @@ def test_the_bytes_are_reproducible(built: tuple[Path, Path, Path], tmp_path: Pa
 
 
 def test_the_wheel_has_every_file_of_the_packages(built: tuple[Path, Path, Path]) -> None:
-    """Modules, type marker, dashboard, message schemas and plugins are in the wheel, and nothing else."""
+    """Modules, type marker, dashboard, message schemas, plugins, manual pages and completion, and nothing else."""
     with zipfile.ZipFile(built[0]) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
+    assert {"share/man/man1/kreplica-start.1", "share/bash-completion/completions/kreplica"} <= shared
+    names = {name for name in names if ".data/" not in name}
     ignored = {"__pycache__", "dropin.cache"}
     expected = {
         str(path.relative_to(ROOT))
