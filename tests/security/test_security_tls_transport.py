@@ -20,7 +20,7 @@ from kreplica.security.tls.options import TlsOptions
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server
-from kreplica.server.transport.tls_transport import HANDSHAKE_TIMEOUT_S
+from kreplica.server.transport.tls_transport import GATHER_S, HANDSHAKE_TIMEOUT_S
 from kreplica.wire.messages import METADATA
 
 REQUEST = struct.pack(">ihhihi", 14, METADATA.key, 1, 7, -1, 0)
@@ -172,6 +172,38 @@ def test_close_after_a_large_response(scene: Scene) -> None:
     assert ended
     assert len(data) == 4 + struct.unpack_from(">i", data)[0]
     assert len(data) > 10 * TOPICS
+
+
+def test_large_request_in_small_pieces(scene: Scene) -> None:
+    """Reads of a large request are delayed, so that each reads more; the end of the request is read at once."""
+    scene.connect()
+    names = b"".join(struct.pack(">h", 30_000) + b"x" * 30_000 for _ in range(8))
+    request = struct.pack(">hhihi", METADATA.key, 1, 7, -1, 8) + names
+    request = struct.pack(">i", len(request)) + request
+    delays = 0
+    for start in range(0, len(request), 5000):
+        scene.client.send(request[start : start + 5000])
+        scene.send()
+        if scene.peer.socket.incoming:
+            delays += 1
+            if delays % 3 == 0:
+                scene.reactor.advance(GATHER_S)
+                scene.peer.send(b"")
+                assert not scene.peer.socket.incoming
+    assert 20 < delays < 40
+    assert scene.read()[4:8] == struct.pack(">i", 7)
+    assert len(scene.users) == 1
+
+
+def test_end_while_bytes_arrive(scene: Scene) -> None:
+    """A connection that closes while its next read is delayed leaves nothing behind."""
+    scene.connect()
+    for data in (struct.pack(">i", 200_000) + bytes(10_000), bytes(10_000)):
+        scene.client.send(data)
+        scene.send()
+    scene.client.send(bytes(1000))
+    scene.send()
+    assert scene.peer.socket.incoming
 
 
 def test_failed_handshake(scene: Scene, logged: list[str]) -> None:

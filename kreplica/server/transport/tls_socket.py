@@ -45,6 +45,7 @@ class TlsSocket:
     :ivar is_open: the handshake is complete.
     :ivar has_ended: the peer has ended the TLS connection, and all its data was returned.
     :ivar error: OpenSSL's error that ended the connection; None if there was none.
+    :ivar received: encrypted bytes of the last read.
     :ivar unsent: encrypted bytes that wait until the socket is writable; ``flush`` sends them.
     """
 
@@ -60,6 +61,7 @@ class TlsSocket:
         "error",
         "has_ended",
         "is_open",
+        "received",
         "unsent",
     )
 
@@ -76,6 +78,7 @@ class TlsSocket:
         self._is_shut = False
         self.is_open = False
         self.has_ended = False
+        self.received = 0
         self.error: SSL.Error | None = None
         self.unsent = 0
 
@@ -118,7 +121,7 @@ class TlsSocket:
         if self._has_input:
             self._has_input = False
             return True
-        size = self._socket.recv_into(_received)
+        size = self.received = self._socket.recv_into(_received)
         if not size:
             return False
         _bio_write(self._incoming, _received_pointer, size)

@@ -23,6 +23,19 @@ HANDSHAKE_TIMEOUT_S = 30.0
 """Maximum time between the acceptance of a connection and the end of its TLS handshake."""
 
 
+GATHER_S = 0.001
+"""Delay of the next read of a large request, in which more bytes arrive."""
+
+MISSING_BYTES_MIN = 64 * 1024
+"""The next read is delayed if at least this part of the request is missing."""
+
+SMALL_READ_BYTES = 16 * 1024
+"""The next read is delayed if the last one returned fewer bytes."""
+
+FLOWING_BYTES_PER_S = 1_000_000
+"""The next read is delayed only if the bytes of the last one arrived at this rate."""
+
+
 class _TlsOutgoingQueue(OutgoingQueue):
     """Queue of unsent pieces, and of encrypted bytes in the socket.  File ranges are copied and encrypted."""
 
@@ -63,21 +76,40 @@ class TlsTransport(EpollTransport):
         self._tls = tls
         encrypted: Any = TlsSocket(connected, tls.serverConnectionForTLS(self))
         super().__init__(resources, encrypted, protocol, client, *arguments)
+        self._gathering: IDelayedCall | None = None
         self._timeout: IDelayedCall | None = resources.reactor.callLater(
             HANDSHAKE_TIMEOUT_S, self._handshake_timed_out
         )
 
     def _read(self, now_s: float, budget_s: float) -> BaseException | None:
-        tls = self.socket
+        tls, since_s = self.socket, self.connection.last_active_s
         error = super()._read(now_s, budget_s)
         if self._timeout is not None and tls.is_open:
             self._handshake_completed()
             error = super()._read(now_s, budget_s)
         if tls.unsent and not self._is_writing:
             self._send()
+        if self._frame is not None and FLOWING_BYTES_PER_S * (now_s - since_s) <= tls.received < SMALL_READ_BYTES:
+            self._gather()
         if error is None and tls.has_ended and self.is_reading and not self._is_queued:
             return main.CONNECTION_DONE
         return error
+
+    def _gather(self) -> None:
+        """Delay the next read if much of the request is missing.
+
+        librdkafka sends each small TLS record with a system call of its own. A broker that is faster than the client
+        would wake up for every few records, which costs both of them more than encryption.
+        """
+        is_large = self._frame_size - self._frame_filled >= MISSING_BYTES_MIN
+        if is_large and self._gathering is None and self.is_reading:
+            self.reactor.removeReader(self)
+            self._gathering = self._resources.reactor.callLater(GATHER_S, self._gathered)
+
+    def _gathered(self) -> None:
+        self._gathering = None
+        if self.is_reading and not self._is_queued:
+            self.reactor.addReader(self)
 
     def _handshake_completed(self) -> None:
         """Set the user of the connection, unless the client authenticates with SASL."""
@@ -112,5 +144,8 @@ class TlsTransport(EpollTransport):
                 self._cancel_timeout()
                 why = self.socket.error or reason.getErrorMessage()
                 log.info("the TLS handshake with {peer} failed: {reason}", peer=self.connection.peer, reason=why)
+            if self._gathering is not None:
+                self._gathering.cancel()
+                self._gathering = None
             self.socket.close_notify()
         super().connectionLost(reason)
