@@ -18,6 +18,9 @@ from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRe
 
 AVRO = "AVRO"
 _COMPILED = "avro"
+CONTINUED_BYTES_MAX = 1000
+"""Maximum number of consecutive bytes that are read one by one and continue an integer."""
+
 Parsed = Any
 
 
@@ -37,13 +40,16 @@ class AvroFormat:
     def decode(self, data: bytes, place: Place) -> Decoded:
         schema = schema_of(self._schemas, data, AVRO)
         compiled = compiled_schema(schema)
-        file = BytesIO(data)
-        file.seek(HEADER_SIZE)
         # fastavro in C does not limit the depth of recursive data.
         if compiled.is_recursive:
             from fastavro._read_py import schemaless_reader
+
+            file: BytesIO = _LimitedFile(data)
         else:
             from fastavro import schemaless_reader
+
+            file = BytesIO(data)
+        file.seek(HEADER_SIZE)
         try:
             value = schemaless_reader(file, compiled.parsed, None)
         except Exception as error:  # the library raises errors of many types for malformed data
@@ -72,6 +78,19 @@ class AvroFormat:
         except Exception as error:  # the library raises errors of many types for values that do not fit
             raise FormatError(f"it does not match schema {known.schema_id}: {_reason(error)}") from None
         return file.getvalue()
+
+
+class _LimitedFile(BytesIO):
+    """A file with limited integers, because fastavro in Python needs quadratic time for an integer of many bytes."""
+
+    _run = 0
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        data = super().read(size)
+        self._run = self._run + 1 if size == 1 and data >= b"\x80" else 0
+        if self._run > CONTINUED_BYTES_MAX:
+            raise FormatError("an integer is too long")
+        return data
 
 
 class CompiledAvro:

@@ -389,6 +389,7 @@ EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields":
     ("schema", "content", "reason"),
     [
         (NODE, b"\x02" * 1_000_000, "it is nested too deeply"),
+        (NODE, b"\xff" * 1_000_000, "an integer is too long"),
         (NULLS, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
         (EMPTY, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
         ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "it does not match schema"),

@@ -15,13 +15,17 @@ from kreplica.formats.filters import FilterError, RecordFilter, compile_filter
 from kreplica.formats.messages import RecordView
 from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.interfaces.formats import FormatError, RegisteredSchema
+from kreplica.runtime.offload import Offload
 
 
-def selection_of(formats: Formats, topic: str, query: Mapping[str, Any]) -> Selection:
+async def selection_of(formats: Formats, offload: Offload, topic: str, query: Mapping[str, Any]) -> Selection:
     """Return the selection of a request with the parameters ``SELECTION``.
 
     :raise Problem: 400 for an unknown format, or an invalid search or filter.
     """
+    text = query["filter"]
+    # In a thread, because the first filter loads the library.
+    record_filter = await offload.run(_filter_of, text) if text is not None and text.strip() else None
     for name in ("key_format", "value_format"):
         _check_format(formats, f"the query parameter '{name}'", query[name])
     view = RecordView(
@@ -29,15 +33,13 @@ def selection_of(formats: Formats, topic: str, query: Mapping[str, Any]) -> Sele
         topic,
         query["key_format"],
         query["value_format"],
-        _filter_of(query["filter"]),
+        record_filter,
         with_base64=query["raw"],
     )
     return Selection(view, search_for(query["search"]), query["control_records"])
 
 
-def _filter_of(text: str | None) -> RecordFilter | None:
-    if text is None or not text.strip():
-        return None
+def _filter_of(text: str) -> RecordFilter:
     try:
         return compile_filter(text)
     except FilterError as error:
@@ -59,8 +61,10 @@ def _check_format(formats: Formats, where: str, name: str) -> None:
         raise Problem(400, "INVALID_REQUEST", f"{where}: {error}") from None
 
 
-async def encoded_part(formats: Formats, schemas: RecordSchemas, body: Mapping[str, Any], name: str) -> bytes | None:
-    """Return the bytes of the key or value of a record to write.
+async def encoded_part(
+    formats: Formats, schemas: RecordSchemas, offload: Offload, body: Mapping[str, Any], name: str
+) -> bytes | None:
+    """Return the bytes of the key or value of a record to write, which is encoded in a thread.
 
     :param name: ``key`` or ``value``.
     :raise Problem: 400 if it cannot be encoded.
@@ -77,7 +81,8 @@ async def encoded_part(formats: Formats, schemas: RecordSchemas, body: Mapping[s
         raise Problem(400, "INVALID_REQUEST", f"body.{name}_format: records cannot be written as {chosen}")
     try:
         schema = await _schema_of(schemas, wanted, f"body.{name}_schema") if record_format.schema_type else None
-        data: bytes = record_format.encode(value, schema, (wanted or {}).get("message"))
+        message = (wanted or {}).get("message")
+        data: bytes = await offload.run(record_format.encode, value, schema, message)
     except FormatError as error:
         raise Problem(400, "INVALID_REQUEST", f"{where} as {chosen}: {error}") from None
     return data

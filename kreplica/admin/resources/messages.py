@@ -55,6 +55,7 @@ class Messages:
         self._leaders = leaders
         self._formats = formats
         self._schemas = schemas
+        self._offload = runtime.offload
         self._reader = MessageReader(runtime, leaders, schemas)
         self._tail = MessageTail(runtime, leaders, self._reader.fetcher)
         self._writer = MessageWriter(runtime, leaders)
@@ -111,20 +112,20 @@ class Messages:
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/messages``."""
-        wanted = self._wanted(call, call.query["after"], call.query["scan_limit"])
+        wanted = await self._wanted(call, call.query["after"], call.query["scan_limit"])
         return JsonResponse(await self._reader.page(wanted))
 
     async def download(self, call: Call) -> Download:
         """``GET /v1/topics/{topic}/messages/download``."""
         kind = call.query["as"]
-        wanted = self._wanted(call, None, SCANNED_PER_PAGE)
+        wanted = await self._wanted(call, None, SCANNED_PER_PAGE)
         self._check_partition(wanted.topic, wanted.partition)
         parts = file_parts(self._reader, wanted, kind)
         return Download(f"{wanted.topic.name}.{kind}", CONTENT_TYPES[kind], parts)
 
     async def tail(self, call: Call) -> EventStream:
         """``GET /v1/topics/{topic}/messages/tail``."""
-        topic, partition = self._topic(call), call.query["partition"]
+        topic, partition = await self._topic(call), call.query["partition"]
         known = self._check_partition(topic, partition)
         return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(known)))
 
@@ -132,8 +133,8 @@ class Messages:
         """``POST /v1/topics/{topic}/messages``."""
         body: Mapping[str, Any] = call.body
         topic = self._published(call)
-        key = await encoded_part(self._formats, self._schemas, body, "key")
-        value = await encoded_part(self._formats, self._schemas, body, "value")
+        key = await encoded_part(self._formats, self._schemas, self._offload, body, "key")
+        value = await encoded_part(self._formats, self._schemas, self._offload, body, "value")
         headers = tuple(
             (row["key"], _header_bytes(row, f"body.headers[{number}].value"))
             for number, row in enumerate(body.get("headers", ()))
@@ -173,16 +174,18 @@ class Messages:
             raise _no_partition(TopicPartition(topic.name, partition))
         return known
 
-    def _wanted(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
+    async def _wanted(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
         query = call.query
         order = query["order"]
         begin = _begin(query["from"] or ("latest" if order == NEWEST else "earliest"))
-        return PageRequest(self._topic(call), query["partition"], begin, after, query["limit"], scan_limit, order)
+        topic, limit = await self._topic(call), query["limit"]
+        return PageRequest(topic, query["partition"], begin, after, limit, scan_limit, order)
 
-    def _topic(self, call: Call) -> TopicQuery:
+    async def _topic(self, call: Call) -> TopicQuery:
         topic = self._published(call)
         isolation = ISOLATIONS[call.query["isolation"]]
-        return TopicQuery(topic.name, topic.topic_id, isolation, selection_of(self._formats, topic.name, call.query))
+        selection = await selection_of(self._formats, self._offload, topic.name, call.query)
+        return TopicQuery(topic.name, topic.topic_id, isolation, selection)
 
 
 def _begin(text: str) -> StartPosition:
