@@ -5,18 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from twisted.internet.defer import CancelledError, Deferred
 
+from kreplica.admin.messages.fetching import SCHEMAS_PER_CHUNK_MAX, ChunkFetcher, TopicQuery
+from kreplica.admin.messages.positions import Span
+from kreplica.admin.messages.scanning import ScanLimits, Selection
 from kreplica.blocking.coroutines import run
 from kreplica.cli.records.formats import RecordFormats, RegistryAccess
 from kreplica.errors import SettingsError
 from kreplica.formats.catalogue import AUTO, Formats
+from kreplica.formats.messages import RecordView
+from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.formats.registry import SchemaRegistry, registry_options
 from kreplica.formats.schema_store import FAILURE_SECONDS, SchemaStore
-from kreplica.interfaces.formats import FormatError, Place, SchemaNotLoaded
+from kreplica.interfaces.formats import FormatError, Place, RegisteredSchema, SchemaNotLoaded
+from kreplica.wire.batch_building import build_batch
+from kreplica.wire.records import Record
 from tests.support.schema_registry import TestRegistry
 
 VALUE = Place("orders", False, None)
@@ -376,6 +385,89 @@ def test_registry_without_response() -> None:
     now[0] = FAILURE_SECONDS
     with pytest.raises(SchemaNotLoaded):
         store.by_id(1)
+
+
+def test_schemas_in_memory_are_bounded() -> None:
+    """The least recently used schema and the oldest failure are dropped."""
+    store = SchemaStore(lambda: 0.0, has_registry=True, schemas_max=3)
+    for schema_id in (1, 2, 3):
+        store.add(RegisteredSchema(schema_id, "AVRO", '"int"'))
+    assert store.by_id(1).schema_id == 1
+    store.add(RegisteredSchema(4, "AVRO", '"int"'))
+    with pytest.raises(SchemaNotLoaded):
+        store.by_id(2)
+    assert [store.by_id(schema_id).schema_id for schema_id in (1, 3, 4)] == [1, 3, 4]
+    for schema_id in range(10, 14):
+        store.add_failure(schema_id, "missing")
+    with pytest.raises(SchemaNotLoaded):
+        store.by_id(10)
+    with pytest.raises(FormatError, match="missing"):
+        store.by_id(13)
+
+
+class SlowSource:
+    """Loads a schema when ``respond`` is called."""
+
+    def __init__(self, store: SchemaStore) -> None:
+        self.asked: list[int] = []
+        self._store = store
+        self._waiting: list[Deferred[None]] = []
+
+    async def load(self, schema_id: int) -> None:
+        self.asked.append(schema_id)
+        self._waiting.append(Deferred())
+        await self._waiting[-1]
+        self._store.add(RegisteredSchema(schema_id, "AVRO", '"int"'))
+
+    async def by_subject(self, subject: str, version: int | None) -> RegisteredSchema:
+        raise AssertionError
+
+    def respond(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.callback(None)
+
+
+def test_one_request_for_concurrent_readers() -> None:
+    """Readers that need the same schema wait for one request; one that is cancelled does not disturb the others."""
+    store = SchemaStore(lambda: 0.0, has_registry=True)
+    source = SlowSource(store)
+    schemas = RecordSchemas(store, source)
+    done: list[str] = []
+    readers = [Deferred.fromCoroutine(schemas.load(7)) for _ in range(3)]
+    readers[1].addErrback(lambda failure: failure.trap(CancelledError))
+    for number in (0, 2):
+        readers[number].addCallback(lambda _, number=number: done.append(f"reader {number}"))
+    readers[1].cancel()
+    assert (source.asked, done) == ([7], [])
+    source.respond()
+    assert sorted(done) == ["reader 0", "reader 2"]
+    assert store.by_id(7).schema_id == 7
+
+
+def test_schema_loads_are_bounded() -> None:
+    """Records with invented IDs cause a limited number of requests for one chunk."""
+
+    class Missing:
+        loads = 0
+
+        async def load(self, schema_id: int, *, is_allowed: bool = True) -> None:
+            self.loads += is_allowed
+            store.add_failure(schema_id, "missing")
+
+    class Inline:
+        async def run(self, function: Any, *arguments: Any) -> Any:
+            return function(*arguments)
+
+    store = SchemaStore(lambda: 0.0, has_registry=True)
+    rows = [Record(number, 0, None, b"\x00" + (number + 1).to_bytes(4, "big")) for number in range(120)]
+    schemas = Missing()
+    fetcher = ChunkFetcher(None, Inline(), schemas)  # type: ignore[arg-type]
+    topic = TopicQuery("orders", UUID(int=1), 0, Selection(RecordView(Formats(store), "orders")))
+    row = {"partition_index": 0, "records": build_batch(rows), "aborted_transactions": None}
+    limits = ScanLimits(matches=1000, records=1000, match_bytes=1 << 20)
+    scanned = run(fetcher._scan(topic, row, Span(0, 1000), limits))
+    assert (len(scanned.found), schemas.loads) == (120, SCHEMAS_PER_CHUNK_MAX)
 
 
 # --- malicious data --------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -83,6 +82,9 @@ def _is_number(text: str) -> bool:
 
 
 def _row(cells: Sequence[object]) -> bytes:
+    # Imported here because most brokers send no file.
+    import csv
+
     line = io.StringIO()
     csv.writer(line).writerow(cells)
     return line.getvalue().encode(errors="replace")
