@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from kreplica.cli import main
+from kreplica.security.tls.development_ca import create_certificate, open_authority
 from tests.support.schema_registry import TestRegistry
 from tests.support.standalone import StandaloneProcess
 
@@ -55,14 +56,24 @@ class Reversed:
 
 
 @pytest.fixture(scope="module")
-def registry() -> Iterator[TestRegistry]:
-    with TestRegistry(USER_INFO) as running:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("certificates")
+    create_certificate(directory, open_authority(directory, 1), "registry", ["127.0.0.1"], 1)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def registry(certificates: Path) -> Iterator[TestRegistry]:
+    """A registry with TLS and authentication."""
+    with TestRegistry(USER_INFO, certificates / "registry.pem") as running:
         running.register("orders-value", json.dumps(ORDER))
         yield running
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, registry: TestRegistry) -> Iterator[StandaloneProcess]:
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, registry: TestRegistry, certificates: Path
+) -> Iterator[StandaloneProcess]:
     directory = tmp_path_factory.mktemp("formats")
     plugins = directory / "plugins" / "kreplica" / "plugins"
     plugins.mkdir(parents=True)
@@ -70,6 +81,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, registry: TestRegistry) -> 
     overrides = {
         "kreplica.schema.registry.url": registry.url,
         "kreplica.schema.registry.basic.auth.user.info": USER_INFO,
+        "kreplica.schema.registry.ca.file": str(certificates / "ca.pem"),
         "kreplica.record.formats": "reversed",
         "kreplica.plugin.reversed.mark": "<",
     }
@@ -163,12 +175,27 @@ def test_plugin(broker: StandaloneProcess) -> None:
     assert second["value"]["error"] == "the format failed: RuntimeError('a bug of the plugin')"
 
 
-def test_commands(broker: StandaloneProcess, registry: TestRegistry, tmp_path: Path) -> None:
+def test_redirects(broker: StandaloneProcess, registry: TestRegistry) -> None:
+    """They are not followed, so the registry cannot send the broker to other servers."""
+    create(broker, "redirected")
+    path = "/v1/topics/redirected/messages"
+    asked(broker, path, {"value": "000000012e00", "value_format": "hex"})
+    before = len(registry.requests)
+    (row,) = asked(broker, path)["messages"]
+    assert row["value"]["error"] == "the schema registry returned status 302 for schema 302"
+    assert registry.requests[before:] == ["/schemas/ids/302"]
+
+
+def test_commands(broker: StandaloneProcess, registry: TestRegistry, certificates: Path, tmp_path: Path) -> None:
     """``produce`` encodes and ``consume`` decodes, filters and shows columns."""
     create(broker, "sales", 2)
     credentials = tmp_path / "registry-user"
     credentials.write_text(USER_INFO)
-    access = {"KREPLICA_SCHEMA_REGISTRY": registry.url, "KREPLICA_SCHEMA_REGISTRY_USER_FILE": str(credentials)}
+    access = {
+        "KREPLICA_SCHEMA_REGISTRY": registry.url,
+        "KREPLICA_SCHEMA_REGISTRY_USER_FILE": str(credentials),
+        "KREPLICA_SCHEMA_REGISTRY_CA_FILE": str(certificates / "ca.pem"),
+    }
     lines = tmp_path / "lines"
     lines.write_text("".join(f'k{number}|{{"total": {number}}}\n' for number in range(6)))
     encoded = ("--key-separator", "|", "--value-format", "avro", "--subject", "orders-value")
@@ -186,6 +213,10 @@ def test_commands(broker: StandaloneProcess, registry: TestRegistry, tmp_path: P
     failed = run(broker, "produce", "sales", *options, status=1, **access)
     assert "the value as avro: it does not match schema 1: value.Order.total is <x>" in failed
     assert "very secret" not in failed
+    del access["KREPLICA_SCHEMA_REGISTRY_CA_FILE"]
+    untrusted = run(broker, "consume", "sales", "--value-format", "avro", "--count", "1", **access)
+    assert "the schema registry does not respond" in untrusted
+    assert "certificate verify failed" in untrusted
 
 
 def test_raw_output(broker: StandaloneProcess) -> None:

@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 Document = dict[str, Any]
 
+REDIRECTED = 302
+"""Status of the response for the schema with this ID."""
+
 
 class TestRegistry:
     """Stores schemas; serves them on a port of the loopback interface while it is a context manager.
 
     :param user_info: required credentials, ``user:password``.
+    :param certificate: file with a private key and certificates for ``https``.
     :ivar requests: the paths of all requests.
     """
 
     __test__ = False
 
-    def __init__(self, user_info: str | None = None) -> None:
+    def __init__(self, user_info: str | None = None, certificate: Path | None = None) -> None:
         self.requests: list[str] = []
         self.user_info = user_info
         self._schemas: list[Document] = []
@@ -40,10 +46,15 @@ class TestRegistry:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._scheme = "http" if certificate is None else "https"
+        if certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}"
+        return f"{self._scheme}://127.0.0.1:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -76,6 +87,8 @@ class TestRegistry:
             )
         data = json.dumps(document).encode()
         request.send_response(status)
+        if status == REDIRECTED:
+            request.send_header("location", f"{self.url}/schemas/ids/1")
         request.send_header("content-type", "application/vnd.schemaregistry.v1+json")
         request.send_header("content-length", str(len(data)))
         request.end_headers()
@@ -87,6 +100,8 @@ class TestRegistry:
 
     def _document(self, path: list[str], query: Document, body: Any) -> tuple[int, Any]:
         match path:
+            case ["schemas", "ids", "302"]:
+                return REDIRECTED, {}
             case ["schemas", "ids", number] if self._has(number):
                 return 200, self._schemas[int(number) - 1]
             case ["schemas", "ids", number, "versions"] if self._has(number):
