@@ -110,6 +110,13 @@ class Storm:
             producer.flush()
         self.acknowledged.append(value)
 
+    def report(self, title: str) -> None:
+        """Print the times from signals to the end of the last process."""
+        print(f"\n{title}, {len(self.acknowledged)} records")
+        for moment, durations in self.durations_s.items():
+            median, longest = statistics.median(durations), max(durations)
+            print(f"ended {moment}: {len(durations)} times, median {median:.2f} s, longest {longest:.2f} s")
+
     def check(self) -> None:
         """Start the cluster without disturbance, and compare its records with the acknowledged ones."""
         process = self.start()
@@ -122,8 +129,10 @@ class Storm:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("options", [[], ["--processes", "--brokers", 2]], ids=["one", "processes"])
-def test_signals_at_random_moments(tmp_path: Path, options: list[object]) -> None:
+@pytest.mark.parametrize(
+    ("options", "brokers"), [([], [1]), (["--processes", "--brokers", 2], [1, 2])], ids=["one", "processes"]
+)
+def test_signals_at_random_moments(tmp_path: Path, options: list[object], brokers: list[int]) -> None:
     """Every process ends without idling, and every acknowledged record is there once and in order."""
     storm = Storm(tmp_path / "data", [*options, *port_options(2)], random.Random(SEED))
     begin_s = time.monotonic()
@@ -131,7 +140,9 @@ def test_signals_at_random_moments(tmp_path: Path, options: list[object]) -> Non
     try:
         state = storm.wait_until_ready(process)
         start_s = time.monotonic() - begin_s
-        done = run_kreplica("topic", "create", TOPIC, "--admin", state["admin_url"], cwd=tmp_path)
+        replicas = f"0={','.join(map(str, brokers))}"
+        words = ("topic", "create", TOPIC, "--assign", replicas, "--admin", state["admin_url"])
+        done = run_kreplica(*words, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         storm.write(state["bootstrap_servers"][0])
         process.terminate()
@@ -147,12 +158,10 @@ def test_signals_at_random_moments(tmp_path: Path, options: list[object]) -> Non
             if sent % CHECK_EVERY < 2:
                 storm.check()
         storm.check()
-        done = run_kreplica("log", "verify", storm.data / "broker-1", cwd=tmp_path)
-        assert done.returncode == 0, done.stdout + done.stderr
+        storm.report(f"{sent} signals, seed {SEED}, first start {start_s:.2f} s")
+        for broker in brokers:
+            done = run_kreplica("log", "verify", storm.data / f"broker-{broker}", cwd=tmp_path)
+            assert done.returncode == 0, done.stdout + done.stderr
     finally:
         for pid in processes_of(storm.data):
             os.kill(pid, signal.SIGKILL)
-    print(f"\n{sent} signals, seed {SEED}, first start {start_s:.2f} s, {len(storm.acknowledged)} records")
-    for moment, durations in storm.durations_s.items():
-        median, longest = statistics.median(durations), max(durations)
-        print(f"ended {moment}: {len(durations)} times, median {median:.2f} s, longest {longest:.2f} s")
