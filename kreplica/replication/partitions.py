@@ -84,6 +84,11 @@ class Partitions:
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._replicas)
 
+    @property
+    def without_resources(self) -> list[TopicPartition]:
+        """The partitions that could not be opened for lack of space or descriptors."""
+        return list(self._without_resources)
+
     def led_partition(self, key: TopicPartition, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """Return the partition if this broker leads it.
 

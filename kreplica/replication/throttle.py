@@ -47,6 +47,11 @@ class TokenBucket:
         return self._rate() < UNLIMITED
 
     @property
+    def rate(self) -> int:
+        """The current limit in bytes per second."""
+        return self._rate()
+
+    @property
     def is_exhausted(self) -> bool:
         """True if no bytes may be sent now.
 

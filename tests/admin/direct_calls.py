@@ -23,6 +23,8 @@ from kreplica.service.admin.admin_site import resources
 from kreplica.service.admin.data_resources import data_resources
 from kreplica.service.admin.load_resources import ClusterLoad, cluster_load
 from kreplica.service.admin.operations_resources import operations_resources
+from kreplica.service.metrics.health_watch import HealthWatch
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.testing.cluster.cluster import SimulatedCluster
 
 Run = Callable[[Deferred[Any]], Any]
@@ -43,6 +45,8 @@ class PeerAdminApis:
         other = self._cluster.running(broker_id)
         if other is None:
             raise Problem(502, "no response", f"cannot send a request to broker {broker_id}")
+        if not self._cluster.reaches(self._broker_id, broker_id):
+            raise Problem(504, "no response in time", f"broker {broker_id} did not respond within 5 s")
         given = {name: value for name, value in (query or {}).items() if value is not None}
         document = (await other.asked("GET", unquote(path), forwarded=True, **given)).document
         return validator.read(broker_id, 200, dumped(document))
@@ -65,6 +69,7 @@ class DirectCluster:
 
     :ivar known: the brokers that are registered, or were recently.
     :ivar loads: the load of each broker whose API was used; its sampler is not started.
+    :ivar watches: records the faults of each broker on the timeline when a test calls ``check``.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -72,6 +77,8 @@ class DirectCluster:
         self._apis: dict[int, tuple[Any, Direct]] = {}
         self._stalls: dict[int, tuple[StallWatch, Clock]] = {}
         self.loads: dict[int, ClusterLoad] = {}
+        self._health: dict[int, LocalHealth] = {}
+        self.watches: dict[int, HealthWatch] = {}
         self.known = set(cluster.brokers)
 
     def running(self, broker_id: int) -> Direct | None:
@@ -83,21 +90,35 @@ class DirectCluster:
         broker = self._cluster.brokers[broker_id].program
         made = self._apis.get(broker_id)
         if made is None or made[0] is not broker:
-            registrations = RegistrationReader(broker.runtime.reactor.seconds, broker.client)
+            registrations = RegistrationReader(broker.runtime.reactor, broker.client)
             clock = Clock()
             stalls = StallWatch(clock)
             stalls.start()
             self._stalls[broker_id] = stalls, clock
             others = PeerAdminApis(broker_id, self)
-            load = self.loads[broker_id] = cluster_load(broker, stalls, registrations, others)
+            health = self._health[broker_id] = LocalHealth(broker, stalls)
+            self.watches[broker_id] = HealthWatch(broker.runtime.reactor, health, broker.controller.history)
+            load = self.loads[broker_id] = cluster_load(broker, stalls, health, registrations, others)
             parts = (
-                *resources(broker, registrations, load),
+                *resources(broker, health, registrations, others, load),
                 *data_resources(broker, others, load.groups),
-                *operations_resources(broker, stalls, registrations, others),
+                *operations_resources(broker, health, registrations, others),
                 quota_resource(broker, others),
             )
             made = self._apis[broker_id] = broker, Direct(parts, self._cluster.run_until)
         return made[1]
+
+    def reaches(self, source: int, destination: int) -> bool:
+        """Return True if a broker can exchange requests with another one."""
+        network, ends = self._cluster.simulation.network, (f"broker-{source}", f"broker-{destination}")
+        is_cut = network.is_cut(*ends) or network.is_cut(*reversed(ends))
+        return not is_cut and not self._cluster.brokers[destination].host.is_paused
+
+    def stalls_of(self, broker_id: int) -> StallWatch:
+        return self._stalls[broker_id][0]
+
+    def health_of(self, broker_id: int) -> LocalHealth:
+        return self._health[broker_id]
 
     def stall(self, broker_id: int, cause: str, seconds: float) -> None:
         """Make the stall watch of a broker, which has its own clock, see a stall."""

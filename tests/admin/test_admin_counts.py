@@ -74,14 +74,14 @@ def test_counts(counted):
     assert counts.topics == {"a": TopicCounts(1, 3, 0, 0, 0), "b": TopicCounts(2, 2, 1, 1, 1)}
     assert counts.offline == [TopicPartition("b", 1)]
     assert counts.under_replicated == [TopicPartition("b", 0)]
-    assert counts.under_min_isr == 1
+    assert counts.under_min_isr == [TopicPartition("b", 0)]
     assert counts.brokers == {1: BrokerCounts(1, 2, 1), 2: BrokerCounts(1, 3, 0), 3: BrokerCounts(0, 1, 0)}
 
 
 def test_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
     """A partition with all of its replicas in sync accepts records, even if they are fewer than the setting."""
     metadata.update(update(("single", (1, [1], [1]), (-1, [2], []))))
-    assert now(counted).result.under_min_isr == 2, "the partition below the limit, and the one with an empty ISR"
+    assert now(counted).result.under_min_isr == [TopicPartition("b", 0)], "not the one without a leader"
 
 
 def test_counts_are_cached(counted, clock, metadata, asked):

@@ -11,6 +11,7 @@ from urllib.request import Request, urlopen
 import pytest
 from test_admin_access import TOKEN, certificate
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET, Site
 
@@ -21,7 +22,7 @@ from kreplica.admin.http.site import AdminSite
 from kreplica.admin.peers import forwarding
 from kreplica.admin.peers.addresses import peer_url
 from kreplica.admin.peers.forwarding import Forwarding
-from kreplica.admin.peers.registrations import REUSE_SECONDS, RegistrationReader
+from kreplica.admin.peers.registrations import REUSE_SECONDS, WAIT_SECONDS_MAX, RegistrationReader
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
@@ -317,8 +318,8 @@ class Tree:
 
 
 def test_concurrent_callers_share_one_read_of_the_registrations():
-    tree, now = Tree(), [100.0]
-    registrations = RegistrationReader(lambda: now[0], tree)
+    tree, clock = Tree(), Clock()
+    registrations = RegistrationReader(clock, tree)
     first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
     first.cancel()
     first.addErrback(lambda _: None)
@@ -327,10 +328,10 @@ def test_concurrent_callers_share_one_read_of_the_registrations():
         (2, "http://b2"),
         (10, "http://b10"),
     ]
-    now[0] += REUSE_SECONDS / 2
+    clock.advance(REUSE_SECONDS / 2)
     assert list(Deferred.fromCoroutine(registrations.live()).result) == [2, 10]
     assert tree.reads == 1
-    now[0] += REUSE_SECONDS
+    clock.advance(REUSE_SECONDS)
     tree.data[2] = b"no JSON"
     third = Deferred.fromCoroutine(registrations.live())
     tree.waiting.callback(None)
@@ -341,7 +342,7 @@ def test_concurrent_callers_share_one_read_of_the_registrations():
 def test_failed_read_of_registrations_is_not_cached():
     """A lost connection to ZooKeeper fails only the current callers."""
     tree = Tree()
-    registrations = RegistrationReader(lambda: 1.0, tree)
+    registrations = RegistrationReader(Clock(), tree)
     lost = Deferred.fromCoroutine(registrations.live())
     tree.waiting.errback(ConnectionLoss("/brokers/ids"))
     failures = []
@@ -350,6 +351,34 @@ def test_failed_read_of_registrations_is_not_cached():
     again = Deferred.fromCoroutine(registrations.live())
     tree.waiting.callback(None)
     assert list(again.result) == [2, 10]
+
+
+def test_last_known_registrations_while_zookeeper_does_not_respond():
+    """Callers wait at most a second, later ones not at all, and the problem says that the data is old."""
+    tree, clock = Tree(), Clock()
+    registrations = RegistrationReader(clock, tree)
+    first = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.callback(None)
+    assert list(first.result) == [2, 10]
+    assert registrations.problem is None
+    clock.advance(REUSE_SECONDS)
+    hanging = Deferred.fromCoroutine(registrations.live())
+    clock.advance(WAIT_SECONDS_MAX)
+    assert list(hanging.result) == [2, 10]
+    assert registrations.problem.startswith("ZooKeeper does not respond")
+    clock.advance(1.0)
+    assert list(Deferred.fromCoroutine(registrations.live()).result) == [2, 10]
+    assert tree.reads == 2
+    tree.waiting.errback(ConnectionLoss("/brokers/ids"))
+    failing = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.errback(ConnectionLoss("/brokers/ids"))
+    assert list(failing.result) == [2, 10]
+    assert registrations.problem.startswith("ZooKeeper cannot be read")
+    again = Deferred.fromCoroutine(registrations.live())
+    tree.waiting.callback(None)
+    assert list(again.result) == [2, 10]
+    assert registrations.problem is None
+    assert not clock.getDelayedCalls()
 
 
 def test_brokers_with_tokens_and_tls(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 from direct_calls import Direct
 from twisted.internet.task import Clock
 
+from kreplica.admin.health.cluster_health import NO_ADMIN_LISTENER
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.peers.forwarding import PeerResponses
 from kreplica.admin.peers.registrations import RegistrationReader
@@ -17,6 +18,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.stalls import StallWatch
 from kreplica.service.admin.admin_site import resources
 from kreplica.service.admin.load_resources import cluster_load
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from tests.support.broker_scene import batch
 
@@ -28,6 +30,9 @@ class NoOtherBrokers:
 
     def __init__(self, broker_id):
         self._broker_id = broker_id
+
+    async def request(self, broker_id, *arguments, **more):
+        raise Problem(503, NO_ADMIN_LISTENER, f"broker {broker_id} has no admin listener")
 
     async def request_all(self, call, path, validator, read_local, **more):
         return PeerResponses({self._broker_id: await read_local()}, ["broker 1: broker 1 has no admin listener"])
@@ -44,10 +49,11 @@ def cluster():
 @pytest.fixture
 def api(cluster):
     broker = cluster.brokers[ASKED].program
-    registrations = RegistrationReader(broker.runtime.reactor.seconds, broker.client)
+    registrations = RegistrationReader(broker.runtime.reactor, broker.client)
     stalls = StallWatch(Clock())
-    load = cluster_load(broker, stalls, registrations, NoOtherBrokers(ASKED))
-    return Direct(resources(broker, registrations, load), cluster.run_until)
+    health, others = LocalHealth(broker, stalls), NoOtherBrokers(ASKED)
+    load = cluster_load(broker, stalls, health, registrations, others)
+    return Direct(resources(broker, health, registrations, others, load), cluster.run_until)
 
 
 def make(api, name="orders", **more):

@@ -10,6 +10,7 @@ import pytest
 from why_scenes import Members, Scene
 
 from kreplica.model import TopicPartition
+from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "why.md"
 SHOWN = re.compile(r"`GET (/v1/why/[^`]+)`[^`]*```json\n(.*?)```", re.DOTALL)
@@ -71,6 +72,16 @@ def held_up():
     return scene.why("groups/readers")
 
 
+def full_disk():
+    scene = Scene()
+    disk = scene.cluster.brokers[2].host.disk
+    total, free = disk.usage(DATA_DIRECTORY)
+    disk.capacity_bytes = total - free
+    scene.why("brokers/2")
+    scene.cluster.run(2)
+    return scene.why("brokers/2")
+
+
 def stalling():
     scene = Scene()
     scene.apis.stall(2, "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:51234", 0.24)
@@ -84,6 +95,7 @@ EXAMPLES = {
     "a plan": plan,
     "a rebalancing group": rebalancing,
     "a group that is held up": held_up,
+    "a broker with a full disk": full_disk,
     "a broker that was blocked": stalling,
 }
 """In the order of the page."""

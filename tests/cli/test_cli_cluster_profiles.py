@@ -14,9 +14,7 @@ from click.testing import CliRunner, Result
 from fake_admin import FakeAdmin, run_here, serving
 
 from kreplica.cli import main
-from kreplica.cli.profiles.choice import profile_option
 from kreplica.cli.records import data_access
-from kreplica.cli.records.formats import RegistryAccess, registry_options
 from kreplica.cli.terminal.reference import root_context, subcommand_contexts
 
 Run = Callable[..., Result]
@@ -308,25 +306,6 @@ def test_data_commands_use_the_profile(
         result = run(*words, *options, **variables)
         assert isinstance(result.exception, Opened), result.output
         assert opened.pop() == expected, (options, variables)
-
-
-def test_schema_registry_of_a_profile(run: Run, tmp_path: Path) -> None:
-    """Its address and credentials are those of the profile, or all are given."""
-    (tmp_path / "login").write_text("ada:s3cret\n")
-    values = ("schema-registry=http://registry:8081", f"schema-registry-user-file={tmp_path}/login")
-    done(run("profile", "create", "p", "bootstrap=a:9093", *values))
-
-    @click.command()
-    @profile_option
-    @registry_options
-    def show(registry: RegistryAccess) -> None:
-        click.echo(f"{registry.url} {registry.user_info}")
-
-    variables = {**UNSET, "KREPLICA_SCHEMA_REGISTRY": None, "XDG_CONFIG_HOME": str(tmp_path / "config")}
-    shown = CliRunner().invoke(show, [], env=variables)
-    assert shown.output == "http://registry:8081 ada:s3cret\n"
-    shown = CliRunner().invoke(show, ["--schema-registry", "http://other:8081"], env=variables)
-    assert shown.output == "http://other:8081 None\n"
 
 
 def test_data_is_not_mixed_with_the_name_of_the_cluster(run: Run, opened: list[tuple[str, bool]]) -> None:

@@ -55,7 +55,7 @@ ACL = {
 class World:
     """:param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
-    :ivar warnings: warnings of the first live broker.
+    :ivar faults: sentences of the first live broker's faults.
     """
 
     def __init__(self, *, topics: int, partitions: int, brokers: int = 3, down: int | None = None) -> None:
@@ -65,7 +65,7 @@ class World:
         self.count = partitions
         self.groups = 3
         self.has_figures = True
-        self.warnings: list[str] = []
+        self.faults: list[str] = []
         self.started_ms = time.time() * 1000
 
     # --- resources ---------------------------------------------------------------------------------------------------
@@ -105,9 +105,31 @@ class World:
             "offline_partitions": 0,
             "under_replicated_partitions": self.under_replicated(),
             "under_min_isr_partitions": 0,
+            "health": self.health(),
             "zookeeper": {"connect": "127.0.0.1:2181", "session": "connected"},
             "standalone": False,
         }
+
+    def health(self) -> Document:
+        first = f"/v1/why/brokers/{self.live[0]}"
+        faults = [self.fault("full_disk", "bad", text, first) for text in self.faults]
+        behind = self.under_replicated()
+        if behind:
+            faults.append(self.fault("under_replicated", "warn", f"{behind:,} partitions lack in-sync replicas.", None))
+        well = f"All is well: {len(self.live)} brokers, every partition has a leader, and all replicas are in sync."
+        return {
+            "state": faults[0]["severity"] if faults else "good",
+            "summary": faults[0]["text"] if faults else well,
+            "figures": {},
+            "faults": faults,
+            "problems": [],
+        }
+
+    def fault(self, kind: str, severity: str, text: str, why: str | None) -> Document:
+        return {
+            "kind": kind, "severity": severity, "subject": "cluster", "text": text, "count": 0, "examples": [],
+            "why": why,
+        }  # fmt: skip
 
     def broker(self, number: int) -> Document:
         share = len(self.names) * self.count
@@ -314,7 +336,7 @@ class World:
                 "under_min_isr": 0,
                 "offline": 0,
                 "reactor_delay_p99_ms": 2.5,
-                "warnings": self.warnings if number == self.live[0] else [],
+                "warnings": [],
             }
             for number in self.live
         ]

@@ -314,13 +314,21 @@ def test_an_unreachable_broker_is_reported(page):
     page.complaints()
 
 
-def test_health_has_the_warnings_of_the_brokers(page):
+def test_faults_are_named_with_links_to_their_explanations(page):
+    """The first fault is the sentence of the overview, the others are listed; each names its explanation."""
     world = World(topics=2, partitions=1)
-    world.warnings = ["The certificate CN=broker of the listener SSL expires in 12 days."]
+    world.faults = ["Broker 1: the disk of log directory /a is full.", f"Broker 1: {HOSTILE}"]
     with ContractServer(world) as server:
         page.base = server.url
         page.open("")
-        page.until_text("Broker 1: The certificate CN=broker of the listener SSL expires in 12 days.")
-        world.warnings = []
+        page.until_text(world.faults[0], ".health.bad")
+        page.until_text(world.faults[1], ".faults")
+        page.named(f"Why? {world.faults[1]}")
+        page.press(f"Why? {world.faults[0]}")
+        page.until(lambda: page.address == "why/brokers/1")
+        page.until(lambda: page.heading == "Diagnosis of broker 1")
+        page.open("")
+        world.faults = []
         page.until_text("All is well: 3 brokers")
+        assert not page.one(".health").find_elements("css selector", "a")
         page.complaints()

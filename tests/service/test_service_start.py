@@ -60,10 +60,7 @@ def wait_until_gone(data: Path) -> None:
 
 
 def test_background_cluster(data: Path) -> None:
-    """The command prints addresses and how to stop; ``status`` shows the process, ``stop`` ends it in order.
-
-    A suspended cluster is reported and stopped, too.
-    """
+    """The command prints addresses and how to stop; ``status`` shows the process, ``stop`` ends it in order."""
     printed = start(data)
     state = status(data)
     assert f"  brokers      {state['bootstrap_servers'][0]} " in printed
@@ -86,10 +83,6 @@ def test_background_cluster(data: Path) -> None:
     assert in_use in done.stderr
     assert status(data) == state, "the first one continues"
 
-    os.kill(state["pid"], signal.SIGSTOP)
-    done = run_kreplica("status", "--data-dir", data, cwd=data.parent)
-    assert done.returncode == 1
-    assert f"no response from {state['admin_url']}" in done.stdout
     done = run_kreplica("stop", "--data-dir", data, cwd=data.parent)
     assert re.fullmatch(rf"Stopped the cluster on {data} \(process {state['pid']}\) in [\d.]+ s\.\n", done.stdout)
     assert not processes_of(data)
@@ -102,10 +95,7 @@ def test_background_cluster(data: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--processes", "--brokers", "2")], ids=["one", "processes"])
 def test_start_after_kill_9(data: Path, words: tuple[str, ...]) -> None:
-    """No process survives the parent; ``status`` and ``stop`` explain the state; the next start has all records.
-
-    A program that has the process ID now is not stopped, and does not prevent a start.
-    """
+    """No process survives the parent; ``status`` and ``stop`` explain the state; the next start has all records."""
     start(data, *words, brokers=2)
     killed = status(data)
     done = run_kreplica("topic", "create", "orders", "--admin", killed["admin_url"], cwd=data.parent)
@@ -120,20 +110,45 @@ def test_start_after_kill_9(data: Path, words: tuple[str, ...]) -> None:
     assert stale in run_kreplica("status", "--data-dir", data, cwd=data.parent).stdout
     assert stale in fails("stop", "--data-dir", data, cwd=data.parent)
 
-    with subprocess.Popen(["sleep", "600"]) as other:
-        (data / PID_FILE).write_text(f"{other.pid}\n")
-        try:
-            assert "is stale: no process was stopped" in fails("stop", "--data-dir", data, cwd=data.parent)
-            start(data, *words, brokers=2)
-            assert other.poll() is None
-        finally:
-            other.kill()
+    start(data, *words, brokers=2)
     again = status(data)
     assert again["pid"] != killed["pid"]
     words = ("consume", "orders", "--bootstrap", again["bootstrap_servers"][0])
     assert run_kreplica(*words, cwd=data.parent).stdout == "tea\n"
     assert run_kreplica("stop", "--data-dir", data, cwd=data.parent).returncode == 0
     assert not processes_of(data)
+
+
+def test_process_id_of_another_program(data: Path) -> None:
+    """A program that has the process ID of a killed cluster is not stopped, and does not prevent a start."""
+    data.mkdir()
+    with subprocess.Popen(["sleep", "600"]) as other:
+        (data / PID_FILE).write_text(f"{other.pid}\n")
+        try:
+            assert "no process was stopped" in fails("stop", "--data-dir", data, cwd=data.parent)
+            assert status(data)["state"] == "stopped"
+            start(data)
+            assert other.poll() is None
+        finally:
+            other.kill()
+    assert status(data)["state"] == "ready"
+
+
+def test_suspended_cluster(data: Path) -> None:
+    """``status`` does not wait for it, and ``stop`` ends it."""
+    start(data)
+    pid = status(data)["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    stopped = status_of_suspended(data)
+    assert "no response from" in stopped["problem"]
+    done = run_kreplica("stop", "--data-dir", data, cwd=data.parent)
+    assert done.returncode == 0, done.stderr
+
+
+def status_of_suspended(data: Path) -> dict:
+    done = run_kreplica("status", "--data-dir", data, "--json", cwd=data.parent)
+    assert done.returncode == 1
+    return json.loads(done.stdout)
 
 
 def test_failed_start_in_the_background(data: Path) -> None:

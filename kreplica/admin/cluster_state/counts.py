@@ -13,6 +13,7 @@ from twisted.python.failure import Failure
 
 from kreplica.admin.cluster_state.published_metadata import (
     PublishedMetadata,
+    PublishedPartition,
     PublishedTopic,
     is_offline,
     is_under_replicated,
@@ -53,15 +54,17 @@ class TopicCounts:
 class Counts:
     """Counts of the cluster.
 
+    A partition without a leader is only offline; the leaders' metrics do not count it as under-replicated either.
+
     :ivar offline: partitions without a leader, sorted.
-    :ivar under_replicated: partitions with replicas out of sync.
-    :ivar under_min_isr: number of partitions that reject ``acks=all`` writes.
+    :ivar under_replicated: partitions with a leader and with replicas out of sync.
+    :ivar under_min_isr: partitions with a leader that rejects ``acks=all`` writes.
     """
 
     partitions: int = 0
-    under_min_isr: int = 0
     offline: list[TopicPartition] = field(default_factory=list)
     under_replicated: list[TopicPartition] = field(default_factory=list)
+    under_min_isr: list[TopicPartition] = field(default_factory=list)
     brokers: dict[int, BrokerCounts] = field(default_factory=dict)
     topics: dict[str, TopicCounts] = field(default_factory=dict)
 
@@ -137,18 +140,26 @@ def counts_of(topic: PublishedTopic, in_sync_needed: int) -> TopicCounts:
         max(len(partition.replicas) for partition in partitions),
         sum(map(is_offline, partitions)),
         sum(map(is_under_replicated, partitions)),
-        sum(len(each.isr) < required_isr_size(in_sync_needed, len(each.replicas)) for each in partitions),
+        sum(_is_under_min_isr(each, in_sync_needed) for each in partitions),
     )
+
+
+def _is_under_min_isr(partition: PublishedPartition, in_sync_needed: int) -> bool:
+    """Return True if the partition has a leader, which rejects ``acks=all`` writes."""
+    required = required_isr_size(in_sync_needed, len(partition.replicas))
+    return is_under_replicated(partition) and len(partition.isr) < required
 
 
 def _add(counts: Counts, topic: PublishedTopic, in_sync_needed: int) -> None:
     of_topic = counts.topics[topic.name] = counts_of(topic, in_sync_needed)
     counts.partitions += of_topic.partitions
-    counts.under_min_isr += of_topic.under_min_isr_partitions
     if of_topic.offline_partitions or of_topic.under_replicated_partitions:
         numbers = sorted(topic.partitions.items())
         counts.offline += [TopicPartition(topic.name, n) for n, each in numbers if is_offline(each)]
         counts.under_replicated += [TopicPartition(topic.name, n) for n, each in numbers if is_under_replicated(each)]
+        counts.under_min_isr += [
+            TopicPartition(topic.name, n) for n, each in numbers if _is_under_min_isr(each, in_sync_needed)
+        ]
     brokers = counts.brokers
     for partition in topic.partitions.values():
         for replica in partition.replicas:

@@ -141,5 +141,5 @@ def is_offline(partition: PublishedPartition) -> bool:
 
 
 def is_under_replicated(partition: PublishedPartition) -> bool:
-    """Return True if a replica is out of sync."""
-    return len(partition.isr) < len(partition.replicas)
+    """Return True if the partition has a leader and a replica is out of sync."""
+    return partition.leader >= 0 and len(partition.isr) < len(partition.replicas)

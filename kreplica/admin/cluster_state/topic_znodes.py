@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import TypeVar, cast
+
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.interfaces import IReactorTime
 
 from kreplica.cluster import documents, znodes
+from kreplica.runtime import Reactor
 from kreplica.zookeeper import SessionState, ZooKeeperClient, ZooKeeperError, read_all
 
 T = TypeVar("T")
+
+READ_SECONDS_MAX = 1.0
+"""Maximum time of a read: ZooKeeper may be unreachable although the connection looks intact."""
 
 _NO_REASSIGNMENT = b'"adding_replicas":{},"removing_replicas":{}'
 _READ_ONLY = b'"kreplica_read_only"'
@@ -39,13 +46,14 @@ NO_CHANGES = Changes()
 class TopicZnodes:
     """Reads the state of topics; results are None while ZooKeeper is unreachable."""
 
-    def __init__(self, client: ZooKeeperClient) -> None:
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient) -> None:
+        self._reactor = reactor
         self._client = client
 
     async def changes(self, topics: Sequence[str]) -> Mapping[str, Changes] | None:
         """Return the ongoing changes of each topic; a missing topic has none."""
         paths = [znodes.topic_path(topic) for topic in topics]
-        responses = await read_if_connected(self._client, lambda: read_all(self._client, paths))
+        responses = await read_if_connected(self._reactor, self._client, lambda: read_all(self._client, paths))
         if responses is None:
             return None
         return {
@@ -55,18 +63,25 @@ class TopicZnodes:
 
     async def deleting(self) -> frozenset[str] | None:
         """Return the topics that are being deleted."""
-        topics = await read_if_connected(self._client, lambda: self._client.get_children(znodes.DELETE_TOPICS))
+        topics = await read_if_connected(
+            self._reactor, self._client, lambda: self._client.get_children(znodes.DELETE_TOPICS)
+        )
         return None if topics is None else frozenset(topics)
 
 
-async def read_if_connected(client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> T | None:
-    """Return the result of a read; None if the client is not connected or the read fails."""
+async def read_if_connected(reactor: Reactor, client: ZooKeeperClient, read: Callable[[], Awaitable[T]]) -> T | None:
+    """Return the result of a read; None if the client is not connected, or the read fails or takes too long."""
     if client.state is not SessionState.CONNECTED:
         return None
     try:
-        return await read()
-    except ZooKeeperError:
+        reading = Deferred.fromCoroutine(_awaited(read()))
+        return await reading.addTimeout(READ_SECONDS_MAX, cast(IReactorTime, reactor))
+    except (ZooKeeperError, TimeoutError):
         return None
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
 
 
 def _changes(topic: str, data: bytes) -> Changes:

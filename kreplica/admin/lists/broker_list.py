@@ -12,7 +12,7 @@ from kreplica.admin.lists.pages import ValueOf
 FIGURES = "figures"
 """Source of columns: the live metrics of each broker."""
 
-_NULL_IF_DEAD = "Null if it is not alive."
+_NULL_IF_DEAD = "Null if it is not alive, or unknown while ZooKeeper does not respond."
 
 MEMBERS = {
     "broker_id": BROKER_ID,

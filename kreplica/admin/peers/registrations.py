@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Protocol, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.interfaces import IReactorTime
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration
-from kreplica.zookeeper import read_all
+from kreplica.runtime import Reactor
+from kreplica.zookeeper import ZooKeeperError, read_all
 from kreplica.zookeeper.batches import MultiReader
 
 log = Logger()
+
+WAIT_SECONDS_MAX = 1.0
+"""Maximum time that a caller waits for a read if earlier registrations are known."""
+
+_LAST_KNOWN = "the brokers and their addresses are the last known ones."
 
 REUSE_SECONDS = 1.0
 """Time for which a result is reused, because charts poll every second."""
@@ -24,40 +31,60 @@ class Registrations(Protocol):
     """The live brokers."""
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
-        """Return the registrations by broker ID, in order.
+        """Return the registrations by broker ID, in order; the last known ones while ZooKeeper is unreachable.
 
-        :raise ZooKeeperError: ZooKeeper cannot be read.
+        :raise ZooKeeperError: ZooKeeper cannot be read, and never was.
         """
+
+    @property
+    def problem(self) -> str | None:
+        """Why the last read failed, as a sentence; None if it succeeded."""
 
 
 class RegistrationReader:
-    """Reads ZooKeeper on demand, at most once in ``REUSE_SECONDS``.
+    """Reads ZooKeeper on demand, at most once in ``REUSE_SECONDS``."""
 
-    :param seconds: the reactor's clock.
-    """
-
-    def __init__(self, seconds: Callable[[], float], client: MultiReader) -> None:
-        self._seconds = seconds
+    def __init__(self, reactor: Reactor, client: MultiReader) -> None:
+        self._reactor = reactor
+        self._seconds = reactor.seconds
         self._client = client
+        self.problem: str | None = None
+        self._began_s = 0.0
         self._read_s: float | None = None
         self._known: dict[int, BrokerRegistration] = {}
         self._waiting: list[Deferred[None]] = []
 
     async def live(self) -> Mapping[int, BrokerRegistration]:
         """Return the registrations by broker ID; see ``Registrations``."""
-        if self._read_s is None or self._seconds() - self._read_s >= REUSE_SECONDS:
+        now_s = self._seconds()
+        is_hanging = bool(self._waiting) and now_s - self._began_s > WAIT_SECONDS_MAX and self._read_s is not None
+        if not is_hanging and (self._read_s is None or now_s - self._read_s >= REUSE_SECONDS):
             # A cancelled caller stops waiting; the read continues for the others.
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)
             if len(self._waiting) == 1:
+                self._began_s = now_s
                 reading = Deferred.fromCoroutine(self._read())
                 reading.addCallbacks(self._read_succeeded, self._read_failed)
-            await waiter
+            await self._wait(waiter)
         return self._known
+
+    async def _wait(self, waiter: Deferred[None]) -> None:
+        """Wait for the read; not long, and without an error, if earlier registrations are known."""
+        if self._read_s is None:
+            await waiter
+            return
+        try:
+            await waiter.addTimeout(WAIT_SECONDS_MAX, cast(IReactorTime, self._reactor))
+        except TimeoutError:
+            self.problem = f"ZooKeeper does not respond: {_LAST_KNOWN}"
+        except ZooKeeperError as error:
+            self.problem = f"ZooKeeper cannot be read ({error}): {_LAST_KNOWN}"
 
     def _read_succeeded(self, found: dict[int, BrokerRegistration]) -> None:
         self._known = found
         self._read_s = self._seconds()
+        self.problem = None
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.called:

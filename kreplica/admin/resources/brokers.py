@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
-from kreplica.admin.cluster_state.counts import BrokerCounts, CachedCounts
+from twisted.internet.defer import Deferred, TimeoutError
+from twisted.internet.interfaces import IReactorTime
+
+from kreplica.admin.cluster_state.counts import BrokerCounts
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
+from kreplica.admin.cluster_state.topic_znodes import READ_SECONDS_MAX, read_if_connected
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
+from kreplica.admin.health.cluster_health import ClusterHealth, HealthReport
+from kreplica.admin.health.schemas import FAULT
 from kreplica.admin.http.api import LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
@@ -32,8 +38,9 @@ from kreplica.cluster.cordons import Cordon, encode_cordon
 from kreplica.errors import ErrorCode
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Runtime
+from kreplica.runtime.gather import gather
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS
-from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient
+from kreplica.zookeeper import Create, Delete, Operation, SetData, ZooKeeperClient, ZooKeeperError
 
 REQUEST_TIMEOUT_S = 5.0
 REASON_LENGTH_MAX = 1000
@@ -49,6 +56,11 @@ LOG_DIR = record(
     },
     title="LogDirectory",
 )
+
+PROBLEMS = {
+    **listing(STRING),
+    "description": "A sentence for each value that is not known, or only the last known one.",
+}
 
 CORDON = {
     "broker_id": BROKER_ID,
@@ -73,7 +85,7 @@ class Brokers:
         registrations: Registrations,
         client: ZooKeeperClient,
         connections: BrokerConnections,
-        counts: CachedCounts,
+        health: ClusterHealth,
         figures: Figures,
     ) -> None:
         self._reactor = runtime.reactor
@@ -83,12 +95,16 @@ class Brokers:
         self._registrations = registrations
         self._client = client
         self._connections = connections
-        self._counts = counts
+        self._health = health
+        self._cordoned: frozenset[int] = frozenset()
+        """The cordoned brokers when ZooKeeper was read last."""
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of all brokers, one broker and its cordon."""
         directories = {**nullable(listing(LOG_DIR)), "description": "Null if the broker does not respond."}
-        one = record({**MEMBERS, "log_dirs": directories}, title="BrokerWithDirectories")
+        faults = {**listing(FAULT), "description": "Its faults, the most important first."}
+        more = {"log_dirs": directories, "faults": faults, "problems": PROBLEMS}
+        one = record({**MEMBERS, **more}, title="BrokerWithDirectories")
         body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
         unknown = {404: "The broker does not exist."}
         path, znode = "/v1/brokers/{broker_id}/cordon", f"{znodes.CORDONED}/{{broker_id}}"
@@ -105,7 +121,7 @@ class Brokers:
                 "GET",
                 "/v1/brokers/{broker_id}",
                 self.one,
-                "One broker, with its log directories.",
+                "One broker, with its log directories and faults.",
                 response=one,
                 query=(IN_BROKER,),
                 problems=unknown,
@@ -138,27 +154,31 @@ class Brokers:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers``."""
         selection = COLUMNS.selection(call)
-        rows = await self._rows()
+        rows, _, problems = await self._rows(call)
         figures: Mapping[int, Row] = {}
-        problems: Sequence[str] = ()
         if selection.needs(FIGURES):
-            figures, problems = await self._figures(call)
+            figures, silent = await self._figures(call)
+            problems = [*problems, *silent]
         values = values_of(rows, figures)
         page = await read_page(self._reactor, list(rows), call, selection, values)
-        return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": list(problems)})
+        return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": problems})
 
     async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
-        row = _known(await self._rows(), broker_id)
-        return JsonResponse({**row, "log_dirs": await self._log_dirs(broker_id) if row["live"] else None})
+        rows, report, problems = await self._rows(call)
+        row = _known(rows, broker_id)
+        log_dirs = await self._log_dirs(broker_id) if row["live"] else None
+        faults = report.of_broker(broker_id)
+        return JsonResponse({**row, "log_dirs": log_dirs, "faults": faults, "problems": problems})
 
-    async def _rows(self) -> dict[int, Row]:
+    async def _rows(self, call: Call) -> tuple[dict[int, Row], HealthReport, list[str]]:
+        """Return all brokers, the health of the cluster, and sentences about values that are not known."""
         published = await once_complete(self._published)
-        live = await self._registrations.live()
-        cordoned = {int(name) for name in await self._client.get_children(znodes.CORDONED) if name.isdigit()}
-        counts = (await self._counts.current()).brokers
-        return {
+        reading = Deferred.fromCoroutine(gather([self._registered_brokers(), self._read_cordoned()]))
+        report = await self._health.current(call)
+        ((live, problem), cordoned), counts = await reading, report.counts.brokers
+        rows = {
             broker_id: {
                 **_registered(broker_id, live.get(broker_id)),
                 "is_controller": published.controller_id == broker_id,
@@ -167,6 +187,31 @@ class Brokers:
             }
             for broker_id in sorted({*live, *counts})
         }
+        return rows, report, [] if problem is None else [problem]
+
+    async def _registered_brokers(self) -> Any:
+        """Return the registrations, and a problem or None.
+
+        If ZooKeeper is unreachable and was never read, the registrations are those in the metadata.
+        """
+        reading = Deferred.fromCoroutine(self._registrations.live())
+        try:
+            live = await reading.addTimeout(READ_SECONDS_MAX, cast(IReactorTime, self._reactor))
+        except (TimeoutError, ZooKeeperError):
+            published = {
+                broker_id: BrokerRegistration(broker_id, tuple(broker.endpoints.values()), broker.rack)
+                for broker_id, broker in self._published.brokers.items()
+            }
+            return published, "ZooKeeper does not respond: the brokers are those in the last metadata."
+        return live, self._registrations.problem
+
+    async def _read_cordoned(self) -> Any:
+        names = await read_if_connected(
+            self._reactor, self._client, lambda: self._client.get_children(znodes.CORDONED)
+        )
+        if names is not None:
+            self._cordoned = frozenset(int(name) for name in names if name.isdigit())
+        return self._cordoned
 
     async def _log_dirs(self, broker_id: int) -> list[Row] | None:
         try:
@@ -208,7 +253,7 @@ class Brokers:
         path = znodes.cordoned_path(broker_id)
         stat = await self._client.exists(path)
         if stat is None:
-            _known(await self._rows(), broker_id)
+            _known((await self._rows(call))[0], broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         return JsonResponse(
@@ -238,8 +283,8 @@ def _registered(broker_id: int, registration: BrokerRegistration | None) -> Row:
         "live": True,
         "rack": registration.rack,
         "endpoints": list(map(str, registration.endpoints)),
-        "broker_epoch": registration.epoch,
-        "registered_at_ms": registration.timestamp_ms,
+        "broker_epoch": registration.epoch if registration.epoch >= 0 else None,
+        "registered_at_ms": registration.timestamp_ms or None,
         "admin_url": registration.admin_url,
     }
 

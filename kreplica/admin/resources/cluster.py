@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kreplica import __version__
-from kreplica.admin.cluster_state.counts import CachedCounts
 from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete
 from kreplica.admin.cluster_state.topic_znodes import read_if_connected
+from kreplica.admin.health.cluster_health import ClusterHealth
+from kreplica.admin.health.schemas import HEALTH
 from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, record
 from kreplica.cluster import documents, znodes
+from kreplica.runtime import Reactor
 from kreplica.zookeeper import ZooKeeperClient
 
 CLUSTER = record(
@@ -28,9 +30,10 @@ CLUSTER = record(
         "live_brokers": listing(BROKER_ID),
         "topics": COUNT,
         "partitions": COUNT,
-        "offline_partitions": {**COUNT, "description": "Number of partitions without a leader."},
-        "under_replicated_partitions": {**COUNT, "description": "Number of partitions with a replica out of sync."},
-        "under_min_isr_partitions": {**COUNT, "description": "Number of partitions that reject acks=all."},
+        "offline_partitions": {**COUNT, "description": "As in `health`."},
+        "under_replicated_partitions": {**COUNT, "description": "As in `health`."},
+        "under_min_isr_partitions": {**COUNT, "description": "As in `health`."},
+        "health": HEALTH,
         "zookeeper": record({"connect": STRING, "session": STRING}),
         "standalone": {**BOOLEAN, "description": "True if all brokers run in one `standalone` process."},
     },
@@ -51,15 +54,21 @@ class Identity:
 
 
 class Cluster:
-    """Returns counts from this broker's metadata."""
+    """Returns counts from this broker's metadata, and the health report."""
 
     def __init__(
-        self, published: PublishedMetadata, client: ZooKeeperClient, identity: Identity, counts: CachedCounts
+        self,
+        reactor: Reactor,
+        published: PublishedMetadata,
+        client: ZooKeeperClient,
+        identity: Identity,
+        health: ClusterHealth,
     ) -> None:
+        self._reactor = reactor
         self._published = published
         self._client = client
         self._identity = identity
-        self._counts = counts
+        self._health = health
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the summary."""
@@ -68,7 +77,8 @@ class Cluster:
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/cluster``."""
         published = await once_complete(self._published)
-        counts = await self._counts.current()
+        report = await self._health.current(call)
+        counts, figures = report.counts, report.figures
         controller = published.controller_id
         return JsonResponse(
             {
@@ -82,14 +92,16 @@ class Cluster:
                 "live_brokers": sorted(published.brokers),
                 "topics": len(counts.topics),
                 "partitions": counts.partitions,
-                "offline_partitions": len(counts.offline),
-                "under_replicated_partitions": len(counts.under_replicated),
-                "under_min_isr_partitions": counts.under_min_isr,
+                "offline_partitions": figures["offline_partitions"],
+                "under_replicated_partitions": figures["under_replicated_partitions"],
+                "under_min_isr_partitions": figures["under_min_isr_partitions"],
+                "health": report.document(),
                 "zookeeper": {"connect": self._identity.connect, "session": self._client.state.name.lower()},
                 "standalone": self._identity.standalone,
             }
         )
 
     async def _controller_epoch(self) -> int | None:
-        found = await read_if_connected(self._client, lambda: self._client.get_data(znodes.CONTROLLER_EPOCH))
+        client = self._client
+        found = await read_if_connected(self._reactor, client, lambda: client.get_data(znodes.CONTROLLER_EPOCH))
         return None if found is None else documents.decode_controller_epoch(found[0])

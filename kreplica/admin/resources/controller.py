@@ -136,8 +136,9 @@ class ControllerResource:
         }
 
     async def _elected(self) -> dict[str, Any]:
-        found = await read_if_connected(self._client, lambda: self._client.get_data(znodes.CONTROLLER))
-        epoch = await read_if_connected(self._client, lambda: self._client.get_data(znodes.CONTROLLER_EPOCH))
+        reactor, client = self._reactor, self._client
+        found = await read_if_connected(reactor, client, lambda: client.get_data(znodes.CONTROLLER))
+        epoch = await read_if_connected(reactor, client, lambda: client.get_data(znodes.CONTROLLER_EPOCH))
         return {
             "broker_id": None if found is None else documents.decode_controller(found[0]),
             "epoch": None if epoch is None else documents.decode_controller_epoch(epoch[0]),

@@ -164,10 +164,10 @@ class Elections:
 
     async def _pending(self) -> list[dict[str, Any]] | None:
         path = znodes.PREFERRED_REPLICA_ELECTION
-        stat = await read_if_connected(self._client, lambda: self._client.exists(path))
+        stat = await read_if_connected(self._reactor, self._client, lambda: self._client.exists(path))
         if stat is None:
             return [] if self._client.state.name == "CONNECTED" else None
-        found = await read_if_connected(self._client, lambda: self._client.get_data(path))
+        found = await read_if_connected(self._reactor, self._client, lambda: self._client.get_data(path))
         return [] if found is None else [_row(key) for key in documents.decode_partitions(path, found[0])]
 
     # --- requests ----------------------------------------------------------------------------------------------------

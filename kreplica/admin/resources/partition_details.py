@@ -9,6 +9,7 @@ from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.http.schemas import BROKER_ID, COUNT, TIME_MS, listing, nullable
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
+from kreplica.runtime import Reactor
 from kreplica.runtime.gather import gather
 from kreplica.wire.messages import DESCRIBE_LOG_DIRS, LIST_OFFSETS, Api
 from kreplica.zookeeper import ZooKeeperClient
@@ -41,7 +42,8 @@ Row = dict[str, Any]
 class PartitionDetailsReader:
     """Reads the details of partitions from ZooKeeper and their leaders."""
 
-    def __init__(self, client: ZooKeeperClient, brokers: BrokerConnections) -> None:
+    def __init__(self, reactor: Reactor, client: ZooKeeperClient, brokers: BrokerConnections) -> None:
+        self._reactor = reactor
         self._client = client
         self._brokers = brokers
 
@@ -60,7 +62,7 @@ class PartitionDetailsReader:
 
     async def _state(self, topic: str, number: int) -> Row:
         path = znodes.partition_state_path(topic, number)
-        found = await read_if_connected(self._client, lambda: self._client.get_data(path))
+        found = await read_if_connected(self._reactor, self._client, lambda: self._client.get_data(path))
         if found is None:
             return {}
         data, stat = found

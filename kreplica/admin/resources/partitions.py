@@ -80,8 +80,8 @@ class Partitions:
     ) -> None:
         self._reactor = reactor
         self._published = published
-        self._znodes = TopicZnodes(client)
-        self._details = PartitionDetailsReader(client, brokers)
+        self._znodes = TopicZnodes(reactor, client)
+        self._details = PartitionDetailsReader(reactor, client, brokers)
         self._counts = counts
 
     def routes(self) -> Sequence[Route]:

@@ -171,7 +171,7 @@ class Topics:
     ) -> None:
         self._published = published
         self._client = client
-        self._znodes = TopicZnodes(client)
+        self._znodes = TopicZnodes(reactor, client)
         self._admin = admin
         self._configs = configs
         self._counts = counts

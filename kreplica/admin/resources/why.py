@@ -10,6 +10,9 @@ from urllib.parse import quote
 
 from kreplica.admin.cluster_state.merged_timeline import AuditEventSource, documents_of, merged
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections
+from kreplica.admin.health.broker_facts import BrokerFacts
+from kreplica.admin.health.faults import Fault, by_importance
+from kreplica.admin.health.schemas import FAULT
 from kreplica.admin.http.api import Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_BROKER, IN_PARTITION, IN_TOPIC, TIME_MS, listing, record
@@ -19,7 +22,7 @@ from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.admin.plans.reading import NumberedStep, PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.admin.resources import timeline
-from kreplica.admin.why.brokers import Certificates, StallFacts, explain_broker, explain_unreachable
+from kreplica.admin.why.brokers import explain_broker, explain_unreachable
 from kreplica.admin.why.decisions import Memory, decision_from_znode, merge_decisions, remembered_decisions
 from kreplica.admin.why.explanation import DECIDED, WHY, Advice, Explanation
 from kreplica.admin.why.groups import NAMED_MAX, GroupFacts, GroupPartition, explain_group
@@ -32,8 +35,6 @@ from kreplica.cluster.plans.plan import StepState
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.stalls import StallWatch
-from kreplica.security.tls.expiry import CertificateExpiry
 from kreplica.wire.messages import LIST_GROUPS
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
@@ -46,6 +47,7 @@ REQUEST_TIMEOUT_S = 3.0
 REMEMBERED = record(
     {
         "decided": listing(DECIDED),
+        "faults": {**listing(FAULT), "description": "The faults of this broker that concern its replica."},
         "left_ms": {
             "type": "object",
             "propertyNames": {"pattern": "^[0-9]{1,10}$"},
@@ -77,14 +79,17 @@ class GroupFactsSource(Protocol):
         """
 
 
-class CertificateWatch(Protocol):
-    """Knows when the certificates of this broker's listeners expire."""
+class BrokerHealth(Protocol):
+    """The faults of this broker."""
 
-    @property
-    def expiries(self) -> Sequence[CertificateExpiry]: ...
+    async def faults(self) -> Sequence[Fault]:
+        """Return all current faults."""
 
-    @property
-    def expiring(self) -> Sequence[CertificateExpiry]: ...
+    async def faults_of(self, key: TopicPartition) -> Sequence[Fault]:
+        """Return the faults that concern the replica of a partition."""
+
+    def facts(self) -> BrokerFacts:
+        """Return the stalls of the event loop and the certificates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +98,14 @@ class LocalSources:
 
     :param memory: its decisions.
     :param audit_events: its events.
-    :param stalls: the stalls of its event loop.
-    :param certificates: the certificates of its listeners.
+    :param health: its faults.
     """
 
     broker_id: int
     memory: Memory
     audit_events: AuditEventSource
     groups: GroupFactsSource
-    stalls: StallWatch
-    certificates: CertificateWatch
+    health: BrokerHealth
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +161,8 @@ class Why:
                 "GET",
                 "/v1/why/brokers/{broker_id}",
                 self.broker,
-                "Explain the problems of a broker: stalls of its event loop with the requests that caused them, and "
-                "certificates that expire.",
+                "Explain the faults of a broker, such as a full or failed disk, damaged logs, a lost ZooKeeper, or "
+                "stalls of its event loop.",
                 response=WHY,
                 query=(IN_BROKER,),
             ),
@@ -182,24 +185,28 @@ class Why:
         path = f"/v1/decisions/{quote(key.topic)}/{key.partition}"
 
         async def read_local() -> dict[str, Any]:
-            return self._remembered(key)
+            return await self._remembered(key)
 
         responses = await self._others.request_all(call, path, PEER_REMEMBERED, read_local)
         decided = merge_decisions(row for document in responses.documents.values() for row in document["decided"])
         known_by_leader_epoch = {row["leader_epoch"] for row in decided}
         if facts.state is not None and facts.state.leader_epoch not in known_by_leader_epoch:
             decided.insert(0, decision_from_znode(facts.state, facts.written_at_ms))
-        explanation = explain_partition(facts, decided[:DECIDED_SHOWN], _left_ms(responses), responses.problems)
+        faults = {broker: document["faults"] for broker, document in responses.documents.items()}
+        explanation = explain_partition(
+            facts, decided[:DECIDED_SHOWN], _left_ms(responses), responses.problems, faults
+        )
         return JsonResponse(explanation.document())
 
     async def local_decisions(self, call: Call) -> JsonResponse:
         """``GET /v1/decisions/{topic}/{partition}``."""
-        return JsonResponse(self._remembered(_key(call)))
+        return JsonResponse(await self._remembered(_key(call)))
 
-    def _remembered(self, key: TopicPartition) -> dict[str, Any]:
+    async def _remembered(self, key: TopicPartition) -> dict[str, Any]:
         memory = self._local.memory
         left = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
-        return {"decided": remembered_decisions(memory, key), "left_ms": left}
+        faults = by_importance(fault.document() for fault in await self._local.health.faults_of(key))
+        return {"decided": remembered_decisions(memory, key), "faults": faults, "left_ms": left}
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -287,20 +294,18 @@ class Why:
         """``GET /v1/why/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
         if broker_id == self._local.broker_id:
-            stalls, now_ms = self._local.stalls, self._now_ms()
-            rows = [
-                StallFacts(now_ms - round(stalls.ago_s(each) * 1000), round(each.seconds * 1000), each.cause)
-                for each in reversed(stalls.recent)
-            ]
-            watch = self._local.certificates
-            certificates = Certificates(watch.expiries, watch.expiring)
-            return JsonResponse(explain_broker(broker_id, rows, stalls.stalls, now_ms, certificates).document())
+            health = self._local.health
+            explanation = explain_broker(broker_id, await health.faults(), health.facts())
+            return JsonResponse(explanation.document())
         try:
             return JsonResponse(await self._others.request(broker_id, call, f"/v1/why/brokers/{broker_id}", PEER_WHY))
         except Problem as problem:
             if call.forwarded:
                 raise
-            return JsonResponse(explain_unreachable(broker_id, problem.detail).document())
+            is_registered = broker_id in await self._sources.registrations.live()
+            left_ms = self._local.memory.left_ms.get(broker_id)
+            explanation = explain_unreachable(broker_id, problem.detail, left_ms, is_registered=is_registered)
+            return JsonResponse(explanation.document())
 
     async def _events_of(self, subject: str, call: Call) -> tuple[list[dict[str, Any]], Sequence[str]]:
         async def read_local() -> dict[str, Any]:

@@ -108,6 +108,8 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/figures": _DESCRIBE,
     "GET /v1/figures/topics": _DESCRIBE,
     "GET /v1/figures/groups": _DESCRIBE,
+    "GET /v1/health": _DESCRIBE,
+    "GET /v1/health/broker": _DESCRIBE,
     "GET /v1/history": _DESCRIBE,
     # Access.
     "GET /v1/session": AUTHENTICATED,

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kreplica.admin.why.explanation import Advice, Explanation, brokers_text, time_text
+from kreplica.admin.health.texts import brokers_text, time_text
+from kreplica.admin.why.explanation import Advice, Explanation
 from kreplica.cluster.quotas import CONNECTION_CREATION_RATE
 
 RECENT_MS = 60 * 1000

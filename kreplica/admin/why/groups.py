@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from kreplica.admin.why.explanation import Advice, Explanation, time_text
+from kreplica.admin.health.texts import time_text
+from kreplica.admin.why.explanation import Advice, Explanation
 from kreplica.admin.why.partition_facts import OpenTransaction
 
 NAMED_MAX = 5

@@ -5,21 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.why.explanation import Advice, Document, Explanation, brokers_text, bytes_text, time_text
+from kreplica.admin.health.faults import KINDS
+from kreplica.admin.health.texts import brokers_text, bytes_text, time_text
+from kreplica.admin.why.explanation import Advice, Document, Explanation
 from kreplica.admin.why.partition_facts import PartitionFacts
 from kreplica.cluster.eligible_leaders import required_isr_size
 from kreplica.model import LeaderAndIsr
 
 
 def explain_partition(
-    facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int], problems: Sequence[str] = ()
+    facts: PartitionFacts,
+    decided: Sequence[Document],
+    left_ms: Mapping[int, int],
+    problems: Sequence[str] = (),
+    faults: Mapping[int, Sequence[Document]] | None = None,
 ) -> Explanation:
     """Explain a partition.
 
     :param decided: the known decisions, newest first.
     :param left_ms: when each absent broker left, in milliseconds since 1970.
+    :param faults: documents of the faults of each broker that concern its replica.
     """
-    explainer = _PartitionExplainer(facts, decided, left_ms)
+    shown = {broker: _relevant(facts, (faults or {}).get(broker, ())) for broker in facts.replicas}
+    explainer = _PartitionExplainer(facts, decided, left_ms, shown)
     state, summary = explainer.state_and_summary()
     return Explanation(
         subject=f"partition {facts.key}",
@@ -28,16 +36,38 @@ def explain_partition(
         waits_for=list(explainer.waits_for()),
         you_can=list(explainer.advice(state)),
         decided=decided,
-        facts=_facts_document(facts),
+        facts={**_facts_document(facts), "faults": [fault for each in shown.values() for fault in each]},
         problems=problems,
     )
 
 
+_REJECTING = ("full_disk", "rejected_appends", "damaged_log", "zookeeper_lost")
+"""Faults of a leader that make it reject some requests: they are the state of the partition."""
+
+_NOT_OF_REPLICAS = ("under_min_isr", "under_replicated", "certificate_expired", "certificate_expiring", "stalling")
+
+
+def _relevant(facts: PartitionFacts, faults: Sequence[Document]) -> list[Document]:
+    """Return the faults to show; the throttle of a plan is explained with the plan."""
+    is_throttled_by_plan = facts.plan is not None and facts.plan.throttle_bytes_per_second is not None
+    hidden = {*_NOT_OF_REPLICAS, *(["throttled_replicas"] if is_throttled_by_plan else [])}
+    return [fault for fault in faults if fault["kind"] not in hidden]
+
+
 class _PartitionExplainer:
-    def __init__(self, facts: PartitionFacts, decided: Sequence[Document], left_ms: Mapping[int, int]) -> None:
+    """:param faults: the faults of each replica's broker that concern the replica."""
+
+    def __init__(
+        self,
+        facts: PartitionFacts,
+        decided: Sequence[Document],
+        left_ms: Mapping[int, int],
+        faults: Mapping[int, Sequence[Document]],
+    ) -> None:
         self._facts = facts
         self._decided = decided
         self._left_ms = left_ms
+        self._faults = faults
 
     @property
     def _state(self) -> LeaderAndIsr:
@@ -47,6 +77,13 @@ class _PartitionExplainer:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state_and_summary(self) -> tuple[str, str]:
+        state, summary = self._state_and_summary()
+        if self._facts.state is None or state == "deleting":
+            return state, summary
+        others = [fault["text"] for fault in self._faults.get(self._state.leader, ()) if fault["kind"] != state]
+        return state, " ".join([summary, *others])
+
+    def _state_and_summary(self) -> tuple[str, str]:
         facts, key = self._facts, self._facts.key
         if facts.is_deleting:
             return "deleting", f"Topic {key.topic} is being deleted: {key} can no longer be read or written."
@@ -58,6 +95,9 @@ class _PartitionExplainer:
         if self._state.leader < 0:
             return "offline", self._why_offline()
         leads = f"Broker {self._state.leader} leads {key}"
+        for fault in self._faults.get(self._state.leader, ()):
+            if fault["kind"] in _REJECTING:
+                return fault["kind"], f"{leads}, but rejects requests. {fault['text']}"
         shortage = self._isr_shortage()
         if shortage:
             return "under_min_isr", f"{leads}, but {shortage}"
@@ -123,9 +163,11 @@ class _PartitionExplainer:
         if facts.state is None or self._state.leader < 0:
             able = facts.replicas if facts.state is None else self._state.isr
             yield from self._unavailable(able, "to restart")
+            yield from self._fault_texts(facts.replicas)
             return
         for broker in self._behind():
             yield self._catching_up(broker)
+        yield from self._fault_texts([broker for broker in facts.replicas if broker != self._state.leader])
         if facts.plan is not None and not facts.is_moving and not facts.plan.state.is_ended:
             at_once = facts.plan.moves_at_once
             yield f"Other moves of {facts.plan.plan_id}, which runs at most {at_once} moves per broker at a time."
@@ -133,6 +175,12 @@ class _PartitionExplainer:
         for each in facts.transactions:
             since = f", last written at {time_text(each.last_written_ms)}" if each.last_written_ms >= 0 else ""
             yield f"The end of a transaction of producer id {each.producer_id} (epoch {each.producer_epoch}){since}."
+
+    def _fault_texts(self, brokers: Sequence[int]) -> Iterator[str]:
+        """Yield the faults that must end before replicas can catch up or lead."""
+        for broker in brokers:
+            for fault in self._faults.get(broker, ()):
+                yield f"The end of this fault: {fault['text']}"
 
     def _unavailable(self, brokers: Sequence[int], what: str) -> Iterator[str]:
         for broker in brokers:
@@ -196,6 +244,10 @@ class _PartitionExplainer:
             )
         yield from self._replace(state, dead)
         yield from self._plan_advice()
+        kinds = dict.fromkeys(fault["kind"] for faults in self._faults.values() for fault in faults)
+        for kind in kinds:
+            if kind in KINDS:
+                yield Advice(KINDS[kind].advice)
         if facts.transactions:
             yield Advice(
                 f"Stop the producer with id {facts.transactions[0].producer_id}, or restart it with the same "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kreplica.admin.health.texts import brokers_text, bytes_text, time_text
 from kreplica.admin.plans.plan_documents import plan_document
 from kreplica.admin.plans.reading import NumberedStep, PlanRead
-from kreplica.admin.why.explanation import Advice, Document, Explanation, brokers_text, bytes_text, time_text
+from kreplica.admin.why.explanation import Advice, Document, Explanation
 from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.model import TopicPartition
 

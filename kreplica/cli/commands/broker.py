@@ -7,6 +7,7 @@ from typing import Any
 import click
 from rich.text import Text
 
+from kreplica.cli.commands.faults import print_faults
 from kreplica.cli.http.list_options import (
     ListColumn,
     ListColumns,
@@ -109,7 +110,7 @@ def list_brokers(session: Session, options: ListOptions) -> None:
 @_BROKER
 @with_session
 def show_broker(session: Session, broker_id: int) -> None:
-    """Show one broker and its log directories."""
+    """Show one broker, its log directories and its faults."""
     session.show(session.get(path_of("brokers", broker_id)), _print_broker)
 
 
@@ -142,6 +143,7 @@ def _print_broker(screen: Screen, broker: dict[str, Any]) -> None:
     ]
     screen.line()
     screen.table(columns, rows, empty_text="The broker reported no log directories.")
+    print_faults(screen, broker.get("faults", []), broker.get("problems", []))
 
 
 @command.command()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kreplica.cli.commands.faults import print_faults
 from kreplica.cli.http.session import Session, with_session
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @with_session
 def command(session: Session) -> None:
-    """Show brokers, controller, the number of unhealthy partitions, and when a certificate expires."""
+    """Show brokers, controller, the number of unhealthy partitions, when a certificate expires, and all faults."""
     cluster, figures = session.run_with_client(partial(_read, with_figures=not session.as_json))
     session.show(cluster, lambda screen, _: _print_cluster(screen, cluster, figures))
 
@@ -44,15 +45,22 @@ def _print_cluster(screen: Screen, cluster: dict[str, Any], figures: dict[str, A
             ("  under-replicated", _problem_count(cluster["under_replicated_partitions"])),
             ("  under min.insync.replicas", _problem_count(cluster["under_min_isr_partitions"])),
             ("certificates", _first_expiry(figures["brokers"])),
-            ("zookeeper", zookeeper.get("connect")),
+            ("zookeeper", _zookeeper_text(zookeeper)),
             ("standalone", True if cluster.get("standalone") else None),
         ]
     )
-    for broker in figures["brokers"]:
-        for warning in broker["warnings"] or ():
-            screen.line(f"Broker {broker['broker_id']}: {warning}", "bold red")
     for problem in figures["problems"]:
         screen.line(f"Certificates of a broker are unknown: {problem}", "yellow")
+    health = cluster.get("health")
+    if health is not None:
+        print_faults(screen, health["faults"], health["problems"])
+
+
+def _zookeeper_text(zookeeper: dict[str, Any]) -> Any:
+    session = zookeeper.get("session")
+    if session in (None, "connected"):
+        return zookeeper.get("connect")
+    return problem_text(f"{zookeeper.get('connect')} (session {session}: the data is the last known)")
 
 
 def _first_expiry(brokers: list[dict[str, Any]]) -> Any:

@@ -49,7 +49,7 @@ def plan(session: Session, plan: str) -> None:
 @click.argument("broker", type=click.IntRange(min=0))
 @with_session
 def broker(session: Session, broker: int) -> None:
-    """Explain why a broker is slow: list the operations that blocked its event loop."""
+    """Explain the faults of a broker, for example a full disk, and list the work that blocked its event loop."""
     session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
 
 

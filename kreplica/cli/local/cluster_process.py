@@ -127,7 +127,7 @@ def refuse_if_running(directory: Path) -> None:
     if pid is not None:
         raise CommandFailed(
             f"{directory} is in use by the cluster with process ID {pid}: "
-            f"stop it with `kreplica stop --data-dir {directory}`, or choose another --data-dir"
+            "see `kreplica status`, stop it with `kreplica stop`, or choose another --data-dir"
         )
 
 

@@ -18,7 +18,7 @@ from kreplica.cli.terminal.screen import Screen, count_text, problem_text, time_
 from kreplica.service.standalone.running import READY, ClusterState, cluster_state
 
 STOPPED = "stopped"
-RESPONSE_S_MAX = 3.0
+RESPONSE_S_MAX = 5.0
 
 PROBLEMS = (
     ("offline_partitions", "offline"),

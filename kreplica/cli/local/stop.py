@@ -28,9 +28,7 @@ def command(data_dir: Path, timeout_s: float) -> None:
     directory = data_dir.absolute()
     pid = pid_of_cluster(directory)
     if pid is None:
-        was_killed = stale_pid(directory) is not None
-        explanation = f".  {directory / PID_FILE} is stale: no process was stopped" if was_killed else ""
-        raise CommandFailed(not_running_text(directory) + explanation)
+        raise CommandFailed(not_running_text(directory))
     if pid == 0:
         raise CommandFailed(f"the cluster on {directory} runs in a container: stop it there")
     started_s = time.monotonic()
@@ -48,6 +46,6 @@ def not_running_text(directory: Path) -> str:
     if stale is None:
         return f"no cluster runs on {directory}"
     return (
-        f"no cluster runs on {directory}: its process {stale} has ended without an orderly stop, "
-        "and the next start recovers the data"
+        f"no cluster runs on {directory}: its process {stale} has ended without an orderly stop.  "
+        f"The next start recovers the data; {directory / PID_FILE} is stale, and no process was stopped"
     )

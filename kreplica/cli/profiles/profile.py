@@ -37,10 +37,9 @@ def command() -> None:
     to standard error.  Options and environment variables such as KREPLICA_ADMIN take precedence over the current
     profile, and --profile over environment variables.  The credentials of a profile are sent only to its addresses.
 
-    The keys are bootstrap, admin, token-file, user, password-file, ca-file, certificate-file, client-config,
-    schema-registry, schema-registry-user-file and schema-registry-ca-file, like the options of commands, and
-    client.NAME for settings of Kafka's Java clients.  The profiles are in profiles.toml in the directory kreplica of
-    the user's configuration directory, which only the user can read.
+    The keys are bootstrap, admin, token-file, user, password-file, ca-file, certificate-file and client-config, like
+    the options of commands, and client.NAME for settings of Kafka's Java clients.  The profiles are in profiles.toml in
+    the directory kreplica of the user's configuration directory, which only the user can read.
     """
 
 

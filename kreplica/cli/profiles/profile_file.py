@@ -37,9 +37,8 @@ from kreplica.errors import SettingsError
 from kreplica.settings.properties import parse_properties
 
 CLIENT_PREFIX = "client."
-REGISTRY, REGISTRY_USER, REGISTRY_CA = "schema-registry", "schema-registry-user-file", "schema-registry-ca-file"
-FILES = ("token-file", "ca-file", "password-file", "certificate-file", "client-config", REGISTRY_USER, REGISTRY_CA)
-KEYS = ("bootstrap", "admin", "user", REGISTRY, *FILES)
+FILES = ("token-file", "ca-file", "password-file", "certificate-file", "client-config")
+KEYS = ("bootstrap", "admin", "user", *FILES)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _SETTING = re.compile(r"[a-z][a-z0-9._]*")

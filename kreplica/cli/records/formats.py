@@ -14,13 +14,11 @@ import click
 from kreplica.blocking.coroutines import run
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import CommandFailed
-from kreplica.cli.profiles.choice import chosen_profile, is_given
 from kreplica.errors import SettingsError
 from kreplica.formats.built_in import FORMATS
 from kreplica.interfaces.formats import FormatError, SchemaNotLoaded
 
 if TYPE_CHECKING:
-    from kreplica.cli.profiles.profile_file import Profile
     from kreplica.formats.catalogue import Formats
     from kreplica.formats.messages import RecordView
     from kreplica.formats.record_schemas import RecordSchemas
@@ -40,14 +38,9 @@ class RegistryAccess:
 
 
 def _read_user_info(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
-    return None if path is None else _user_info_in(path)
-
-
-def _user_info_in(path: Path) -> str:
-    try:
-        text = path.read_text().strip()
-    except OSError as error:
-        raise click.BadParameter(f"{path} cannot be read: {error.strerror}") from None
+    if path is None:
+        return None
+    text = path.read_text().strip()
     if ":" not in text or "\n" in text:
         raise click.BadParameter(f"{path} does not contain one line USER:PASSWORD")
     return text
@@ -69,21 +62,9 @@ def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_registry(
         *, registry_url: str | None, registry_user: str | None, registry_ca: Path | None, **others: Any
     ) -> Any:
-        profile = None if is_given("registry_url") else chosen_profile()
-        access = None if profile is None else _registry_of_profile(profile)
-        return command(registry=access or RegistryAccess(registry_url, registry_user, registry_ca), **others)
+        return command(registry=RegistryAccess(registry_url, registry_user, registry_ca), **others)
 
     return with_registry
-
-
-def _registry_of_profile(profile: Profile) -> RegistryAccess | None:
-    """Return the schema registry of a profile; None if it has none."""
-    url = profile.values.get("schema-registry")
-    if url is None:
-        return None
-    user_file = profile.file("schema-registry-user-file")
-    user_info = None if user_file is None else _user_info_in(user_file)
-    return RegistryAccess(url, user_info, profile.file("schema-registry-ca-file"))
 
 
 class RecordFormats:

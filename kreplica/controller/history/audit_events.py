@@ -51,6 +51,8 @@ KINDS = {
     "replicas_recovered": "A broker can use replicas again",
     "zookeeper_lost": "A broker lost its connection to ZooKeeper",
     "zookeeper_back": "A broker is connected to ZooKeeper again",
+    "fault_begun": "A broker found a fault, for example a full disk; `details.fault` is its kind",
+    "fault_ended": "A fault has ended",
     "session_expired": "A broker's ZooKeeper session expired; the broker leads no partition until it has a new session",
     "throttling_begun": "Quotas started to slow down a client",
     "throttling_ended": "Quotas no longer slow down a client",

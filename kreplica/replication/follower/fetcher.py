@@ -109,6 +109,17 @@ class Fetcher:
         self._failures = 0
         self._rejected_sessions = 0
         self._closed = False
+        self.problem = ""  # of the last fetch; empty if it succeeded
+
+    @property
+    def pending(self) -> tuple[int, int] | None:
+        """Identity of the oldest pending fetch; None if no fetch is pending."""
+        return (self._sent[0].generation, self._sent[0].number) if self._sent else None
+
+    @property
+    def keys(self) -> list[TopicPartition]:
+        """The partitions that are fetched."""
+        return list(self._states)
 
     def __len__(self) -> int:
         return len(self._states)
@@ -297,6 +308,7 @@ class Fetcher:
     async def _back_off(self, error: Exception) -> None:
         """Disconnect, reset the session and wait before the next attempt."""
         self._failures += 1
+        self.problem = str(error)
         if not self._closed:
             write_log = log.warn if self._failures == 1 else log.debug
             write_log(
@@ -324,6 +336,7 @@ class Fetcher:
             self._handle_error(ErrorCode.of(response["error_code"]))
             return
         if self._failures:
+            self.problem = ""
             log.info("fetching from broker {leader} works again", leader=self.leader_id)
         self._failures = self._rejected_sessions = 0
         self._session.response_received(response["session_id"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from twisted.internet.defer import Deferred, DeferredList
 
@@ -41,6 +41,9 @@ class Fetchers:
     def __len__(self) -> int:
         """Return the number of leaders."""
         return len(self._by_leader)
+
+    def __iter__(self) -> Iterator[Fetcher]:
+        return iter(self._by_leader.values())
 
     def start(self, partition: Partition) -> None:
         """Start to fetch a partition from its current leader; a repeated call restarts it in the new epoch."""

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from kreplica.admin.cluster_state.counts import CachedCounts
+from kreplica.admin.health.cluster_health import ClusterHealth
 from kreplica.admin.http.api import Resource
 from kreplica.admin.http.root import Root
 from kreplica.admin.http.site import AdminSite
-from kreplica.admin.peers.forwarding import Forwarding
+from kreplica.admin.peers.forwarding import Forwarding, OtherBrokers
 from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.admin.resources.brokers import Brokers
 from kreplica.admin.resources.cluster import Cluster, Identity
@@ -29,6 +30,8 @@ from kreplica.service.admin.load_resources import ClusterLoad, LoadDependencies,
 from kreplica.service.admin.operations_resources import OperationsDependencies, operations_resources
 from kreplica.service.admin.tls import admin_tls, admin_trust
 from kreplica.service.metrics.broker_metrics import BrokerMetrics, MetricsDependencies
+from kreplica.service.metrics.health_watch import HealthWatch
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.settings.broker_settings import BrokerSettings
 
 if TYPE_CHECKING:
@@ -63,7 +66,8 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     :param listener: the host and port to listen on.
     :raise SettingsError: the token, certificate or key cannot be read.
     """
-    metrics = Metrics(BrokerMetrics(broker, stalls), broker.runtime.reactor)
+    health = LocalHealth(broker, stalls)
+    metrics = Metrics(BrokerMetrics(broker, stalls, health), broker.runtime.reactor)
     host, port = listener
     access = admin_access(broker.settings, host)
     token = admin_token(broker.runtime.disk, broker.settings)
@@ -74,33 +78,52 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     if tls is not None:
         broker.certificates.watch.add(ADMIN_LISTENER, tls)
     reactor = broker.runtime.reactor
-    registrations = RegistrationReader(reactor.seconds, broker.client)
+    registrations = RegistrationReader(reactor, broker.client)
     trust_policy = admin_trust(broker.runtime.disk, broker.settings)
     forwarding = Forwarding(
         reactor, broker.runtime.offload, broker.broker_id, registrations, trust_policy=trust_policy, token=token
     )
-    load = cluster_load(broker, stalls, registrations, forwarding)
-    operations = operations_resources(broker, stalls, registrations, forwarding)
+    load = cluster_load(broker, stalls, health, registrations, forwarding)
+    operations = operations_resources(broker, health, registrations, forwarding)
     data = data_resources(broker, forwarding, load.groups)
     protected = access_resources(broker, guard, forwarding)
-    parts = (*resources(broker, registrations, load), *operations, *data, *protected, metrics)
+    parts = (*resources(broker, health, registrations, forwarding, load), *operations, *data, *protected, metrics)
     root = Root(broker.runtime, parts, access, guard)
-    return AdminSite(
-        reactor, root, host=host, port=port, tls=tls, sampler=load.sampler, closing=forwarding.close
-    )
+    watch = HealthWatch(reactor, health, broker.controller.history)
+    watch.start()
+
+    async def close() -> None:
+        watch.stop()
+        await forwarding.close()
+
+    return AdminSite(reactor, root, host=host, port=port, tls=tls, sampler=load.sampler, closing=close)
 
 
-def resources(broker: AdminDependencies, registrations: RegistrationReader, load: ClusterLoad) -> Sequence[Resource]:
+def resources(
+    broker: AdminDependencies,
+    local: LocalHealth,
+    registrations: RegistrationReader,
+    others: OtherBrokers,
+    load: ClusterLoad,
+) -> Sequence[Resource]:
     """Return the resources of the cluster's state and load, of health and the dashboard."""
+    counts = CachedCounts(broker.runtime.reactor, broker.metadata, broker.dynamic_settings.min_insync_replicas)
+    health = ClusterHealth(broker.runtime.reactor, broker.broker_id, broker.metadata, counts, local, others)
     return (
-        *_basic(broker, registrations, load),
+        *_basic(broker, registrations, load, counts, health),
         *load.resources,
-        Health(broker),
+        Health(broker, health),
         Dashboard(broker.runtime.offload),
     )
 
 
-def _basic(broker: AdminDependencies, registrations: RegistrationReader, load: ClusterLoad) -> Sequence[Resource]:
+def _basic(
+    broker: AdminDependencies,
+    registrations: RegistrationReader,
+    load: ClusterLoad,
+    counts: CachedCounts,
+    health: ClusterHealth,
+) -> Sequence[Resource]:
     """Return the resources of the cluster, its brokers, topics and partitions, their configurations and elections."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,
@@ -112,11 +135,10 @@ def _basic(broker: AdminDependencies, registrations: RegistrationReader, load: C
     identity = Identity(broker.broker_id, broker.settings["zookeeper.connect"], broker.standalone is not None)
     writer = SettingsWriter(dynamic, client, broker.broker_id)
     configs = Configs(published, client, dynamic, writer, connections)
-    counts = CachedCounts(reactor, published, dynamic.min_insync_replicas)
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
-        Cluster(published, client, identity, counts),
-        Brokers(broker.runtime, published, registrations, client, connections, counts, load.figures.rows),
+        Cluster(reactor, published, client, identity, health),
+        Brokers(broker.runtime, published, registrations, client, connections, health, load.figures.rows),
         Topics(
             reactor,
             published,

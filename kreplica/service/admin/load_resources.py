@@ -21,6 +21,7 @@ from kreplica.service.admin.group_loads import LocalGroups
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.metrics.history_sampler import HistorySampler
 from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.service.metrics.topic_loads import TopicLoadSampler
 
 if TYPE_CHECKING:
@@ -61,13 +62,17 @@ class ClusterLoad:
 
 
 def cluster_load(
-    broker: LoadDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
+    broker: LoadDependencies,
+    stalls: StallWatch,
+    health: LocalHealth,
+    registrations: Registrations,
+    others: OtherBrokers,
 ) -> ClusterLoad:
     """Build the resources, and the sampler of their history."""
     runtime, broker_id = broker.runtime, broker.broker_id
     reactor, now_ms = runtime.reactor, runtime.wall_clock_ms
     topic_loads = TopicLoadSampler(reactor, broker.partitions)
-    live, history = LiveMetrics(broker, stalls, topic_loads), History()
+    live, history = LiveMetrics(broker, stalls, topic_loads, health), History()
     sampler = HistorySampler(runtime, live, broker.metadata, topic_loads, history)
     live.rates = lambda: sampler.rates
     connections = ClientConnections(runtime, lambda: broker.server)

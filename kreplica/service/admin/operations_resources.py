@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kreplica.admin.http.api import Resource
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -21,10 +21,8 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.metrics.live_metrics import LiveMetricsDependencies
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.zookeeper import ZooKeeperClient
-
-if TYPE_CHECKING:
-    from kreplica.runtime.stalls import StallWatch
 
 
 class OperationsDependencies(LiveMetricsDependencies, Protocol):
@@ -47,7 +45,7 @@ class OperationsDependencies(LiveMetricsDependencies, Protocol):
 
 
 def operations_resources(
-    broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers
+    broker: OperationsDependencies, health: LocalHealth, registrations: Registrations, others: OtherBrokers
 ) -> Sequence[Resource]:
     """Return the resources for plans, the timeline and explanations."""
     runtime, broker_id = broker.runtime, broker.broker_id
@@ -55,12 +53,14 @@ def operations_resources(
     return (
         Plans(runtime, broker.client, broker.metadata, registrations, connections),
         Timeline(runtime.reactor, broker_id, broker.controller.history.audit_events, KINDS, others),
-        _why(broker, stalls, registrations, others),
+        _why(broker, health, registrations, others),
         ControllerResource(runtime.reactor, broker_id, broker.client, broker.controller, registrations, others),
     )
 
 
-def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Registrations, others: OtherBrokers) -> Why:
+def _why(
+    broker: OperationsDependencies, health: LocalHealth, registrations: Registrations, others: OtherBrokers
+) -> Why:
     client, connections, dynamic = broker.client, broker.coordinators.connections, broker.dynamic_settings
     history = broker.controller.history
     plans, sizes = PlanReader(client), ReplicaSizes(broker.runtime.reactor.seconds, connections)
@@ -70,7 +70,6 @@ def _why(broker: OperationsDependencies, stalls: StallWatch, registrations: Regi
 
     partitions = PartitionFactsReader(client, broker.metadata, registrations, connections, sizes, plans, configs_of)
     group_facts = LocalGroupFacts(broker.broker_id, broker.coordinators, broker.runtime.wall_clock_ms)
-    watch = broker.certificates.watch
-    local = LocalSources(broker.broker_id, history, history.audit_events, group_facts, stalls, watch)
+    local = LocalSources(broker.broker_id, history, history.audit_events, group_facts, health)
     cluster = ClusterSources(client, registrations, connections, partitions, plans, sizes)
     return Why(broker.runtime, local, cluster, others)

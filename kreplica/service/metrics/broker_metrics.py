@@ -11,8 +11,7 @@ from typing import Protocol
 from kreplica.controller.controller import Controller
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.replication import Partition, Partitions
-from kreplica.runtime import Runtime
+from kreplica.replication import Partition
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -20,19 +19,16 @@ from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.service.broker.bearer_tokens import BearerTokens
 from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
-from kreplica.service.broker.listener_certificates import ListenerCertificates
-from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.controller_metrics import controller_families
 from kreplica.service.metrics.group_metrics import group_families
 from kreplica.service.metrics.key_metrics import key_families
+from kreplica.service.metrics.local_health import HealthDependencies, LocalHealth, LocalReport
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
 from kreplica.service.metrics.quota_metrics import connection_families, quota_families
 from kreplica.service.plugins import Plugins
-from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
-from kreplica.zookeeper import ZooKeeperClient
 
 PARTITION_LABELS = ("topic", "partition")
 
@@ -89,23 +85,11 @@ LED: Sequence[Row] = (
 _NO_REQUESTS = ApiMetrics()
 
 
-class MetricsDependencies(MemoryDependencies, Protocol):
+class MetricsDependencies(MemoryDependencies, HealthDependencies, Protocol):
     """Parts of a broker that the metrics read."""
 
     @property
-    def runtime(self) -> Runtime: ...
-
-    @property
-    def certificates(self) -> ListenerCertificates: ...
-
-    @property
-    def client(self) -> ZooKeeperClient: ...
-
-    @property
     def metadata(self) -> MetadataCache: ...
-
-    @property
-    def partitions(self) -> Partitions: ...
 
     @property
     def plugins(self) -> Plugins: ...
@@ -120,25 +104,24 @@ class MetricsDependencies(MemoryDependencies, Protocol):
     def connection_limits(self) -> ConnectionLimitsUpdate: ...
 
     @property
-    def replication(self) -> Replication: ...
-
-    @property
     def controller(self) -> Controller: ...
-
-    @property
-    def directories(self) -> LogDirectories: ...
 
 
 class BrokerMetrics:
-    """Collects metrics from the counters and states of the broker's parts."""
+    """Collects metrics from the counters and states of the broker's parts.
 
-    def __init__(self, broker: MetricsDependencies, stalls: StallWatch) -> None:
+    :param health: the health of the broker, if the admin API shows it too.
+    """
+
+    def __init__(self, broker: MetricsDependencies, stalls: StallWatch, health: LocalHealth | None = None) -> None:
         self._broker = broker
         self._stalls = stalls
+        self._health = health or LocalHealth(broker, stalls)
 
     async def families(self) -> AsyncIterator[Family | Histogram]:
         """Implements ``admin.resources.metrics.MetricsSource``."""
-        for family in (*self._cluster(), *self._server(), *self._replication()):
+        report = await self._health.report()
+        for family in (*self._cluster(), *self._server(), *self._replication(report), _faults(report)):
             yield family
         for family in memory_families(self._broker):
             yield family
@@ -234,24 +217,22 @@ class BrokerMetrics:
         )
         yield counter("kreplica_cold_reads", "Fetch responses that waited for the disk.", metrics.cold_reads)
 
-    def _replication(self) -> Iterator[Family]:
-        partitions = list(self._broker.partitions)
-        led_partitions = [partition for partition in partitions if partition.is_leader]
+    def _replication(self, report: LocalReport) -> Iterator[Family]:
+        totals = report.totals
         name = "kafka_server_replicamanager"
-        yield gauge(f"{name}_partitioncount", "Replicas on this broker.", len(partitions))
-        yield gauge(f"{name}_leadercount", "Partitions that this broker leads.", len(led_partitions))
+        yield gauge(f"{name}_partitioncount", "Replicas on this broker.", totals.replicas)
+        yield gauge(f"{name}_leadercount", "Partitions that this broker leads.", len(totals.ends))
         yield gauge(
             f"{name}_underreplicatedpartitions",
             "Under-replicated partitions that this broker leads.",
-            sum(map(_is_under_replicated, led_partitions)),
+            len(totals.under_replicated),
         )
         yield gauge(
             f"{name}_underminisrpartitioncount",
             "Partitions led by this broker with too few in-sync replicas for acks=all.",
-            sum(len(p.leadership.isr) < p.in_sync_required for p in led_partitions),
+            len(totals.under_min_isr),
         )
-        offline = sum(partition.role.is_offline for partition in partitions)
-        yield gauge(f"{name}_offlinereplicacount", "Replicas in a failed log directory.", offline)
+        yield gauge(f"{name}_offlinereplicacount", "Replicas in a failed log directory.", totals.offline)
         writes = self._broker.replication.isr_writes
         yield counter(f"{name}_isrexpands", "Replicas that joined an ISR.", writes.expands)
         yield counter(f"{name}_isrshrinks", "Replicas that left an ISR.", writes.shrinks)
@@ -269,3 +250,8 @@ class BrokerMetrics:
 
 def _is_under_replicated(partition: Partition) -> bool:
     return len(partition.leadership.isr) < len(partition.leadership.replicas)
+
+
+def _faults(report: LocalReport) -> Family:
+    samples = [Sample((kind,), float(count)) for kind, count in report.counts().items()]
+    return Family("kreplica_faults", Kind.GAUGE, "Current faults of this broker, by kind.", ("kind",), samples)

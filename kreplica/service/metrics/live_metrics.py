@@ -4,53 +4,32 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from kreplica import __version__
 from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
-from kreplica.replication import Partition, Partitions
-from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
-from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
-from kreplica.service.broker.listener_certificates import ListenerCertificates
-from kreplica.service.broker.replication import Replication
+from kreplica.service.metrics.local_health import HealthDependencies, LocalHealth
 from kreplica.service.metrics.machine_metrics import smallest_free_space
 from kreplica.service.metrics.topic_loads import TopicLoadSampler
-from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 
 PERCENTILE = 0.99
 RECENT_SECONDS, SNAPSHOT_SECONDS = 10.0, 1.0
-REUSE_SECONDS = 0.5
 
 
-class LiveMetricsDependencies(Protocol):
+class LiveMetricsDependencies(HealthDependencies, Protocol):
     """Parts of a broker that the live metrics need."""
-
-    @property
-    def runtime(self) -> Runtime: ...
-
-    @property
-    def certificates(self) -> ListenerCertificates: ...
 
     @property
     def controller(self) -> Controller: ...
 
     @property
-    def partitions(self) -> Partitions: ...
-
-    @property
-    def replication(self) -> Replication: ...
-
-    @property
     def server(self) -> Server | None: ...
-
-    @property
-    def directories(self) -> LogDirectories: ...
 
 
 class LiveMetrics:
@@ -59,23 +38,22 @@ class LiveMetrics:
     :ivar rates: returns the rates of the last seconds by series of the history; set by the owner.
     """
 
-    def __init__(self, broker: LiveMetricsDependencies, stalls: StallWatch, topic_loads: TopicLoadSampler) -> None:
+    def __init__(
+        self, broker: LiveMetricsDependencies, stalls: StallWatch, topic_loads: TopicLoadSampler, health: LocalHealth
+    ) -> None:
         self._broker = broker
         self._topic_loads = topic_loads
+        self._health = health
         self.rates: Callable[[], Mapping[str, float]] = dict
         self._delays = RecentDelays(broker.runtime.reactor.seconds, stalls)
         self._messages = CountedMessages()
-        self._totals = PartitionTotals({})
-        self._totals_at_s: float | None = None
 
     async def live_metrics(self) -> Mapping[str, Any]:
-        """Return the live metrics; totals over partitions are reused for ``REUSE_SECONDS``."""
+        """Return the live metrics; totals over partitions are those of the health report."""
         broker = self._broker
-        now_s = broker.runtime.reactor.seconds()
-        if self._totals_at_s is None or now_s - self._totals_at_s >= REUSE_SECONDS:
-            self._totals_at_s = now_s
-            self._totals = await self._count()
-        totals, controller, writes = self._totals, broker.controller, broker.replication.isr_writes
+        totals = (await self._health.report()).totals
+        self._messages.update(totals.ends)
+        controller, writes = broker.controller, broker.replication.isr_writes
         watch = broker.certificates.watch
         loads, rates = await self._topic_loads.current(), self.rates()
         usable_bytes = await smallest_free_space(broker.runtime, broker.directories.directories)
@@ -84,8 +62,8 @@ class LiveMetrics:
             "messages_in": self._messages.count,
             "leaders": len(totals.ends),
             "replicas": totals.replicas,
-            "under_replicated": totals.under_replicated,
-            "under_min_isr": totals.under_min_isr,
+            "under_replicated": len(totals.under_replicated),
+            "under_min_isr": len(totals.under_min_isr),
             "offline": totals.offline,
             "isr_shrinks": writes.shrinks,
             "isr_expands": writes.expands,
@@ -101,39 +79,6 @@ class LiveMetrics:
             "offline_log_dirs": sum(each.offline is not None for each in broker.directories.directories),
             **{f"{name}_rate": rates.get(name, 0.0) for name in ("bytes_in", "bytes_out", "messages_in")},
         }
-
-    async def _count(self) -> PartitionTotals:
-        totals, time_slice = PartitionTotals({}), TimeSlice(self._broker.runtime.reactor)
-        for partition in list(self._broker.partitions):
-            totals.add(partition)
-            if time_slice.is_over:
-                await time_slice.next()
-        self._messages.update(totals.ends)
-        return totals
-
-
-@dataclass(slots=True)
-class PartitionTotals:
-    """Totals over all partitions with a replica on this broker.
-
-    :ivar ends: log end offsets of partitions led here.
-    """
-
-    ends: dict[TopicPartition, int]
-    replicas: int = 0
-    under_replicated: int = 0
-    under_min_isr: int = 0
-    offline: int = 0
-
-    def add(self, partition: Partition) -> None:
-        """Add one partition."""
-        self.replicas += 1
-        self.offline += partition.role.is_offline
-        if partition.is_leader:
-            in_sync = len(partition.leadership.isr)
-            self.ends[partition.topic_partition] = partition.log.log_end_offset
-            self.under_replicated += in_sync < len(partition.leadership.replicas)
-            self.under_min_isr += in_sync < partition.in_sync_required
 
 
 class RecentDelays:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import Disk
 from kreplica.runtime.process_figures import process_figures
+from kreplica.service.metrics.disk_usage import read_usage
 from kreplica.service.metrics.metric_families import counter, gauge
 from kreplica.storage.directories.log_directory import LogDirectory
 
@@ -25,7 +25,7 @@ def process_families() -> Iterator[Family]:
 async def directory_families(runtime: Runtime, directories: Sequence[LogDirectory]) -> list[Family]:
     """Return the size, free space and state of each log directory."""
     online = [directory.path for directory in directories if directory.offline is None]
-    usage_by_path = await runtime.offload.run(_usage_by_path, runtime.disk, online)
+    usage_by_path = await read_usage(runtime, online)
     rows = (
         ("online", "1 if a log directory is online.", [(each.path, each.path in online) for each in directories]),
         (
@@ -54,15 +54,5 @@ async def directory_families(runtime: Runtime, directories: Sequence[LogDirector
 async def smallest_free_space(runtime: Runtime, directories: Sequence[LogDirectory]) -> int | None:
     """Return the free bytes of the online log directory that has the least; None without one."""
     online = [directory.path for directory in directories if directory.offline is None]
-    usage_by_path = await runtime.offload.run(_usage_by_path, runtime.disk, online)
+    usage_by_path = await read_usage(runtime, online)
     return min((usable for _, usable in usage_by_path.values() if usable >= 0), default=None)
-
-
-def _usage_by_path(disk: Disk, paths: list[str]) -> dict[str, tuple[int, int]]:
-    found = {}
-    for path in paths:
-        try:
-            found[path] = disk.usage(path)
-        except OSError:
-            continue  # the log directories detect the failure themselves
-    return found

@@ -15,13 +15,15 @@ from twisted.python.failure import Failure
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import DirectoryLock, is_full, is_temporary, make_directories_durably
+from kreplica.runtime.disk import DirectoryLock, is_temporary, make_directories_durably
 from kreplica.storage.directories.checkpoints import Checkpoints
 from kreplica.storage.directories.directory_creation import NewDirectories, PreviousContent
 from kreplica.storage.directories.directory_files import check_identity
+from kreplica.storage.directories.disk_times import DiskTimes, MeasuredOffload
 from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.directories.file_removal import Removals
 from kreplica.storage.directories.opening import LogToOpen, open_on_threads
+from kreplica.storage.directories.rejections import Rejections
 from kreplica.storage.durability.failed_syncs import has_marker, remove_marker
 from kreplica.storage.durability.group_commit import Flusher
 from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown, write_clean_shutdown
@@ -35,9 +37,6 @@ from kreplica.storage.segments.segment_list import remove_files
 
 _AT_ONCE_MAX = 50
 """Logs closed per call in another thread, to amortize the thread switch."""
-
-_FULL_WARNING_INTERVAL_S = 60.0
-"""Minimum interval between warnings about a full disk, in seconds."""
 
 _log = Logger()
 
@@ -67,7 +66,10 @@ class LogDirectory:
         self.failed_logs: dict[TopicPartition, FailedLog] = {}
         """Logs that could not be opened or were taken offline."""
         self.offline: OSError | None = None
-        self.checkpoints = Checkpoints(path, runtime, self.logs, self.failed_logs, self._failed)
+        self.times = DiskTimes(runtime.reactor.seconds)
+        self.rejections = Rejections(path, runtime.reactor.seconds)
+        measured = replace(runtime, offload=MeasuredOffload(runtime.offload, self.times))
+        self.checkpoints = Checkpoints(path, measured, self.logs, self.failed_logs, self._failed)
         self._runtime = runtime
         self.topic_ids: dict[TopicPartition, UUID] = {}
         self.missing: list[TopicPartition] = []
@@ -90,8 +92,7 @@ class LogDirectory:
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
         self._unsynced_deletions: list[TopicPartition] = []
-        self._full_warned_s = -_FULL_WARNING_INTERVAL_S
-        self._flusher = Flusher(runtime, on_synced, self._failed)
+        self._flusher = Flusher(measured, on_synced, self._failed)
 
     # --- opening ---
 
@@ -304,16 +305,7 @@ class LogDirectory:
         self.checkpoints.request()
 
     def rejected(self, log: Log, error: OSError) -> None:
-        now_s = self._runtime.reactor.seconds()
-        if now_s >= self._full_warned_s + _FULL_WARNING_INTERVAL_S:
-            self._full_warned_s = now_s
-            why = "is full" if is_full(error) else "cannot be written"
-            _log.warn(
-                "{path} {why}: appends are rejected until it can be written again ({error})",
-                path=self.path,
-                why=why,
-                error=str(error),
-            )
+        self.rejections.note(log, error)
 
     def failed(self, log: Log, error: OSError) -> None:
         self._failed(error)

@@ -22,6 +22,7 @@ from kreplica.testing.clients.pipelining_producer import PipeliningProducer, Sty
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine
+from kreplica.testing.cluster.health_check import wait_until_health_agrees
 from kreplica.testing.cluster.state import active_replicas, is_moving, state_of
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
@@ -360,6 +361,7 @@ class ReplicatedRun(ClusterRun):
             sent = self.history.sent[key.partition]
             assert len(records) == sent, f"{key}: {sent} records were sent, the log has {len(records)}"
             self.cluster.wait_replicas_end(key, len(records))
+        wait_until_health_agrees(self.cluster)
         self.invariants.check()
         self.cluster.stop()
         failures = self.cluster.simulation.failures

@@ -1,29 +1,41 @@
-/** The health of a cluster in one sentence. */
+/** The health report of the cluster: the most important fault, and a list of the others, with links to explanations. */
 
-import { pluralize } from "../parts/format.js";
+import { element, set } from "../parts/elements.js";
+import { href } from "../shell/routes.js";
 
-/**
- * @param {any} cluster  the document of `/v1/cluster`
- * @param {string[]} warnings  warnings of the brokers in `/v1/figures`
- * @returns {["good"|"warn"|"bad", string]}
- */
-export function healthOf(cluster, warnings) {
-  const brokers = pluralize(cluster.live_brokers.length ?? cluster.live_brokers, "broker");
-  const { offline_partitions: offline, under_replicated_partitions: underReplicated, under_min_isr_partitions: underMinIsr } = cluster;
-  if (offline > 0) {
-    return ["bad", `${pluralize(offline, "partition")} ${offline === 1 ? "has" : "have"} no leader: writes and reads fail.`];
-  }
-  if (cluster.controller.broker_id === null) {
-    return ["bad", "No broker is the controller: clients can read and write, but leaders and replicas cannot change."];
-  }
-  if (underMinIsr > 0) {
-    return ["bad", `${pluralize(underMinIsr, "partition")} ${underMinIsr === 1 ? "has" : "have"} too few in-sync replicas: writes with acks=all fail.`];
-  }
-  if (underReplicated > 0) {
-    return ["warn", `All partitions can be written and read, but ${pluralize(underReplicated, "partition")} ${underReplicated === 1 ? "lacks" : "lack"} in-sync replicas.`];
-  }
-  if (warnings.length > 0) {
-    return ["warn", warnings.join(" ")];
-  }
-  return ["good", `All is well: ${brokers}, every partition has a leader, and all replicas are in sync.`];
+/** Maximum number of listed faults; `kreplica cluster` lists all. */
+const FAULTS_MAX = 12;
+
+const EXPLANATIONS = "/v1/why/";
+
+/** @returns {import("../parts/elements.js").Part}  updated with the report of `/v1/cluster` */
+export function healthPart() {
+  const sentence = element("p", { class: "health" }, "…");
+  const list = element("ul", { class: "faults", "aria-label": "More faults" });
+  list.hidden = true;
+  let shown = "";
+  return {
+    node: element("div", null, sentence, list),
+    update({ state, summary, faults, problems }) {
+      const key = JSON.stringify([summary, faults, problems]);
+      set(sentence, "class", `health ${state}`);
+      if (key !== shown) {
+        shown = key;
+        sentence.replaceChildren(element("span", null, summary, faults.length ? link(faults[0]) : null));
+        const rows = [...faults.slice(1).map((fault) => element("li", { class: fault.severity }, fault.text, link(fault))),
+          ...problems.map((text) => element("li", null, text))];
+        list.replaceChildren(...rows.slice(0, FAULTS_MAX));
+        list.hidden = rows.length === 0;
+      }
+    },
+  };
+}
+
+/** A link to the page with the explanation of a fault, if there is one. */
+function link({ text, why }) {
+  return why === null ? null : [" ", element("a", { href: pageOf(why), "aria-label": `Why? ${text}` }, "Why?")];
+}
+
+function pageOf(path) {
+  return href(["why", ...path.slice(EXPLANATIONS.length).split("/").map(decodeURIComponent)]);
 }

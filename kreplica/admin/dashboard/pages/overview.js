@@ -1,15 +1,15 @@
 /** Overview: health, load and recent events. */
 
 import { brokerMap } from "../parts/broker_map.js";
-import { element, set, setText, termList } from "../parts/elements.js";
+import { element, termList } from "../parts/elements.js";
 import { count } from "../parts/format.js";
 import { historyCharts } from "../parts/history_charts.js";
 import { entryList } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
-import { cluster, refreshMetrics, onMetrics, warnings } from "../shell/cluster_metrics.js";
+import { cluster, refreshMetrics, onMetrics } from "../shell/cluster_metrics.js";
 import { rememberAdminUrls } from "../shell/connection_banner.js";
 import { faultInjection } from "./fault_injection.js";
-import { healthOf } from "./health.js";
+import { healthPart } from "./health.js";
 
 const PERIOD_MS = 1000;
 const ENTRIES = 8;
@@ -19,7 +19,7 @@ const MAP_PARTITIONS_MAX = 150;
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
   page.title("Overview");
-  const health = element("p", { class: "health" }, "…");
+  const health = healthPart();
   const numbers = termList("numbers", {
     Brokers: (now) => count(now.live_brokers.length ?? now.live_brokers),
     Controller: (now) => (now.controller.broker_id === null ? { text: "none", worry: true } : `Broker ${now.controller.broker_id}`),
@@ -28,14 +28,12 @@ export function open(page) {
     "Under-replicated": (now) => ({ text: count(now.under_replicated_partitions), worry: now.under_replicated_partitions > 0 }),
     Offline: (now) => ({ text: count(now.offline_partitions), worry: now.offline_partitions > 0 }),
   });
-  page.add(health, numbers.node, historyCharts(page));
+  page.add(health.node, numbers.node, historyCharts(page));
   const faults = faultInjection(page);
   const map = mapSection(page);
   const loadEvents = recentEvents(page);
   onMetrics(page.signal, () => {
-    const [kind, sentence] = healthOf(cluster, warnings());
-    set(health, "class", `health ${kind}`);
-    setText(health, sentence);
+    health.update(cluster.health);
     numbers.update(cluster);
   });
   const refresh = page.poll(PERIOD_MS, async () => {

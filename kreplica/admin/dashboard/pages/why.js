@@ -16,6 +16,9 @@ const STATE_KINDS = {
   under_replicated: "warn", not_preferred: "warn", open_transaction: "warn", silent: "warn", no_coordinator: "warn",
   falling_behind: "warn", stalled: "bad", stopped: "bad",
   offline: "bad", under_min_isr: "bad", leaderless: "bad", failed: "bad",
+  zookeeper_lost: "bad", failed_disk: "bad", full_disk: "bad", rejected_appends: "bad", unopened_replicas: "bad",
+  damaged_log: "bad", certificate_expired: "bad", broker_gone: "bad", broker_silent: "warn", leader_unreachable: "warn",
+  slow_disk: "warn", throttled_replicas: "warn", stalling: "warn", certificate_expiring: "warn",
 };
 
 /** The page of the explained topic, group, plan or broker. @type {Record<string, (rest: string[]) => [string, string]>} */
@@ -23,6 +26,7 @@ const PARENTS = {
   partitions: ([topic]) => [href(["topic", topic]), topic],
   groups: ([group]) => [href(["group", group]), group],
   plans: ([id]) => [href(["plan", id]), id],
+  brokers: ([id]) => [href(["broker", id]), `Broker ${id}`],
 };
 
 /** @param {import("../shell/page.js").Page} page */
@@ -32,7 +36,8 @@ export function open(page) {
     chooseSubject(page);
     return;
   }
-  page.title(`Diagnosis of ${kind === "partitions" ? rest.join("-") : rest[0]}`, PARENTS[kind]?.(rest) ?? null);
+  const subject = { partitions: rest.join("-"), brokers: `broker ${rest[0]}` }[kind] ?? rest[0];
+  page.title(`Diagnosis of ${subject}`, PARENTS[kind]?.(rest) ?? null);
   const container = element("div", { "aria-busy": "true" });
   page.add(container);
   let shownText = "";
@@ -49,10 +54,10 @@ export function open(page) {
 
 function chooseSubject(page) {
   page.title("Why?");
-  const kind = selectField({ label: "Subject", name: "kind" }, [["partitions", "A partition"], ["groups", "A group"], ["plans", "A plan"]]);
+  const kind = selectField({ label: "Subject", name: "kind" }, [["partitions", "A partition"], ["groups", "A group"], ["plans", "A plan"], ["brokers", "A broker"]]);
   const name = field({ label: "Name", name: "name", required: true, autocomplete: "off", spellcheck: "false" });
   const hint = element("p", { class: "hint" });
-  const hints = { partitions: "A topic and a number: orders-3.", groups: "The group's name.", plans: "The plan's id: plan-0000000001." };
+  const hints = { partitions: "A topic and a number: orders-3.", groups: "The group's name.", plans: "The plan's id: plan-0000000001.", brokers: "The broker's id: 2." };
   const updateVisibility = () => setText(hint, hints[kind.input.value]);
   kind.input.addEventListener("change", updateVisibility);
   updateVisibility();

@@ -1,0 +1,43 @@
+"""Faults of the cluster that follow from the published metadata. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from kreplica.admin.cluster_state.counts import Counts
+from kreplica.admin.health.faults import Fault, broker_fault, partitions_fault
+from kreplica.model import TopicPartition
+
+
+def cluster_faults(counts: Counts, live: Collection[int], controller_id: int) -> Iterator[Fault]:
+    """Yield the faults of partitions, of absent brokers and of the controller.
+
+    :param live: the brokers in the published metadata.
+    :param controller_id: negative if no controller is known.
+    """
+    if counts.offline:
+        yield partitions_fault("no_leader", counts.offline, "has no leader", "have no leader")
+    if controller_id < 0 or controller_id not in live:
+        text = "No broker is the controller: partitions are served, but their leaders and replicas cannot change."
+        yield Fault("no_controller", "cluster", text)
+    if counts.under_min_isr:
+        yield under_min_isr_fault(counts.under_min_isr)
+    for broker, held in sorted(counts.brokers.items()):
+        if broker not in live and held.replicas:
+            replicas = "1 replica" if held.replicas == 1 else f"{held.replicas:,} replicas"
+            text = f"Broker {broker}, which holds {replicas}, is not registered: it stopped, died or lost ZooKeeper."
+            yield broker_fault("broker_gone", broker, text)
+    if counts.under_replicated:
+        yield under_replicated_fault(counts.under_replicated)
+
+
+def under_min_isr_fault(partitions: list[TopicPartition]) -> Fault:
+    """Return the fault of partitions that reject ``acks=all``."""
+    return partitions_fault(
+        "under_min_isr", partitions, "has too few in-sync replicas", "have too few in-sync replicas"
+    )
+
+
+def under_replicated_fault(partitions: list[TopicPartition]) -> Fault:
+    """Return the fault of partitions with replicas out of sync."""
+    return partitions_fault("under_replicated", partitions, "lacks in-sync replicas", "lack in-sync replicas")

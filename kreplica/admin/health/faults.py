@@ -1,0 +1,210 @@
+"""Kinds of faults, and the fault as a value.  Imports no HTTP, because brokers without an admin API report metrics too.
+
+A fault names an object and a cause.  Faults of a broker are found by that broker (``service.metrics.local_health``);
+those of the cluster follow from the published metadata (``cluster_faults``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+from kreplica.model import TopicPartition
+
+EXAMPLES_MAX = 5
+"""Maximum number of partitions that one fault names; the others are only counted."""
+
+BAD, WARNING = "bad", "warn"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of fault.
+
+    :param severity: ``BAD`` if records cannot be written, read or kept as configured; otherwise ``WARNING``.
+    :param description: one sentence for the reference.
+    :param advice: possible action of an operator, a sentence.
+    """
+
+    severity: str
+    description: str
+    advice: str
+
+
+KINDS: Mapping[str, Kind] = {
+    "no_leader": Kind(
+        BAD,
+        "Partitions have no leader: they cannot be written or read.",
+        "Start the brokers that hold the replicas; the explanation of a partition names them.",
+    ),
+    "no_controller": Kind(
+        BAD,
+        "No broker is the controller: leaders and replicas cannot change.",
+        "Check that ZooKeeper is reachable from the brokers.",
+    ),
+    "zookeeper_lost": Kind(
+        BAD,
+        "A broker has no connection to ZooKeeper; when its session expires, it leads no partition.",
+        "Check the ZooKeeper servers and the network between them and the broker.",
+    ),
+    "failed_disk": Kind(
+        BAD,
+        "A log directory failed: its replicas are offline.",
+        "Repair or replace the disk, then restart the broker.",
+    ),
+    "full_disk": Kind(
+        BAD,
+        "The disk of a log directory is full: appends are rejected with KAFKA_STORAGE_ERROR.",
+        "Free space on the disk, shorten the retention of large topics, or move replicas to other brokers.",
+    ),
+    "rejected_appends": Kind(
+        BAD,
+        "Appends were rejected for lack of file descriptors, memory or quota.",
+        "Raise the limit that the cause names; the broker does not need a restart.",
+    ),
+    "unopened_replicas": Kind(
+        BAD,
+        "Replicas could not be opened for lack of space or file descriptors.",
+        "Free space or raise the limit of open files; the broker opens the replicas when they are requested.",
+    ),
+    "damaged_log": Kind(
+        BAD,
+        "Stored batches are corrupt or unreadable.",
+        "Check the disk. A replica with another in-sync copy is copied again; otherwise the damaged batches stay "
+        "excluded from reads.",
+    ),
+    "under_min_isr": Kind(
+        BAD,
+        "Partitions have too few in-sync replicas: writes with acks=all are rejected.",
+        "Start the brokers of the missing replicas; the explanation of a partition names them.",
+    ),
+    "broker_gone": Kind(
+        WARNING,
+        "A broker that holds replicas is not registered: it stopped, died or lost its ZooKeeper session.",
+        "Start the broker, or move its replicas to other brokers.",
+    ),
+    "broker_silent": Kind(
+        WARNING,
+        "A registered broker does not respond to the other brokers' admin requests.",
+        "Check whether the broker hangs or is unreachable.",
+    ),
+    "under_replicated": Kind(
+        WARNING,
+        "Partitions lack in-sync replicas.",
+        "Start the brokers of the missing replicas; the explanation of a partition names them.",
+    ),
+    "leader_unreachable": Kind(
+        WARNING,
+        "A broker cannot fetch from the leader of its replicas.",
+        "Check the network between both brokers, and whether the leader hangs.",
+    ),
+    "slow_disk": Kind(
+        WARNING,
+        "A sync to the disk of a log directory took longer than 2 seconds in the last minute.",
+        "Check the disk; move replicas to other brokers if it stays slow.",
+    ),
+    "throttled_replicas": Kind(
+        WARNING,
+        "A replication throttle limits how fast replicas catch up.",
+        "Raise the throttle of the plan, or the broker's replication throttle.",
+    ),
+    "stalling": Kind(
+        WARNING,
+        "The event loop of a broker was blocked in the last 5 minutes.",
+        "Make the clients that caused the stalls send smaller requests, or disconnect them.",
+    ),
+    "certificate_expired": Kind(
+        BAD,
+        "A certificate of a listener has expired.",
+        "Replace the files of these certificates: the broker reads them again within moments.",
+    ),
+    "certificate_expiring": Kind(
+        WARNING,
+        "A certificate of a listener expires soon.",
+        "Replace the files of these certificates: the broker reads them again within moments.",
+    ),
+}
+"""Kinds of faults, the most important first."""
+
+CLUSTER_KINDS = ("no_leader", "no_controller", "broker_gone", "broker_silent")
+"""Kinds that only the whole cluster has."""
+
+PUBLISHED_KINDS = ("under_min_isr", "under_replicated")
+"""Kinds that each leader has too, but that the cluster counts by the published metadata."""
+
+OWN_KINDS = ("stalling",)
+"""Kinds that only the explanation and the metrics of the broker show, since a busy machine always has some."""
+
+BROKER_KINDS = tuple(kind for kind in KINDS if kind not in CLUSTER_KINDS)
+"""Kinds of faults that a broker reports about itself."""
+
+_ORDER = {kind: index for index, kind in enumerate(KINDS)}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault; see ``schemas.FAULT``.
+
+    :param kind: one of ``KINDS``.
+    :param partitions: the affected partitions; ``document`` names the first few.
+    """
+
+    kind: str
+    subject: str
+    text: str
+    why: str | None = None
+    partitions: Sequence[TopicPartition] = ()
+
+    @property
+    def severity(self) -> str:
+        return KINDS[self.kind].severity
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "severity": self.severity,
+            "subject": self.subject,
+            "text": self.text,
+            "count": len(self.partitions),
+            "examples": [str(key) for key in self.partitions[:EXAMPLES_MAX]],
+            "why": self.why,
+        }
+
+
+def by_importance(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return documents of faults, the most important first; unknown kinds of newer brokers are last."""
+    return sorted(documents, key=lambda each: (_ORDER.get(each["kind"], len(_ORDER)), each["subject"]))
+
+
+def broker_fault(kind: str, broker_id: int, text: str, partitions: Sequence[TopicPartition] = ()) -> Fault:
+    """Return a fault of a broker, which ``/v1/why/brokers`` explains."""
+    return Fault(kind, f"broker {broker_id}", text, f"/v1/why/brokers/{broker_id}", partitions)
+
+
+def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: str, plural: str) -> Fault:
+    """Return a fault of at least one partition, explained by the first one.
+
+    :param singular: the predicate for one partition; ``plural`` is the one for several.
+    """
+    first, count = partitions[0], len(partitions)
+    if count == 1:
+        subject, text = f"partition {first}", f"Partition {first} {singular}"
+    else:
+        subject, text = "cluster", f"{count:,} partitions {plural} ({named(partitions)})"
+    why = f"/v1/why/partitions/{quote(first.topic)}/{first.partition}"
+    return Fault(kind, subject, f"{text}: {_CONSEQUENCES[kind]}.", why, partitions)
+
+
+_CONSEQUENCES = {
+    "no_leader": "writes and reads fail",
+    "under_min_isr": "writes with acks=all are rejected",
+    "under_replicated": "all records can be written and read, but fewer failures are tolerated",
+}
+
+
+def named(partitions: Sequence[TopicPartition]) -> str:
+    """Return the names of the first partitions, and an ellipsis if there are more."""
+    names = ", ".join(str(key) for key in partitions[:EXAMPLES_MAX])
+    return f"{names}, ..." if len(partitions) > EXAMPLES_MAX else names

@@ -1,0 +1,49 @@
+"""``kreplica cluster`` and ``kreplica broker`` show faults with the commands that explain them, and unknown data."""
+
+from __future__ import annotations
+
+from test_cli_session import CLUSTER, FIGURES
+
+FULL = {
+    "kind": "full_disk",
+    "severity": "bad",
+    "subject": "broker 2",
+    "text": "Broker 2: the disk of log directory /data is full: appends are rejected.",
+    "count": 3,
+    "examples": ["orders-0"],
+    "why": "/v1/why/brokers/2",
+}
+NONE = {**FULL, "kind": "no_controller", "subject": "cluster", "text": "No broker is the controller.", "why": None}
+HEALTH = {"state": "bad", "summary": "", "figures": {}, "faults": [FULL, NONE], "problems": ["Broker 3: unknown."]}
+ROW = {
+    "broker_id": 2, "live": True, "rack": None, "endpoints": [], "broker_epoch": 4, "registered_at_ms": 1,
+    "admin_url": None, "is_controller": False, "cordoned": False, "leaders": 1, "replicas": 3,
+    "under_replicated_leaders": 0, "faults": [FULL],
+}  # fmt: skip
+
+
+def test_faults_of_the_cluster(admin, kreplica):
+    admin.answers |= {"GET /v1/cluster": {**CLUSTER, "health": HEALTH}, "GET /v1/figures": FIGURES}
+    lines = kreplica("cluster").stdout.splitlines()
+    start = lines.index("Faults")
+    assert lines[start + 1 :] == [
+        f"  {FULL['text']}",
+        "    kreplica why broker 2",
+        "  No broker is the controller.",
+        "",
+        "Not known",
+        "  Broker 3: unknown.",
+    ]
+
+
+def test_cluster_without_zookeeper(admin, kreplica):
+    cluster = {**CLUSTER, "zookeeper": {"connect": "z:2181", "session": "suspended"}}
+    admin.answers |= {"GET /v1/cluster": cluster, "GET /v1/figures": FIGURES}
+    assert "z:2181 (session suspended: the data is the last known)" in kreplica("cluster").stdout
+
+
+def test_faults_of_a_broker(admin, kreplica):
+    problem = "ZooKeeper does not respond: the brokers and their addresses are the last known ones."
+    admin.answers["GET /v1/brokers/2"] = {**ROW, "log_dirs": [], "problems": [problem]}
+    out = kreplica("broker", "show", "2").stdout
+    assert f"Faults\n  {FULL['text']}\n    kreplica why broker 2\n\nNot known\n  {problem}\n" in out
