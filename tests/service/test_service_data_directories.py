@@ -107,7 +107,7 @@ def test_broker_refuses_a_directory_of_another_user(world_writable, tmp_path):
     os.chown(taken, STRANGER, -1)
     file = tmp_path / "broker.properties"
     file.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:2181\nlog.dirs={taken}\n")
-    options = {"config": str(file), "overrides": [], "child-of": None}
+    options = {"config": str(file), "environment": False, "overrides": [], "child-of": None}
     with pytest.raises(SettingsError, match=r"Set another directory \(log.dirs or --data-dir\)"):
         broker_from_options(MemoryReactorClock(), options, lambda _: None)
 
@@ -149,5 +149,5 @@ def test_coordinator_listens_on_loopback(tmp_path, warnings, given, warned):
     options.parseOptions(["--data-dir", str(tmp_path / "data"), *given])
     process = zookeeper_from_options(MemoryReactorClock(), options, lambda _: None)
     process._runtime.offload.stop()
-    assert process._coordinator.interface == (given[-1] if given else "127.0.0.1")
+    assert process._server.interface == (given[-1] if given else "127.0.0.1")
     assert ["without authentication" in text for text in warnings] == [True] * warned
