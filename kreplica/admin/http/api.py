@@ -146,6 +146,7 @@ class Route:
     :param other_responses: non-error responses with other statuses: description and schema.
     :param streams: True if the response is an ``EventStream``, or a ``Download``, which has a ``media_type``.
     :param media_type: the content type of a ``RawResponse`` or ``Download``.
+    :param other_media_types: further content types of a ``Download``.
     """
 
     method: str
@@ -161,6 +162,7 @@ class Route:
     other_responses: Mapping[int, tuple[str, Schema]] = field(default_factory=dict)
     streams: bool = False
     media_type: str | None = None
+    other_media_types: Sequence[str] = ()
 
     @property
     def writes(self) -> bool:

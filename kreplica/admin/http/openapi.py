@@ -216,7 +216,8 @@ def _responses(route: Route, components: _Components, problem: Row) -> Row:
 
 def _content(route: Route, components: _Components) -> Row:
     if route.streams:
-        return {route.media_type or "text/event-stream": {"schema": {"type": "string"}}}
+        media_types = (route.media_type or "text/event-stream", *route.other_media_types)
+        return {name.partition(";")[0]: {"schema": {"type": "string"}} for name in media_types}
     if route.response is not None:
         return {"application/json": {"schema": components.reference(route.response)}}
     if route.media_type is not None:

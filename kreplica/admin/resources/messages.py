@@ -9,7 +9,7 @@ from kreplica.admin.cluster_state.published_metadata import PublishedTopic, topi
 from kreplica.admin.http.api import Call, Download, EventStream, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_TOPIC
-from kreplica.admin.messages.downloading import CONTENT_TYPES, NDJSON, file_parts
+from kreplica.admin.messages.downloading import CONTENT_TYPES, CSV, NDJSON, file_parts
 from kreplica.admin.messages.fetching import TopicQuery
 from kreplica.admin.messages.message_schemas import (
     AFTER,
@@ -91,6 +91,7 @@ class Messages:
                 problems={404: _ABSENT},
                 streams=True,
                 media_type=CONTENT_TYPES[NDJSON],
+                other_media_types=(CONTENT_TYPES[CSV],),
             ),
             Route(
                 "POST",
