@@ -371,6 +371,21 @@ class World:
             case ["topics", name, "partitions"]:
                 rows = [self.partition(name, number) for number in range(self.count)]
                 return 200, {"partitions": rows[: int(query.get("limit", 1000))], "next": None}
+            case ["formats"]:
+                names = ["json", "text", "hex", "avro", "protobuf"]
+                return 200, {
+                    "formats": [
+                        {
+                            "name": name,
+                            "description": name,
+                            "can_encode": True,
+                            "needs_schema": name in ("avro", "protobuf"),
+                            "automatic": True,
+                        }
+                        for name in names
+                    ],
+                    "schema_registry": {"configured": True},
+                }
             case ["topics", _, "messages"]:
                 counts = {"scanned": 3, "remaining": 0, "filter_errors": 0, "filter_error": None, "problems": []}
                 return 200, {"messages": [self.message(offset) for offset in range(3)], "next": None, **counts}

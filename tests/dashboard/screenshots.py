@@ -61,7 +61,7 @@ def main() -> None:
         time.sleep(5)
         if everything is not None:
             write_all(views, everything, plan)
-        take(views["light"], "messages/orders?search=coffee&from=earliest", DOCUMENTS / "messages.png")
+        take(views["light"], "messages/orders?search=coffee", DOCUMENTS / "messages.png")
         take(views["dark"], f"plan/{plan}", DOCUMENTS / "plan.png")
         post(cluster, "/v1/standalone/brokers/3/kill", None)
         views["light"].open("")

@@ -7,6 +7,7 @@ import urllib.request
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from selenium.webdriver.common.keys import Keys
 
 from tests.support.standalone import StandaloneProcess
 
@@ -104,16 +105,36 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
     at.press("Produce", "button")
     at.until_text("at offset 300.")
     at.press("Show it")
-    at.press("Open message 300 of partition 0")
-    at.until_text('"said": [\n    "<b>hello</b>"', "dialog pre")
-    at.until_text("trace", "dialog")
-    at.press("Close")
+    at.press("Details of message 300 of partition 0")
+    at.until_text('"said": [\n    "<b>hello</b>"', ".details-row")
+    at.until_text("trace", ".details-row")
 
+    at.choose("Order", "Oldest first")
     at.choose("From", "The beginning")
     at.fill("Contains", '"number": 217')
     at.press("Show")
     at.until_text("1 message shown")
-    assert '"number": 217' in at.text("tbody")
+    assert '"number":217' in at.text("tbody")
+
+    at.fill("Contains", "")
+    at.choose("Partition", "All")
+    at.fill("Filter", "value.number >=")
+    at.press("Show")
+    at.until_text("column", ".wrong")
+    assert all("400" in complaint for complaint in at.complaints())
+    at.fill("Filter", "has(value.number) && value.number >= 290")
+    at.press("Show")
+    at.until_text("10 messages shown, 301 searched, the whole range.")
+    at.press("Columns")
+    at.fill("Fields as columns", "value.number")
+    at.keys(Keys.TAB)
+    at.press("value.number")
+    assert [cell.text for cell in at.all("td.field-column")] == [str(number) for number in range(290, 300)]
+    at.press("value.number")
+    assert at.all("td.field-column")[0].text == "299"
+    link = at.named("NDJSON").get_attribute("href")
+    assert "filter=has" in link
+    assert "as=ndjson" in link
 
     at.press("Tail")
     at.until_text("Following.")

@@ -100,9 +100,9 @@ def test_markup_in_names_and_messages_is_text(at):
         at.until_text(HOSTILE)
         assert at.all("main script, main img") == []
     at.open("messages/orders-0000")
-    at.press("Open message 0 of partition 0")
-    at.until_text(HOSTILE, "dialog")
-    assert at.all("dialog script, dialog img") == []
+    at.press("Details of message 0 of partition 0")
+    at.until_text(HOSTILE, ".details-row")
+    assert at.all(".details-row script, .details-row img") == []
     at.open("messages/orders-0000/tail")
     at.until_text(HOSTILE)
     assert "owned" not in at.driver.title

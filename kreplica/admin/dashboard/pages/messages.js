@@ -24,7 +24,7 @@ export function open(page) {
     [href(["messages", topic, ...(name === "browse" ? [] : [name])]), title, name === tab])));
   page.once(async () => {
     const { partitions } = await get(pathOf("topics", topic), {}, page.signal);
-    (TABS[tab] ?? TABS.browse)[1](page, topic, partitions);
+    await (TABS[tab] ?? TABS.browse)[1](page, topic, partitions);
   });
 }
 

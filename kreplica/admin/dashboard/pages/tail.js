@@ -2,10 +2,11 @@
 
 import { element, set, setText } from "../parts/elements.js";
 import { pluralize } from "../parts/format.js";
-import { selectField } from "../parts/forms.js";
+import { columnMenu } from "../parts/message_columns.js";
+import { readFormats } from "../parts/message_formats.js";
 import { messageTable } from "../parts/message_rows.js";
-import { partitionChoices } from "../parts/partition_choices.js";
 import { pathOf } from "../shell/api.js";
+import { messageFilters, selectionOf } from "./message_filters.js";
 
 const ROWS_MAX = 200;
 /** Maximum number of queued messages; the oldest are dropped. */
@@ -13,17 +14,18 @@ const QUEUED_MAX = 1000;
 const RENDER_MS = 250;
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
-export function tail(page, topic, partitions) {
+export async function tail(page, topic, partitions) {
   const list = messageTable(`New messages of ${topic}`, "No messages since this page was opened.");
   const status = element("span", { class: "muted small" });
   const pauseButton = element("button", { type: "button", "aria-pressed": "false", onclick: () => toggle() }, "Pause");
   const clear = element("button", { type: "button", onclick: () => reset() }, "Clear");
-  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions), page.query.partition ?? "");
-  let [rows, queued, dropped, isPaused, timer, isConnected] = [[], [], 0, false, 0, false];
+  const columns = columnMenu(() => list.updateColumns());
+  const filters = messageFilters(page.query, partitions, await readFormats(page.signal));
+  let [rows, queued, dropped, isPaused, timer, isConnected, failures] = [[], [], 0, false, 0, false, ""];
 
   const updateStatus = () => {
     const state = isConnected ? (isPaused ? "Paused" : "Following") : "Connecting";
-    setText(status, `${state}. ${pluralize(rows.length, "message")} shown${queued.length ? `, ${queued.length} waiting` : ""}${dropped ? `, ${dropped} dropped` : ""}.`);
+    setText(status, `${state}. ${pluralize(rows.length, "message")} shown${queued.length ? `, ${queued.length} waiting` : ""}${dropped ? `, ${dropped} dropped` : ""}.${failures}`);
   };
   const render = () => {
     timer = 0;
@@ -41,14 +43,27 @@ export function tail(page, topic, partitions) {
     render();
   };
   const reset = () => {
-    [rows, queued, dropped] = [[], [], 0];
+    [rows, queued, dropped, failures] = [[], [], 0, ""];
     list.update(rows);
     updateStatus();
   };
-  partition.input.addEventListener("change", () => page.go(page.path, { partition: partition.input.value }));
-  page.add(element("div", { class: "fields card" }, partition.node, pauseButton, clear, status), element("div", { class: "section" }, list.node));
+  page.add(
+    element("form", {
+      class: "fields card message-search",
+      onsubmit: (event) => {
+        event.preventDefault();
+        page.go(page.path, filters.query());
+      },
+    }, filters.nodes, element("button", { class: "primary" }, "Follow")),
+    element("div", { class: "stack section" },
+      element("div", { class: "pager results-head" }, status, element("span", { class: "results-actions" }, pauseButton, clear, columns.button)),
+      columns.panel, list.node));
   reset();
-  page.follow(pathOf("topics", topic, "messages", "tail"), { partition: page.query.partition }, ({ name, data }) => {
+  page.follow(pathOf("topics", topic, "messages", "tail"), selectionOf(page.query), ({ name, data }) => {
+    if (name === "progress") {
+      failures = data.filter_errors ? ` The filter failed for ${pluralize(data.filter_errors, "message")}: ${data.filter_error}.` : "";
+      updateStatus();
+    }
     if (name !== "message") {
       return;
     }
@@ -60,7 +75,7 @@ export function tail(page, topic, partitions) {
     timer ||= setTimeout(render, RENDER_MS);
   }, (problem) => {
     isConnected = problem === null;
-    page.showProblem(topic, problem);
+    page.showProblem(topic, filters.showError(problem) ? null : problem);
     updateStatus();
   });
 }

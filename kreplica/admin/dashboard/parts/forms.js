@@ -36,7 +36,12 @@ export function selectField(options, choices, selected) {
 
 /** @param {HTMLSelectElement} select @param {[string, string][]} choices @param {string} [selected] */
 export function setOptions(select, choices, selected = select.value) {
-  select.replaceChildren(...choices.map(([value, text]) => element("option", { value, selected: value === selected }, text)));
+  select.replaceChildren(...choices.map(([value, text]) => {
+    const option = element("option", null, text);
+    option.value = value; // after the text: an option without the attribute has its text as value
+    option.selected = value === selected;
+    return option;
+  }));
 }
 
 /** @param {Record<string, any>} options @returns {Field} */

@@ -1,101 +1,123 @@
-/** A table of messages, and a dialog with one complete message. */
+/** A table of messages with chosen columns; each row can be expanded. */
 
-import { element, set, setText } from "./elements.js";
-import { bytes, count, dateTime, inlineJson } from "./format.js";
-import { dismissButton, openDialog } from "./dialogs.js";
-import { table } from "./tables.js";
-import { announce } from "../shell/notifications.js";
+import { element, set, setText, updateChildren } from "./elements.js";
+import { chosenColumns, sortMessages } from "./message_columns.js";
+import { messageDetails } from "./message_details.js";
+import { makeScrollable } from "./tables.js";
 
-/** Maximum length of a key or a value in a row. */
-const SHOWN_CHARACTERS = 200;
+/**
+ * @param {string} caption
+ * @param {string} empty  text of an empty table
+ * @param {(order: string) => void} [onSort]  makes the columns sortable; called with the new order
+ */
+export function messageTable(caption, empty, onSort) {
+  const head = element("tr");
+  const body = element("tbody");
+  const grid = element("table", { class: "messages" }, element("caption", { class: "unseen" }, caption), element("thead", null, head), body);
+  const nothing = element("p", { class: "empty", hidden: true }, empty);
+  const node = element("div", { class: "table" }, grid, nothing);
+  makeScrollable(node, caption);
+  const expanded = new Set();
+  let columns = chosenColumns();
+  let generation = 0;
+  let messages = [];
+  let order = "";
 
-/** @param {string} caption @param {string} empty */
-export function messageTable(caption, empty) {
-  return table({
-    caption,
-    keyOf: ({ partition, offset }) => `${partition}:${offset}`,
-    empty,
-    columns: [
-      { header: "Partition", numeric: true, text: ({ partition }) => String(partition) },
-      { header: "Offset", numeric: true, names: true, text: ({ offset }) => count(offset) },
-      { header: "Time", className: "nowrap small", text: ({ timestamp_ms: at }) => dateTime(at) },
-      { header: "Key", part: () => payload("key") },
-      { header: "Value", part: () => payload("value") },
-      { header: "Size", numeric: true, text: ({ size_bytes: size }) => bytes(size) },
-      { header: "(Whole message)", className: "cell-actions", part: openButton },
-    ],
+  const sortBy = (name) => {
+    order = order === name ? `-${name}` : order === `-${name}` ? "" : name;
+    render();
+    onSort?.(order);
+  };
+  const toggle = (key) => {
+    if (!expanded.delete(key)) {
+      expanded.add(key);
+    }
+    render();
+  };
+  const render = () => {
+    const cells = columns.map((column) => headerCell(column, order, onSort ? sortBy : null));
+    head.replaceChildren(element("th", { scope: "col", class: "expander" }, element("span", { class: "unseen" }, "Details")), ...cells);
+    const rows = sortMessages(messages, order).flatMap((message) => {
+      const key = keyOf(message);
+      const row = { message, key, isExpanded: expanded.has(key), isDetails: false };
+      return row.isExpanded ? [row, { ...row, isDetails: true }] : [row];
+    });
+    updateChildren(body, rows, ({ key, isDetails }) => `${generation}:${key}:${isDetails}`,
+      ({ isDetails }) => (isDetails ? detailsRow(columns.length + 1) : messageRow(columns, toggle)));
+    nothing.hidden = messages.length > 0;
+    grid.hidden = messages.length === 0;
+  };
+  return {
+    node,
+    /** @param {any[]} newMessages */
+    update(newMessages) {
+      messages = newMessages;
+      const keys = new Set(messages.map(keyOf));
+      [...expanded].filter((key) => !keys.has(key)).forEach((key) => expanded.delete(key));
+      render();
+    },
+    /** Use the columns that the user has chosen now. */
+    updateColumns() {
+      columns = chosenColumns();
+      generation += 1;
+      render();
+    },
+  };
+}
+
+function keyOf({ partition, offset }) {
+  return `${partition}:${offset}`;
+}
+
+function classOf(column) {
+  return [column.numeric ? "number" : "", column.className ?? `column-${column.name}`].join(" ").trim();
+}
+
+function headerCell(column, order, sortBy) {
+  const isSorted = order === column.name || order === `-${column.name}`;
+  const content = sortBy
+    ? element("button", { class: "sort", type: "button", "data-sort": column.name, onclick: () => {
+      sortBy(column.name);
+      document.querySelector(`.messages [data-sort="${CSS.escape(column.name)}"]`)?.focus(); // the header was replaced
+    } }, column.header)
+    : column.header;
+  return element("th", { scope: "col", class: classOf(column), "aria-sort": isSorted ? (order.startsWith("-") ? "descending" : "ascending") : null }, content);
+}
+
+function messageRow(columns, toggle) {
+  let key = "";
+  const button = element("button", { class: "expand", type: "button", onclick: () => toggle(key) });
+  const cells = columns.map((column) => {
+    const text = element("span", { class: "payload" });
+    const isName = column.name === "offset";
+    return { column, text, node: element(isName ? "th" : "td", { scope: isName ? "row" : null, class: classOf(column) }, text) };
   });
-}
-
-function payload(name) {
-  const node = element("span", { class: "payload" });
   return {
-    node,
-    update(message) {
-      const part = message[name];
-      const placeholder = part.format === "null" ? "null" : part.size_bytes === 0 ? "empty" : null;
-      set(node, "class", `payload ${name}${placeholder === null ? "" : " absent"}`);
-      const prefix = part.format === "hex" ? "hex: " : "";
-      setText(node, placeholder ?? prefix + inlineJson(part.value).slice(0, SHOWN_CHARACTERS));
+    node: element("tr", null, element("td", { class: "expander" }, button), cells.map(({ node }) => node)),
+    update({ message, key: newKey, isExpanded }) {
+      key = newKey;
+      set(button, "aria-expanded", String(isExpanded));
+      set(button, "aria-label", `Details of message ${message.offset} of partition ${message.partition}`);
+      for (const { column, text } of cells) {
+        const part = column.name === "key" || column.name === "value" ? message[column.name] : null;
+        const isAbsent = part !== null && (part.format === "null" || part.size_bytes === 0);
+        set(text, "class", `payload${isAbsent ? " absent" : ""}${part?.error ? " undecoded" : ""}`);
+        setText(text, column.text(message));
+      }
     },
   };
 }
 
-function openButton() {
-  let message = null;
-  const node = element("button", { class: "tight", type: "button", onclick: () => showMessage(message) }, "Open");
+function detailsRow(width) {
+  const cell = element("td", { colspan: String(width) });
+  let shown = null;
   return {
-    node,
-    update(item) {
-      message = item;
-      set(node, "aria-label", `Open message ${item.offset} of partition ${item.partition}`);
+    node: element("tr", { class: "details-row" }, cell),
+    update({ message }) {
+      if (shown !== message) {
+        shown = message;
+        cell.replaceChildren(messageDetails(message));
+      }
     },
   };
-}
-
-/** @param {any} message */
-function showMessage(message) {
-  openDialog(`Partition ${message.partition}, offset ${message.offset}`, (close) => ({
-    content: [
-      element("dl", { class: "facts" }, [
-        ["Time", `${dateTime(message.timestamp_ms)} (${String(message.timestamp_type ?? "create time").toLowerCase().replaceAll("_", " ")})`],
-        ["Size", bytes(message.size_bytes)],
-      ].flatMap(([term, text]) => [element("dt", null, term), element("dd", null, text)])),
-      payloadSection("Key", message.key),
-      payloadSection("Value", message.value),
-      headersOf(message.headers ?? []),
-      element("div", { class: "buttons" }, dismissButton(close, "Close")),
-    ],
-  }));
-}
-
-function headersOf(headers) {
-  return element("section", null, element("h3", null, "Headers"), headers.length === 0
-    ? element("p", { class: "muted" }, "none")
-    : element("dl", { class: "facts mono" }, headers.flatMap(({ key, value, encoding }) => [
-      element("dt", null, key), element("dd", null, value === null ? "null" : encoding === "base64" ? `base64: ${value}` : value)])));
-}
-
-/** A decoded key or value, with its schema and the reason why it could not be decoded. */
-function payloadSection(title, part) {
-  if (part.format === "null") {
-    return element("section", null, element("h3", null, title), element("p", { class: "muted" }, "null"));
-  }
-  const pre = element("pre", null, typeof part.value === "string" ? part.value : JSON.stringify(part.value, null, 2));
-  const copy = element("button", { class: "tight", type: "button", onclick: () => copyText(pre.textContent, title) }, "Copy");
-  const schema = part.schema === null ? "" : `, schema ${part.schema.id}${part.schema.subject === null ? "" : ` (${part.schema.subject})`}`;
-  return element("section", { class: "stack" }, element("h3", null, title),
-    element("p", { class: "muted small" }, `${part.format}${schema}${part.truncated ? ", only the first bytes" : ""}`),
-    part.error === null ? null : element("p", { class: "small" }, part.error),
-    element("div", { class: "code", tabindex: "0", role: "region", "aria-label": title }, pre),
-    element("div", { class: "fields" }, copy));
-}
-
-async function copyText(text, title) {
-  try {
-    await navigator.clipboard.writeText(text);
-    announce(`${title} copied.`);
-  } catch {
-    announce("The browser does not allow copying here.");
-  }
 }

@@ -31,7 +31,7 @@ export function table({ caption, columns, keyOf, empty = "Nothing here.", sortin
   const grid = element("table", null, element("caption", { class: "unseen" }, caption), element("thead", null, head), body);
   const nothing = element("p", { class: "empty", hidden: true }, empty);
   const node = element("div", { class: "table" }, grid, nothing);
-  scrollable(node, caption);
+  makeScrollable(node, caption);
   return {
     node,
     update(rows) {
@@ -44,7 +44,7 @@ export function table({ caption, columns, keyOf, empty = "Nothing here.", sortin
 }
 
 /** Make a table focusable only while it scrolls sideways, so that the keyboard can scroll it. */
-function scrollable(node, label) {
+export function makeScrollable(node, label) {
   new ResizeObserver(() => {
     const scrolls = node.scrollWidth > node.clientWidth + 1;
     set(node, "tabindex", scrolls ? "0" : null);

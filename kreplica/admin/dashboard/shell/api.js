@@ -130,10 +130,19 @@ async function send(address, options) {
 
 async function readDocument(response) {
   const text = await response.text();
-  return text === "" ? null : JSON.parse(text);
+  return text === "" ? null : parseJson(text);
 }
 
-function withQuery(path, query) {
+/** Parse JSON; numbers that a double cannot represent exactly keep their digits when they are written as JSON. */
+export function parseJson(text) {
+  if (!("rawJSON" in JSON) || !/\d{16}/.test(text)) {
+    return JSON.parse(text);
+  }
+  return JSON.parse(text, (_, value, context) =>
+    (typeof value === "number" && !Number.isSafeInteger(value) && /^-?\d+$/.test(context.source) ? JSON.rawJSON(context.source) : value));
+}
+
+export function withQuery(path, query) {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
     if (value !== null && value !== undefined && value !== "") {
