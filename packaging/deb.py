@@ -14,7 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from email.utils import formatdate
 from pathlib import Path
+
+from dist import source_date_epoch
 
 ROOT = Path(__file__).parents[1]
 PREFIX = "opt/kreplica"
@@ -34,12 +37,19 @@ Version: {version}
 Architecture: {architecture}
 Maintainer: The kreplica project <kreplica@example.org>
 Installed-Size: {size_kb}
-Depends: python3.11, systemd
+Depends: python3.11, systemd, libc6 (>= 2.28), libstdc++6
 Section: net
 Priority: optional
 Description: replicated, partitioned log server that speaks the Kafka protocol
  A broker for unmodified Kafka clients, with a REST API, a dashboard and
  metrics. Cluster state is in ZooKeeper or in an embedded coordinator.
+"""
+
+CHANGELOG = """kreplica ({version}) unstable; urgency=medium
+
+  * The changes are in the file NEWS.md of the source.
+
+ -- The kreplica project <kreplica@example.org>  {date}
 """
 
 POSTINST = """#!/bin/sh
@@ -119,7 +129,10 @@ def _lay_out(stage: Path, environment: Path | None) -> None:
     _copy(units, stage / "lib/systemd/system")
     _copy([ROOT / "systemd/sysusers.d/kreplica.conf"], stage / "usr/lib/sysusers.d")
     _copy([ROOT / "systemd/tmpfiles.d/kreplica.conf"], stage / "usr/lib/tmpfiles.d")
-    _copy([ROOT / "LICENSE"], stage / "usr/share/doc/kreplica", name="copyright")
+    _copy([ROOT / "packaging/debian/copyright"], stage / "usr/share/doc/kreplica")
+    _copy([ROOT / "packaging/debian/lintian-overrides"], stage / "usr/share/lintian/overrides", name="kreplica")
+    changelog = CHANGELOG.format(version=version(), date=formatdate(source_date_epoch())).encode()
+    (stage / "usr/share/doc/kreplica/changelog.gz").write_bytes(gzip.compress(changelog, mtime=0))
     _write_manual(stage / "usr/share")
     (stage / "usr/bin").mkdir(parents=True)
     (stage / "usr/bin/kreplica").symlink_to(f"/{PREFIX}/.venv/bin/kreplica")

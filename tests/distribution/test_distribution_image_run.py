@@ -18,6 +18,9 @@ from typing import Any
 import pytest
 
 from kreplica import __version__
+from kreplica.blocking import Cluster, Producer
+from kreplica.blocking.admin import create_topic
+from kreplica.testing.container import KreplicaContainer
 
 ROOT = Path(__file__).parents[2]
 TAG = f"localhost/kreplica-test:{__version__}"
@@ -161,3 +164,14 @@ def test_a_broker_in_a_container(builder: Builder, image: dict[str, Any]) -> Non
     """The broker is healthy, takes a record, cannot write to its image, has no capabilities, and stops in order."""
     nothing = "0" * 16
     assert session(builder, image) == ["ready", "hello", "10001", nothing, nothing, "stopped"]
+
+
+def test_testcontainers(builder: Builder, image: dict[str, Any]) -> None:
+    """``KreplicaContainer`` starts the image with Docker, and clients reach the broker through the published port."""
+    if builder.command[0] != "docker":
+        pytest.skip("docker does not run here")
+    with KreplicaContainer(TAG) as kafka, Cluster(kafka.get_bootstrap_server()) as cluster:
+        create_topic(cluster, "greetings", 1, 1)
+        with Producer(cluster) as producer:
+            producer.send("greetings", b"hello")
+        assert {str(broker.address) for broker in cluster.view.brokers.values()} == {kafka.get_bootstrap_server()}
