@@ -206,8 +206,12 @@ class World:
             for name in query["series"].split(",")
             for scale in (0.001 if name.endswith("_ms") or "partitions" in name or "replicated" in name else 1,)
         }
-        series = {name: {"mean": each, "peak": each} for name, each in values.items()}
-        brokers = [{"broker_id": number, "series": series} for number in self.live]
+        brokers = []
+        for number in self.live:
+            # Only the first broker has sampled the latest point.
+            known = values if number == self.live[0] else {name: [*each[:-1], None] for name, each in values.items()}
+            series = {name: {"mean": each, "peak": each} for name, each in known.items()}
+            brokers.append({"broker_id": number, "series": series})
         return {
             "at_ms": now_ms,
             "from_ms": first * step_ms,

@@ -128,6 +128,23 @@ def test_charts_show_the_past(at):
     assert at.complaints() == []
 
 
+def test_latest_point_is_that_of_all_brokers(at):
+    """The total does not drop at its end because some brokers have not sampled the latest point yet."""
+    at.open("")
+    at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
+    drawn = at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d')")
+    heights = [float(point.split()[-1]) for point in drawn[1:].split("L")]
+    assert abs(heights[-1] - heights[-2]) < 5
+
+
+def test_charts_begin_with_the_first_value(at):
+    """The six hours of a cluster that has run for half an hour show half an hour."""
+    at.open("?range=21600000")
+    at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
+    first = at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d')").split()[0]
+    assert float(first.removeprefix("M")) == 0
+
+
 def test_settings_have_units(at):
     """A value is shown with its unit, default, type and documentation, and entered in a larger unit."""
     at.open("topic/orders-0000/settings")

@@ -7,6 +7,9 @@ import { loadHistory, RANGES } from "../shell/history.js";
 
 const PERIOD_MS = 5000;
 
+/** Shortest range of charts whose brokers have just started. */
+const RANGE_MIN_MS = 120_000;
+
 const CHARTS = [
   { title: "Throughput", series: [["bytes_in", "In"], ["bytes_out", "Out"]], format: rate, minTop: 1000 },
   {
@@ -45,7 +48,7 @@ export function historyCharts(page, broker = null) {
     const length_ms = Number(range) || RANGES[0][0];
     const requested = from && to ? { from_ms: Number(from), to_ms: Number(to) } : { from_ms: -length_ms, to_ms: -1 };
     const history = await loadHistory(names, requested, page.signal, broker);
-    const shown = from && to ? requested : { from_ms: history.to_ms - length_ms, to_ms: history.to_ms };
+    const shown = from && to ? requested : knownPart({ from_ms: history.to_ms - length_ms, to_ms: history.to_ms }, history.points);
     charts.forEach(({ chart }) => chart.update(shown, history.points));
     ranges.update(length_ms, Boolean(from && to));
     show(note, history.problems.length > 0);
@@ -54,4 +57,10 @@ export function historyCharts(page, broker = null) {
   return element("section", { class: "section" },
     element("div", { class: "head" }, element("h2", null, "Load"), ranges.node),
     note, element("div", { class: "charts" }, charts.map(({ chart }) => chart.node)));
+}
+
+/** The range without the time before the first value: the brokers started later. */
+function knownPart({ from_ms, to_ms }, points) {
+  const first = points.find(({ values }) => Object.values(values).some((value) => value !== null));
+  return { from_ms: Math.max(from_ms, Math.min(first?.at_ms ?? from_ms, to_ms - RANGE_MIN_MS)), to_ms };
 }

@@ -45,10 +45,16 @@ export async function loadHistory(names, range, signal, broker = null) {
 
 function merged(name, rows, index, step_ms) {
   const kind = step_ms > 5000 && PEAKS.has(name) ? "peak" : "mean";
-  const values = rows.map(({ series }) => series[name][kind][index] ?? null);
+  const values = rows.map(({ series }) => valueAt(series[name][kind], index));
   const merge = MERGES[name] ?? total;
   const weights = merge.weight ? rows.map(({ series }) => series[merge.weight].mean[index] ?? 0) : [];
   return merge(values, weights);
+}
+
+/** The value of a point; for the latest point, which a broker may not have sampled yet, the value before it. */
+function valueAt(points, index) {
+  const isLatest = index === points.length - 1;
+  return points[index] ?? (isLatest ? points[index - 1] : null) ?? null;
 }
 
 function total(values) {
