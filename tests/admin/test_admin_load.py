@@ -107,7 +107,7 @@ def commit(scene, group, offsets, *, topic="orders"):
     topics = [{"name": topic, "partitions": rows}]
     body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
     client = coordinator_client(scene, group)
-    code = scene.run(client.ask(OFFSET_COMMIT, body)).body["topics"][0]["partitions"][0]["error_code"]
+    code = scene.run(client.request_with_retries(OFFSET_COMMIT, body)).body["topics"][0]["partitions"][0]["error_code"]
     assert code == 0
     return client
 
@@ -261,6 +261,9 @@ def test_connections(scene):
     first = scene.apis[1].document("GET", "/v1/brokers/3/connections", limit=1)["connections"][0]
     assert first["opened_at_ms"] > 1_600_000_000_000
     assert first["bytes_in"] is None, "the simulated network has no counters"
+    with pytest.raises(Problem, match="broker 9 is not alive") as unknown:
+        scene.apis[1].document("GET", "/v1/brokers/9/connections")
+    assert unknown.value.status == 404
     scene.cluster.brokers[3].kill()
     with pytest.raises(Problem, match="cannot send a request to broker 3"):
         scene.apis[1].document("GET", "/v1/brokers/3/connections")

@@ -15,7 +15,9 @@ from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import COUNT, STRING, listing, nullable, record
 from kreplica.admin.lists.conditions import SYNTAX, Condition, kind_of, parse_conditions
 
-TEXT_LENGTH_MAX = 2000
+FIELDS_LENGTH_MAX, FILTER_LENGTH_MAX, SORT_LENGTH_MAX = 600, 400, 100
+"""Maximum lengths of parameters; percent-encoded, all of them fit in the first line of a request."""
+
 PAGES_MAX = 1_000_000
 
 
@@ -70,7 +72,6 @@ class Columns:
 
     def parameters(self) -> Sequence[Parameter]:
         """Return the query parameters of the list, without ``limit`` and ``after``."""
-        text = {"type": "string", "minLength": 1, "maxLength": TEXT_LENGTH_MAX}
         more = [column.name for column in self._columns.values() if not column.is_default]
         sort = f"A column, with `-` for descending order; unknown values are last. Default: `{self.key}`."
         number = {"type": "integer", "minimum": 1, "maximum": PAGES_MAX}
@@ -78,9 +79,9 @@ class Columns:
         if more:
             fields += f" Not included by default: {', '.join(more)}."
         return (
-            Parameter("fields", text, fields),
-            Parameter("sort", text, sort),
-            Parameter("filter", text, SYNTAX),
+            Parameter("fields", _text(FIELDS_LENGTH_MAX), fields),
+            Parameter("sort", _text(SORT_LENGTH_MAX), sort),
+            Parameter("filter", _text(FILTER_LENGTH_MAX), SYNTAX),
             Parameter("page", number, "The number of the page, which has `limit` entries; not together with `after`."),
         )
 
@@ -136,3 +137,7 @@ class Columns:
         near = get_close_matches(name[:200], known, n=1, cutoff=0.6)
         advice = f"Did you mean {near[0]}?" if near else f"Columns: {', '.join(known)}."
         return Problem(400, "INVALID_REQUEST", f"{parameter}: unknown column {name[:200]!r}", what_to_do=advice)
+
+
+def _text(length_max: int) -> Schema:
+    return {"type": "string", "minLength": 1, "maxLength": length_max}

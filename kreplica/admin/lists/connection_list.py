@@ -6,10 +6,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Route
+from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BOOLEAN, COUNT, IN_BROKER, STRING, TIME_MS, nullable
 from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import read_page
 from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime import Reactor
 
@@ -63,8 +65,14 @@ class ConnectionList:
     """
 
     def __init__(
-        self, reactor: Reactor, broker_id: int, read: Callable[[], Awaitable[Mapping[str, Row]]], others: OtherBrokers
+        self,
+        reactor: Reactor,
+        broker_id: int,
+        read: Callable[[], Awaitable[Mapping[str, Row]]],
+        registrations: Registrations,
+        others: OtherBrokers,
     ) -> None:
+        self._registrations = registrations
         self._reactor = reactor
         self._broker_id = broker_id
         self._read = read
@@ -80,7 +88,7 @@ class ConnectionList:
                 "The connections of a broker: clients, their libraries and load.",
                 response=RESPONSE,
                 query=(IN_BROKER, LIMIT, AFTER, *COLUMNS.parameters()),
-                problems={503: "The broker is not alive, or has no admin listener."},
+                problems={404: "The broker is not alive.", 503: "The broker has no admin listener."},
             ),
         )
 
@@ -89,6 +97,13 @@ class ConnectionList:
         broker_id = int(call.path["broker_id"])
         selection = COLUMNS.selection(call)
         if broker_id != self._broker_id:
+            if broker_id not in await self._registrations.live():
+                raise Problem(
+                    404,
+                    "BROKER_ID_NOT_REGISTERED",
+                    f"broker {broker_id} is not alive, and only it knows its connections",
+                    what_to_do="GET /v1/brokers lists the known brokers.",
+                )
             path = PATH.replace("{broker_id}", str(broker_id))
             document = await self._others.request(broker_id, call, path, PEER_RESPONSE, query=call.query)
             return JsonResponse(document)

@@ -53,7 +53,7 @@ class HistoryResource:
 
     def routes(self) -> Sequence[Route]:
         """Return the route of the history."""
-        names = {"type": "string", "minLength": 1, "maxLength": 2000}
+        names = {"type": "string", "minLength": 1, "maxLength": 600}
         texts = "; ".join(f"{name} ({unit}): {text}" for name, (unit, text) in SERIES.items())
         return (
             Route(

@@ -81,6 +81,6 @@ def cluster_load(
         TopicLoads(reactor, now_ms, topic_loads, others),
         GroupLoads(reactor, now_ms, LocalGroups(broker_id, broker.coordinators.lag), others),
         HistoryResource(broker_id, now_ms, history, others),
-        ConnectionList(reactor, broker_id, connections.read, others),
+        ConnectionList(reactor, broker_id, connections.read, registrations, others),
         sampler,
     )
