@@ -227,7 +227,7 @@ class Story:
         options = dict(word.split("=", 1) for word in words if "=" in word)
         words = [word for word in words if "=" not in word]
         first, rest = words[0], words[1:]
-        if first in ("wait", "commit", "refuse", "fail", "show", "unload", "load"):
+        if first in ("wait", "commit", "reject", "fail", "show", "unload", "load"):
             getattr(self, f"_{first}")(*rest)
         else:
             actor = self.actors.setdefault(first, Actor(first))

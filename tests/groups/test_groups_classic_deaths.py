@@ -556,7 +556,7 @@ def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
 > a leaves
   log: 2: none
   a: left, NONE
-> refuse COORDINATOR_NOT_AVAILABLE
+> reject COORDINATOR_NOT_AVAILABLE
 > show
   Empty 2: none
 > a joins as= version=0

@@ -596,7 +596,7 @@ def test_assignment_that_cannot_be_written() -> None:
 > b syncs
 > a syncs a=0 b=1
   log: 1: a=0 b=1
-> refuse COORDINATOR_NOT_AVAILABLE
+> reject COORDINATOR_NOT_AVAILABLE
   a: COORDINATOR_NOT_AVAILABLE
   b: COORDINATOR_NOT_AVAILABLE
 > show
@@ -624,7 +624,7 @@ def test_assignment_too_large_for_a_batch() -> None:
   a: joined 1 by range, leads a
 > a syncs a=0
   log: 1: a=0
-> refuse MESSAGE_TOO_LARGE
+> reject MESSAGE_TOO_LARGE
   a: UNKNOWN_SERVER_ERROR
 """)
 

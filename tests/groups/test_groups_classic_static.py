@@ -127,7 +127,7 @@ def test_replacement_that_cannot_be_written() -> None:
   b: does '1'
 > b2 joins static=two
   log: 1: a=0 two=1
-> refuse COORDINATOR_NOT_AVAILABLE
+> reject COORDINATOR_NOT_AVAILABLE
   b2: COORDINATOR_NOT_AVAILABLE
 > b beats
   b: NONE
@@ -161,7 +161,7 @@ def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
   a: NONE
 > b2 joins static=two session=60000
   log: 1: a=0 two=1
-> refuse COORDINATOR_NOT_AVAILABLE
+> reject COORDINATOR_NOT_AVAILABLE
   b2: COORDINATOR_NOT_AVAILABLE
 > wait 9
 > a beats

@@ -95,7 +95,7 @@ def test_failed_write_is_retried() -> None:
 > hold
 > b joins t
 > c joins t
-> refuse
+> reject
   b: COORDINATOR_NOT_AVAILABLE
   c: COORDINATOR_NOT_AVAILABLE
 > a beats
@@ -191,7 +191,7 @@ def test_write_too_large() -> None:
 > hold
 > b joins t
 > c joins t
-> refuse MESSAGE_TOO_LARGE
+> reject MESSAGE_TOO_LARGE
   b: UNKNOWN_SERVER_ERROR
   c: UNKNOWN_SERVER_ERROR
 > commit
