@@ -1,4 +1,7 @@
-"""Authorizes and executes offset commits."""
+"""Authorizes and executes offset commits.
+
+``check_commit`` of the group compares member and generation or epoch: ``classic/group.py`` and ``consumer/group.py``.
+"""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ from twisted.logger import capturedLogs
 from kreplica.errors import ErrorCode
 from kreplica.replication import Partition
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
+from kreplica.server.produce.record_checks import BatchValidation
 from kreplica.transactions.admission import Admission
 
 TIMEOUT_S = 5.0

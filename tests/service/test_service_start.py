@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from kreplica.blocking import Cluster, Producer, ProducerOptions
-from kreplica.service.standalone.running import PID_FILE, STATE_FILE, running_pid
+from kreplica.service.standalone.data_directory_lock import PID_FILE, STATE_FILE, running_pid
 from tests.support.kreplica_command import kreplica_command, port_options, processes_of, run_kreplica
 
 TWISTD = str(Path(sys.executable).with_name("twistd"))

@@ -18,7 +18,7 @@ from kreplica.errors import SettingsError
 from kreplica.service.process.data_directories import make_data_directory
 from kreplica.service.process.private_files import keep_files_private
 from kreplica.service.process.process import EXIT_REASON_PREFIX
-from kreplica.service.standalone.running import READY, ClusterState, cluster_state, running_pid
+from kreplica.service.standalone.data_directory_lock import READY, ClusterState, cluster_state, running_pid
 
 LOG_FILE = "kreplica.log"
 OLD_LOG_FILE = "kreplica.log.1"

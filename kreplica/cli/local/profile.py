@@ -7,7 +7,7 @@ from pathlib import Path
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.local.cluster_process import pid_of_cluster
 from kreplica.cli.local.stop import not_running_text
-from kreplica.service.standalone.running import READY, cluster_state
+from kreplica.service.standalone.data_directory_lock import READY, cluster_state
 
 
 def profile_values(directory: Path) -> dict[str, str]:

@@ -13,7 +13,7 @@ from kreplica.cli.local.cluster_process import BackgroundCluster, become_cluster
 from kreplica.cli.terminal.parameter_types import ParameterType
 from kreplica.service.process.banner import ClusterAddresses, banner
 from kreplica.service.process.options import StandaloneOptions
-from kreplica.service.standalone.running import ClusterState
+from kreplica.service.standalone.data_directory_lock import ClusterState
 
 _METAVARS = {"brokers": "COUNT", "dir": "DIRECTORY", "port": "PORT", "id": "ID", "host": "HOST", "format": "FORMAT",
              "interface": "ADDRESS"}  # fmt: skip

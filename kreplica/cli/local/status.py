@@ -15,7 +15,7 @@ from kreplica.cli.http.session import Session, current_runner
 from kreplica.cli.local.cluster_process import LOG_FILE, pid_of_cluster
 from kreplica.cli.local.stop import data_dir_option, not_running_text
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text, time_text
-from kreplica.service.standalone.running import READY, ClusterState, cluster_state
+from kreplica.service.standalone.data_directory_lock import READY, ClusterState, cluster_state
 
 STOPPED = "stopped"
 RESPONSE_S_MAX = 5.0

@@ -9,7 +9,7 @@ import click
 
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.local.cluster_process import end_process, pid_of_cluster
-from kreplica.service.standalone.running import PID_FILE, stale_pid
+from kreplica.service.standalone.data_directory_lock import PID_FILE, stale_pid
 
 data_dir_option = click.option("--data-dir", "-d", type=click.Path(path_type=Path), default=Path("data"),
                                show_default=True, metavar="DIRECTORY",

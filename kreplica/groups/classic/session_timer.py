@@ -1,4 +1,4 @@
-"""Session timer of a member of a classic group."""
+"""Session timer of a member of a classic group; those of KIP-848 groups are in ``consumer/timers.py``."""
 
 from __future__ import annotations
 

@@ -17,13 +17,6 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.disk import Buffer
 from kreplica.runtime.slices import STEP_ROWS, Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.server.produce.batch_validation import (
-    PACKED_SIZE_MAX,
-    BatchValidation,
-    Unvalidated,
-    must_be_read,
-    to_validate,
-)
 from kreplica.server.produce.batching import ProduceRun
 from kreplica.server.produce.delayed_produce import (
     ALL_IN_SYNC,
@@ -33,6 +26,13 @@ from kreplica.server.produce.delayed_produce import (
     is_reached,
 )
 from kreplica.server.produce.interception import Interception
+from kreplica.server.produce.record_checks import (
+    PACKED_SIZE_MAX,
+    BatchValidation,
+    Unvalidated,
+    must_be_read,
+    to_validate,
+)
 from kreplica.server.produce.request_templates import ProduceTemplate
 from kreplica.server.produce.results import ProduceResults, find_partition, response_body
 from kreplica.server.produce.sliced_produce import PARTITIONS_AT_ONCE, LargeProduce

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.errors import KafkaError
 from kreplica.runtime.slices import Steps
-from kreplica.server.produce.batch_validation import Unvalidated
+from kreplica.server.produce.record_checks import Unvalidated
 from kreplica.server.produce.results import ProduceResults
 from kreplica.server.produce.transactional_produce import TransactionalProduces
 from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request

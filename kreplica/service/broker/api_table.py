@@ -61,8 +61,8 @@ from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.handlers.transactions.allocate_producer_ids import AllocateProducerIds
 from kreplica.server.metadata.creation_limits import TopicCreationLimits
 from kreplica.server.metadata.handler import Metadata
-from kreplica.server.produce.batch_validation import BatchValidation
 from kreplica.server.produce.handler import Produce
+from kreplica.server.produce.record_checks import BatchValidation
 from kreplica.server.protocol.control_admission import ControlAdmission
 from kreplica.server.protocol.handler_table import HandlerEntry, HandlerTable
 from kreplica.server.protocol.request import Handler

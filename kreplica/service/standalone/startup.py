@@ -17,7 +17,7 @@ from kreplica.runtime.lean_polling import install_lean_polling
 from kreplica.service.process.banner import banner
 from kreplica.service.process.data_directories import make_data_directory
 from kreplica.service.process.settings_overrides import overrides_of
-from kreplica.service.standalone.running import READY, STOPPING, DirectoryClaim, claim_directory
+from kreplica.service.standalone.data_directory_lock import READY, STOPPING, DirectoryClaim, claim_directory
 from kreplica.service.standalone.secured import SecuredCluster
 from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 

@@ -3,7 +3,7 @@
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator).  The records of an
 uncompressed batch are walked if its topic is compacted, has a ``compression.type`` or limits timestamps.  Work of more
 than about a millisecond runs in the offload; meanwhile the connection is held, so that no later request overtakes this
-one.
+one.  ``storage/segments/append_validation.py`` checks the header and the CRC of every batch at the append.
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ def test_concurrent_validations_are_bounded() -> None:
 
 def test_validations_above_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A request above the limit on waiting bytes gets a retriable error at once, and its connection stays open."""
-    monkeypatch.setattr("kreplica.server.produce.batch_validation.WAITING_BYTES_MAX", 2 * len(large()))
+    monkeypatch.setattr("kreplica.server.produce.record_checks.WAITING_BYTES_MAX", 2 * len(large()))
     broker = Broker()
     connections = [broker.connect() for _ in range(3)]
     frame = memoryview(produce(1, large()))[4:]
