@@ -15,7 +15,7 @@ from kreplica.testing.storms.faults import APPLICATION_FAULTS, ENSEMBLE_FAULTS, 
 from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
-ATTEMPTS_MAX = 5
+ATTEMPTS_MAX = 10
 """Maximum number of random choices until a fault has an effect that lasts: some need a leader, or another replica."""
 
 SECONDS_MAX = 40
