@@ -25,7 +25,7 @@ from kreplica.blocking import Cluster, Producer
 from kreplica.spark.pipelines.archive.archive import ArchiveOptions, archive
 from kreplica.spark.pipelines.audit.audit import AuditOptions, audit
 from kreplica.spark.pipelines.compare.compare import CompareOptions, compare
-from kreplica.spark.pipelines.replay.plan import Wanted
+from kreplica.spark.pipelines.replay.plan import ReplayOptions
 from kreplica.spark.pipelines.replay.replay import replay
 from kreplica.spark.session import spark_session
 from tests.support.coordinator import CoordinatorProcess
@@ -274,8 +274,10 @@ def _pipelines(bench: Bench) -> None:
     _add_rates(bench, "archive to Parquet", count, size, spent)
     others = {topic: f"{topic}-again" for topic in topics}
     options = {"kafka.compression.type": "lz4"}
-    wanted = Wanted(bootstrap=bench.bootstrap, renamed=others, create=True, replication_factor=3, options=options)
-    replayed, spent = _result_and_time(partial(replay, bench.spark, path, wanted))
+    replay_options = ReplayOptions(
+        bootstrap=bench.bootstrap, renamed=others, create=True, replication_factor=3, options=options
+    )
+    replayed, spent = _result_and_time(partial(replay, bench.spark, path, replay_options))
     _check(replayed.records == count, f"{replayed.records} of {count} records are replayed")
     _add_rates(bench, f"replay to topics, exactly once, {replayed.steps} steps", count, size, spent)
     again = {topic: digests(bench.bootstrap, f"{topic}-again") for topic in topics}
