@@ -55,7 +55,6 @@ NAMED = {
     "run out of descriptors": "EMFILE",
     "slow disk": "in the last minute",
     "reassign": "reassignment",
-    "elect": "election was requested",
     "move leaders": "new leader",
 }
 """Pattern of the sentence that names each fault."""
@@ -79,6 +78,7 @@ NOT_NAMED = {
         ("create topic", "delete topic", "replace topic", "grow topic", "shrink topic", "replace partition"), OPERATION
     ),
     "change settings": OPERATION,
+    "elect": OPERATION,
     **dict.fromkeys(APPLICATION_FAULTS, "applications and their groups; tests/admin/test_admin_why.py"),
     **dict.fromkeys(ENSEMBLE_FAULTS, "another server takes over; a broker without any is in NAMED"),
     **dict.fromkeys(SECURITY_FAULTS, "why access and why client; tests/security/test_security_acl_explanations.py"),
