@@ -15,7 +15,8 @@ class ProducerOptions(CommonProducerOptions):
         explicitly (KIP-939).
     :param linger_s: time for which a batch waits for more records.  Call ``poll`` while idle: batches are sent only
         during calls.
-    :param memory_size_max: maximum size of all records without an outcome; ``send`` blocks while it is exceeded.
+    :param memory_size_max: maximum total size of records that are not yet acknowledged or failed; ``send`` blocks while
+        it is exceeded.
     """
 
     two_phase: bool = False

@@ -23,7 +23,7 @@ from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup, Subcomman
 
 SUBCOMMANDS = {
     "start": Subcommand("local.start", "Start a cluster on this machine."),
-    "stop": Subcommand("local.stop", "Stop the cluster that `start` has started."),
+    "stop": Subcommand("local.stop", "Stop the cluster that `kreplica start` started."),
     "status": Subcommand("local.status", "Show whether a cluster runs on this machine, and its addresses."),
     "profile": Subcommand("profiles.profile", "Named clusters: list, show, create, use, set, edit, delete."),
     "produce": Subcommand("records.produce", "Write records to a topic, one per line."),
@@ -62,7 +62,7 @@ SUBCOMMANDS = {
         "diagnostics.simulate", "Simulate clusters with faults in virtual time, reproducibly from seeds."
     ),
     "designs": Subcommand("diagnostics.designs", "Compare three designs of cluster coordination in virtual time."),
-    "replay": Subcommand("diagnostics.replay", "Repeat a controller's decisions from its journal."),
+    "replay": Subcommand("diagnostics.replay", "Replay a controller's journal and compare its decisions."),
     "completion": Subcommand("commands.completion", "Print the completion script for bash, zsh or fish."),
 }
 """Commands by name."""
@@ -74,7 +74,8 @@ SUBCOMMANDS = {
 def main() -> None:
     """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.
 
-    Commands use the cluster of --admin or KREPLICA_ADMIN, of a profile (`kreplica profile`), or the one that `kreplica
-    start` starts on this machine, in this order.  Exit status: 0 for success, 1 if the operation was
-    rejected or failed, 2 for wrong arguments.
+    Commands use the first of these clusters that is given: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
+    current profile (`kreplica profile use`); otherwise the cluster that `kreplica start` started on this machine.
+
+    Exit status: 0 for success, 1 if the operation was rejected or failed, 2 for wrong arguments.
     """

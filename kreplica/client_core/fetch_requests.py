@@ -52,7 +52,7 @@ def fetch_body(
 ) -> dict[str, Any]:
     """Build a Fetch request; partitions are served in the given order.
 
-    :param leader_epochs: the consumer's leader epochs; a broker with another epoch rejects (KIP-320).
+    :param leader_epochs: the consumer's leader epochs; a broker with another epoch rejects the fetch (KIP-320).
     """
     epochs = leader_epochs or {}
     # A body that has all fields, even those with default values, is encoded twice as fast.

@@ -155,7 +155,7 @@ async def committed_offsets(
 
     :param partitions: None: all partitions with a committed offset.
     :param stable: wait until no open transaction can change them (KIP-447).
-    :raise ClientError: the coordinator rejected, or did not respond in time.
+    :raise ClientError: the coordinator rejected the request, or did not respond in time.
     """
     wanted = None if partitions is None else topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {

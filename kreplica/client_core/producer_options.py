@@ -15,13 +15,13 @@ class CommonProducerOptions:
 
     :param acks: -1: a record is acknowledged when all in-sync replicas have it; 1: when the leader has it; 0: at once.
     :param codec: compression of batches.
-    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None: True if ``acks`` is -1.  Otherwise a
-        partition has one batch in flight at a time, which keeps the order of records.
+    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None means True if ``acks`` is -1.  A
+        producer that is not idempotent has one batch per partition in flight, which keeps the order of records.
     :param transactional_id: enables transactions; a newer producer with the same id aborts the open transaction.
     :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
     :param batch_size: size of a batch before compression; a larger record is sent in its own batch.
     :param linger_s: time for which a batch waits for more records.
-    :param memory_size_max: size of all records without an outcome.
+    :param memory_size_max: total size of records that are not yet acknowledged or failed.
     :param delivery_timeout_s: a record that is not written within this time fails.
     :raise ValueError: options contradict each other.
     """

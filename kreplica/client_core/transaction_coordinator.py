@@ -137,7 +137,7 @@ class TransactionCoordinatorClient:
         """Commit a group's offsets with the transaction.
 
         :param metadata: stored with offsets that have no metadata.
-        :raise BrokerRefused: a coordinator rejected.
+        :raise BrokerRefused: a coordinator rejected the offsets.
         """
         assert self.identity is not None
         name = group.group_id

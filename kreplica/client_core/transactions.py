@@ -83,7 +83,8 @@ class TransactionCore(TransactionCoordinatorClient):
 
     def _fenced(self, error: ClientError) -> None:
         if self.unusable is None:
-            self.unusable = ProducerUnusable(f"another producer took {self.transactional_id!r} over: {error}")
+            what = f"another producer took over transactional ID {self.transactional_id!r}"
+            self.unusable = ProducerUnusable(f"{what}: {error}")
             self.unusable.__cause__ = error
 
     # --- begin and end ---
@@ -114,7 +115,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """Commit the transaction, whose records are all written.
 
         :raise OutcomeUnknown: the coordinator did not respond; the producer is unusable.
-        :raise TransactionFailed: the coordinator rejected; the transaction can only be aborted.
+        :raise TransactionFailed: the coordinator rejected the commit; the transaction can only be aborted.
         """
         what = f"transaction {self.transactional_id!r}"
         try:
@@ -158,7 +159,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """Commit a group's offsets with the transaction.
 
         :param metadata: stored with offsets that have no metadata.
-        :raise TransactionFailed: a coordinator rejected; the transaction can only be aborted.
+        :raise TransactionFailed: a coordinator rejected the offsets; the transaction can only be aborted.
         """
         self.check()
         try:

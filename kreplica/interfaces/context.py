@@ -15,7 +15,7 @@ from kreplica.runtime import Runtime
 class LogBatch(Protocol):
     """One batch of a partition's log.
 
-    :ivar note: the note that the same plugin stored there with ``Instead``, or None.
+    :ivar note: the note that this plugin stored with the batch (``Instead.note``), or None.
     """
 
     base_offset: int
@@ -36,11 +36,16 @@ class LogBatch(Protocol):
 class LedPartitions(Protocol):
     """Partitions that this broker leads; appended records are replicated like those of any producer."""
 
-    def follow(self, topic: str, leads: Callable[[TopicPartition, bool], None]) -> None:
-        """Call ``leads`` when this broker becomes leader of a partition or its epoch changes, and when it resigns.
+    def on_leadership_change(self, topic: str, callback: Callable[[TopicPartition, bool], None]) -> None:
+        """Call ``callback`` when this broker becomes leader of a partition, its epoch changes, or it stops leading.
 
         The plugin's factory must call this; a later call may miss changes.
+
+        :param callback: receives the partition, and True if this broker leads it now.
         """
+
+    def follow(self, topic: str, leads: Callable[[TopicPartition, bool], None]) -> None:
+        """Deprecated name of ``on_leadership_change``."""
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         """Return the log start offset and the log end offset.

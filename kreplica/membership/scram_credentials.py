@@ -38,7 +38,12 @@ class ScramCredentials:
                 try:
                     credentials[mechanism] = ScramCredential.parse(config[mechanism])
                 except ValueError as error:
-                    log.error("user {user!r}, {mechanism}: {error}", user=user, mechanism=mechanism, error=str(error))
+                    log.error(
+                        "ignored a malformed SCRAM credential of user {user!r} ({mechanism}): {error}",
+                        user=user,
+                        mechanism=mechanism,
+                        error=str(error),
+                    )
         if credentials:
             self._by_user[user] = credentials
         else:

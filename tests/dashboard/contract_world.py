@@ -445,7 +445,8 @@ class World:
             case ["throttled-clients"]:
                 return 200, {"clients": [THROTTLED, {**THROTTLED, "broker_id": 2, "until_ms": 1}], "problems": []}
             case ["why", "access"]:
-                summary = f"{query['principal']} may {query['operation']} on topic 'orders': an ACL allows it."
+                name = query["operation"].title()
+                summary = f"{query['principal']} is allowed {name} on topic 'orders': an ACL allows it."
                 return 200, {"allowed": True, "reason": "allowed_by_acl", "summary": summary, "acl": ACL}
             case ["why", kind, *rest]:
                 return 200, _why(kind, rest)

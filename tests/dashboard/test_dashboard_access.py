@@ -73,10 +73,10 @@ def test_users_and_their_access(page, broker):
     page.until_text("User:alice", "tbody")
     page.fill("User", "User:alice")
     page.press("Explain")
-    page.until_text("User:alice may read on topic 'orders': an ACL allows it.")
+    page.until_text("User:alice is allowed Read on topic 'orders': an ACL allows it.")
     page.choose("Operation", "Delete")
     page.press("Explain")
-    page.until_text("may not delete on topic 'orders': the resource has ACLs, but none that allows it.")
+    page.until_text("is not allowed Delete on topic 'orders': the resource has ACLs, but none that allows it.")
     page.press("Log out")
 
     log_in(page, User="alice", Password="planted-secret-1")

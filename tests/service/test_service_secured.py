@@ -99,7 +99,7 @@ def test_the_steps_of_the_readme(tmp_path: Path) -> None:
     with secured_cluster(tmp_path / "locked") as addresses:
         printed = run(["bash", "-ec", moved(environment + shell, addresses)], tmp_path)
         assert "User alice was created" in printed
-        assert "User:alice may write on topic 'payments': an ACL allows it." in printed
+        assert "User:alice is allowed Write on topic 'payments': an ACL allows it." in printed
         printed = run([sys.executable, "-c", moved(program, addresses)], tmp_path)
         assert printed == "b'four euros'\n"
     for path in (tmp_path / "locked" / "security").iterdir():

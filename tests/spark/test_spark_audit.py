@@ -304,7 +304,7 @@ def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
     """It is left unchanged."""
     path = tmp_path / "work"
     path.write_text(text)
-    with pytest.raises(ValueError, match="belongs to another audit"), WorkFile(path, {"x": 1}):
+    with pytest.raises(ValueError, match="is not a work file of this audit"), WorkFile(path, {"x": 1}):
         pass
     assert path.read_text() == text
 

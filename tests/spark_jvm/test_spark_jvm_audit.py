@@ -108,7 +108,7 @@ def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBroke
 
     with pytest.raises(KeyboardInterrupt):
         audit(spark, options, interrupt)
-    with pytest.raises(ValueError, match="belongs to another audit"):
+    with pytest.raises(ValueError, match="is not a work file of this audit"):
         audit(spark, AuditOptions(log_dirs=audited.log_dirs, resume=tmp_path / "work"))
     report = audit(spark, options)
     assert report.agrees

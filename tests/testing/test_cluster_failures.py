@@ -356,7 +356,7 @@ class TestHalfOpen:
             run.cluster.run(0.5)
             for producer in run.producers:
                 run.cluster.run_until(producer.finish(), timeout_s=60.0)
-            run.cluster.wait_replicas_end(run.keys[0], run.history.sent[0])
+            run.cluster.wait_log_end_offsets(run.keys[0], run.history.sent[0])
             run.converge()
 
 

@@ -22,7 +22,7 @@ def test_every_replica_describes_producers() -> None:
     leader = cluster.leader_of("t", 0)
     writer = cluster.client(broker=leader)
     cluster.run_until(writer.produce("t", 0, batch(b"v", producer_id=7, producer_epoch=3, base_sequence=0)))
-    cluster.wait_replicas_end(TopicPartition("t", 0), 1)
+    cluster.wait_log_end_offsets(TopicPartition("t", 0), 1)
     cluster.run_until(client.close())
     cluster.run_until(writer.close())
     asked = {"topics": [{"name": "t", "partition_indexes": [0]}]}

@@ -24,11 +24,11 @@ RETRY_DELAY_S = 0.1
 class StartPosition:
     """Where a page starts.
 
-    :param kind: ``earliest``, ``latest``, ``timestamp``, or any other text for an offset.
+    :param kind: ``earliest``, ``latest``, ``timestamp`` or ``offset``.
     :param value: the offset, or the time in milliseconds since 1970.
 
-    In the order ``oldest``, ``latest`` starts one page before the end, or one scan limit before it with a search or a
-    filter.
+    With ``order=oldest``, ``latest`` starts one page before the end; with a search or a filter, ``scan_limit`` records
+    before the end.
     """
 
     kind: str
@@ -108,7 +108,7 @@ def time_of(document: Mapping[str, object]) -> int:
 
 
 def no_leader_responds(problems: Mapping[TopicPartition, str]) -> Problem:
-    """Return the problem for a page without any partition."""
+    """Return the problem of a page for which no partition could be read."""
     texts = problem_texts(problems)
     return Problem(
         503,

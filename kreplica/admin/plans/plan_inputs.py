@@ -27,7 +27,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.time_slice import TimeSlice
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
-PREPARED_SECONDS_MAX = 10 * 60
+PREPARING_SECONDS_MAX = 10 * 60
 """Time after which an incomplete plan counts as abandoned; the controller then ends it."""
 
 
@@ -98,7 +98,7 @@ class PlanInputs:
         for read in await self.plans.open_plans():
             plan = read.plan
             if plan.state is PlanState.PREPARING:
-                if now_ms - plan.created_at_ms < PREPARED_SECONDS_MAX * 1000:
+                if now_ms - plan.created_at_ms < PREPARING_SECONDS_MAX * 1000:
                     raise _being_written(plan.plan_id)
                 continue
             async for row in self.plans.steps(plan.plan_id):
@@ -111,7 +111,7 @@ class PlanInputs:
     async def _sizes(
         self, partitions: Collection[TopicPartition], cluster: ClusterState
     ) -> Mapping[TopicPartition, int]:
-        """Return the size of the leader's replica, which is copied."""
+        """Return the size of each partition that has a leader: that of the leader's replica, which a move copies."""
         leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
         found = await self.sizes.of(leaders)
         return {key: size for (key, _), size in found.items()}

@@ -281,8 +281,9 @@ class Acls:
         else:
             allowed, reason = True, NO_AUTHORIZER
         what = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
-        may = "may" if allowed else "may not"
-        answer = f"{query['principal']} {may} {query['operation']} on {what}"
+        verdict = "is allowed" if allowed else "is not allowed"
+        operation_name = query["operation"].title().replace("_", "")  # as Kafka writes it: DescribeConfigs
+        answer = f"{query['principal']} {verdict} {operation_name} on {what}"
         return JsonResponse(
             {
                 "principal": query["principal"],

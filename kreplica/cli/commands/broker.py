@@ -74,6 +74,7 @@ COLUMNS = ListColumns(
         "version",
         "endpoints",
     ),
+    example="leaders>100,rack=a",
 )
 
 SUBCOMMANDS = {

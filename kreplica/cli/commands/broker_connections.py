@@ -54,6 +54,7 @@ COLUMNS = ListColumns(
         "idle_ms",
         "opened_at_ms",
     ),
+    example="software_name~librdkafka,idle_ms>60000",
 )
 
 

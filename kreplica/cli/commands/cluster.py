@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @click.command()
 @with_session
 def command(session: Session) -> None:
-    """Show brokers, controller, the number of unhealthy partitions, when a certificate expires, and all faults."""
+    """Show brokers, the controller, the number of unhealthy partitions, certificates about to expire, and faults."""
     cluster, figures = session.run_with_client(partial(_read, with_figures=not session.as_json))
     session.show(cluster, lambda screen, _: _print_cluster(screen, cluster, figures))
 

@@ -38,7 +38,7 @@ def _print_needed(screen: Screen, document: dict[str, Any]) -> None:
         screen.line(f"{count_text(len(document['pending']), 'preferred leader election')} in progress.")
 
 
-@command.command()
+@command.command(short_help="Elect the preferred replicas as leaders.")
 @_PARTITIONS
 @dry_run_option
 @with_session

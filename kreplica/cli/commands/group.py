@@ -49,6 +49,7 @@ COLUMNS = ListColumns(
         "partitions_without_commit",
         "status",
     ),
+    example="lag>1000,state=Stable",
 )
 
 SUBCOMMANDS = {"reset": Subcommand("commands.group_reset", "Set the committed offsets of a group.")}
@@ -66,7 +67,8 @@ def command() -> None:
 def list_groups(session: Session, search: str | None, options: ListOptions) -> None:
     """List all groups of the cluster, with their lag.
 
-    The lag includes all records of partitions without a committed offset, which NEVER COMMITTED counts.
+    Partitions without a committed offset are included in the lag with all their records; the column NEVER COMMITTED
+    shows their number.
 
     \b
     kreplica group list --sort -lag --limit 10

@@ -73,6 +73,7 @@ COLUMNS = ListColumns(
         "groups",
         "health",
     ),
+    example="size_bytes>1000000,health!=healthy",
 )
 
 SUBCOMMANDS = {

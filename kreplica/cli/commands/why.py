@@ -45,7 +45,7 @@ def plan(session: Session, plan: str) -> None:
     session.show(session.get(path_of("why", "plans", plan)), _print_explanation)
 
 
-@command.command()
+@command.command(short_help="Explain the faults of a broker.")
 @click.argument("broker", type=click.IntRange(min=0))
 @with_session
 def broker(session: Session, broker: int) -> None:
@@ -53,7 +53,7 @@ def broker(session: Session, broker: int) -> None:
     session.show(session.get(path_of("why", "brokers", broker)), _print_explanation)
 
 
-@command.command()
+@command.command(short_help="Explain whether quotas slow down a client.")
 @click.argument("principal", type=PrincipalName(), default="User:ANONYMOUS")
 @click.option("--client-id", metavar="ID", help="The client ID; by default all that were throttled.")
 @click.option("--address", metavar="ADDRESS", help="IP address of the client; needed to explain refused connections.")
@@ -64,7 +64,7 @@ def client(session: Session, principal: str, client_id: str | None, address: str
     session.show(session.get(path_of("why", "client"), query), _print_explanation)
 
 
-@command.command()
+@command.command(short_help="Explain why a user has access or not.")
 @click.argument("principal", type=PrincipalName())
 @click.argument("operation", type=Operation())
 @click.argument("resource", type=ResourceName())

@@ -28,7 +28,7 @@ class UnreadableJournal(click.ClickException):
 @click.option("--verbose", is_flag=True, help="Print the controller's events, decisions and effects.")
 @click.option("--until", type=click.IntRange(min=0), metavar="N", help="Stop after event N.")
 def command(path: Path, verbose: bool, until: int | None) -> None:
-    """Repeat a controller's decisions from the journal in PATH.
+    """Replay the controller's journal in PATH and compare its decisions.
 
     PATH is a file controller-journal-*.jsonl, or a directory with such files (a broker's first log directory).  The
     recorded inputs are passed to the controller of this program, and each of its writes to ZooKeeper and commands to

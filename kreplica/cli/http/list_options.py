@@ -49,11 +49,13 @@ class ListColumns:
 
     :param columns: by the name that ``--fields`` takes.
     :param default: names of the columns that are printed without ``--fields``.
+    :param example: example of conditions for ``--filter``.
     """
 
-    def __init__(self, columns: Mapping[str, ListColumn], default: Sequence[str]) -> None:
+    def __init__(self, columns: Mapping[str, ListColumn], default: Sequence[str], *, example: str) -> None:
         self._columns = columns
         self._default = default
+        self._example = example
 
     def options(self, command: Callable[..., None]) -> Callable[..., None]:
         """Add the options to a command, which receives them as ``options``."""
@@ -70,7 +72,7 @@ class ListColumns:
                              help=f"Columns, separated by commas: {', '.join(self._columns)}."),
                 click.option("--sort", metavar="FIELD", help="Sort by a column; -FIELD for descending order."),
                 click.option("--filter", "condition", metavar="CONDITIONS",
-                             help="Only rows that meet all conditions, for example 'lag>1000,state=Stable'."),
+                             help=f"Only rows that meet all conditions, for example '{self._example}'.{self._note()}"),
                 limit_option,
             )
         ):  # fmt: skip
@@ -91,6 +93,11 @@ class ListColumns:
         columns = self._chosen(options)
         titles = [column.title for column in columns]
         screen.table(titles, [[column.text(row) for column in columns] for row in rows], empty_text=empty_text)
+
+    def _note(self) -> str:
+        """Return the names for ``--filter`` and ``--sort`` of columns that combine fields with other names."""
+        combined = {name: column.fields for name, column in self._columns.items() if name not in column.fields}
+        return "".join(f" Instead of {name}, use {', '.join(fields)}." for name, fields in combined.items())
 
     def _chosen(self, options: ListOptions) -> list[ListColumn]:
         return [self._columns.get(name) or plain(name) for name in options.fields or self._default]

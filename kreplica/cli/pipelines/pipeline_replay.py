@@ -69,9 +69,7 @@ class Rename(ParameterType):
     "--from", "begin", type=Position(), help='Start position: a time, or offsets such as {"orders": {"0": 23}}.'
 )
 @click.option("--to", "end", type=Position(), help="End position: a time, or offsets (exclusive).")
-@creation_options(
-    help_text="Create missing topics with as many partitions as the records need.", with_partition_count=False
-)
+@creation_options(help_text="Create missing topics with as many partitions as the records need.")
 @by_key_option
 @click.option(
     "--name", help="Name under which the target cluster stores the progress.  [default: derived from the options]"

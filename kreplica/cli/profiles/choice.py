@@ -53,7 +53,8 @@ profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
     expose_value=False,
     callback=_keep,
     shell_complete=_complete,
-    help=f"Profile of the cluster (`kreplica profile list`); {NO_PROFILE} for none.  [default: the current profile]",
+    help=f"Profile to use (see `kreplica profile list`), or `{NO_PROFILE}` to use no profile.  "
+    "[default: the current profile]",
 )
 
 

@@ -34,8 +34,8 @@ def command() -> None:
     """Profiles: named clusters with their addresses and credentials.
 
     All commands use the cluster of the current profile, of --profile NAME, or of KREPLICA_PROFILE, and print its name
-    to standard error.  Options and environment variables such as KREPLICA_ADMIN take precedence over the current
-    profile, and --profile over environment variables.  The credentials of a profile are sent only to its addresses.
+    to standard error.  The order of precedence is: options such as --admin, --profile, environment variables such as
+    KREPLICA_ADMIN, KREPLICA_PROFILE, the current profile.  The credentials of a profile are sent only to its addresses.
 
     The keys are bootstrap, admin, token-file, user, password-file, ca-file, certificate-file and client-config, like
     the options of commands, and client.NAME for settings of Kafka's Java clients.  The profiles are in profiles.toml in
@@ -112,7 +112,7 @@ def create(name: str, changes: tuple[tuple[str, str], ...], data_dir: Path | Non
 @command.command()
 @click.argument("name")
 def use(name: str) -> None:
-    """Make a profile the current one; `none` makes no profile the current one."""
+    """Make a profile the current one; `none` clears the current profile."""
     profiles = read_profiles()
     profiles.current = None if name == NO_PROFILE else profiles.named(name).name
     profiles.write()

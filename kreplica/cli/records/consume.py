@@ -47,8 +47,8 @@ def _parse_columns(_: click.Context, __: click.Parameter, text: str | None) -> C
 @click.option("--from", "start", type=StartType(), default="earliest", show_default=True,
               help="Start position: earliest, latest, an offset, -N for the last N offsets of each partition, "
               "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip
-@click.option("--newest", type=click.IntRange(1, NEWEST_MAX), help="Start with this number of newest records of all "
-              "partitions together, printed by time.")  # fmt: skip
+@click.option("--newest", type=click.IntRange(1, NEWEST_MAX), help="Start with the newest N records across all "
+              "partitions, in order of time.")  # fmt: skip
 @click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,

@@ -31,7 +31,7 @@ def command() -> None:
     """
 
 
-@command.command("list")
+@command.command("list", short_help="List all ACLs, or those of a resource.")
 @click.argument("resource", type=ResourceName(), required=False)
 @_PRINCIPAL
 @_OPERATION
@@ -90,7 +90,7 @@ def create(
     session.show_write(document, _print_acls)
 
 
-@command.command()
+@command.command(short_help="Delete the ACLs that match all filters.")
 @click.argument("resource", type=ResourceName(), required=False)
 @_PRINCIPAL
 @_OPERATION

@@ -145,7 +145,7 @@ def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float]
 
 @command.command()
 @click.argument("entity", type=EntityName())
-@click.argument("quotas", nargs=-1, type=click.Choice(NAMES), metavar="QUOTA...")
+@click.argument("quotas", nargs=-1, type=click.Choice(NAMES), metavar="[QUOTA]...")
 @yes_option
 @dry_run_option
 @with_session

@@ -14,7 +14,7 @@ def command() -> None:
     """Certificates for development and tests."""
 
 
-@command.command("dev-ca")
+@command.command("dev-ca", short_help="Create an authority and certificates.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--host",

@@ -61,8 +61,10 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
 
 
 @command.command()
-@click.option("--owner", type=PrincipalName(), help="User whose rights it has; by default the user of this command.")
-@click.option("--renewer", "renewers", type=PrincipalName(), multiple=True, help="User who may renew; may be repeated.")
+@click.option("--owner", type=PrincipalName(),
+              help="User whose rights the token has; by default the user of this command.")  # fmt: skip
+@click.option("--renewer", "renewers", type=PrincipalName(), multiple=True,
+              help="User who may renew the token; may be repeated.")  # fmt: skip
 @click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")
 @click.option(
     "--client-config",

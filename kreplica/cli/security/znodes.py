@@ -23,7 +23,7 @@ def command() -> None:
     """ACLs of the cluster's znodes in ZooKeeper."""
 
 
-@command.command()
+@command.command(short_help="Apply the ACLs of zookeeper.set.acl=true.")
 @_config
 def protect(config: Path) -> None:
     """Give all znodes of the cluster the ACLs that zookeeper.set.acl=true gives to new ones.

@@ -48,7 +48,7 @@ from kreplica.transfer.topics import (
 @client_config_option("from-")
 @brokers_option("--to-bootstrap", "Bootstrap brokers of the target cluster.  [default: the source cluster]")
 @client_config_option("to-")
-@creation_options()
+@creation_options(source="SOURCE")
 @by_key_option
 @read_uncommitted_option
 @click.option("--transactional", metavar="ID",

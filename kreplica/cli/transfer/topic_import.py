@@ -29,7 +29,7 @@ from kreplica.transfer.topics import ADD_PARTITIONS, TopicCreation, find_or_crea
 @click.argument("topic")
 @bootstrap_option()
 @client_config_option()
-@creation_options()
+@creation_options(source="the exported topic")
 @by_key_option
 @codec_option
 def command(

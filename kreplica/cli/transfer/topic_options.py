@@ -26,18 +26,15 @@ _replication_factor_option = click.option(
 _config_option = click.option(
     "--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting."
 )
-_partitions_option = click.option(
-    "--partitions",
-    "partition_count",
-    type=_COUNT,
-    help="With --create: number of partitions.  [default: that of the source]",
-)
 
 
 def creation_options(
-    *, help_text: str = "Create the topic if it does not exist.", with_partition_count: bool = True
+    *, help_text: str = "Create the topic if it does not exist.", source: str | None = None
 ) -> Decorator:
-    """Add the options for creating a topic; the command receives a ``TopicCreation`` as ``creation``."""
+    """Add the options for creating a topic; the command receives a ``TopicCreation`` as ``creation``.
+
+    :param source: the topic whose number of partitions is the default of ``--partitions``; None: without this option.
+    """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -53,8 +50,9 @@ def creation_options(
             return command(creation=creation, **others)
 
         decorated = _replication_factor_option(_config_option(with_creation))
-        if with_partition_count:
-            decorated = _partitions_option(decorated)
+        if source is not None:
+            text = f"With --create: number of partitions.  [default: that of {source}]"
+            decorated = click.option("--partitions", "partition_count", type=_COUNT, help=text)(decorated)
         return click.option("--create", is_flag=True, help=help_text)(decorated)
 
     return decorate

@@ -290,7 +290,7 @@ class Producer:
         return transactions.error
 
     def _identity_changed(self) -> None:
-        self._sender.identity_changed()
+        self._sender.unblock_queues()
 
     def _not_written(self, error: ClientError) -> None:
         if self._transactions is not None:

@@ -1,4 +1,4 @@
-"""Sends batches to leaders and processes the responses; their effect is in ``client_core.produce_requests``.
+"""Sends batches to leaders and processes the responses by the rules in ``client_core.produce_requests``.
 
 Events mark the affected partition queues; one call in the next reactor iteration processes all marked queues, so that
 one request carries the batches of all partitions of a leader.
@@ -121,7 +121,7 @@ class Sender:
         if self._step_call is None and not self._is_closed and not self._in_step:
             self._step_call = self._reactor.callLater(0, self._run_step)
 
-    def identity_changed(self) -> None:
+    def unblock_queues(self) -> None:
         """Mark all queues that wait for an identity or for metadata."""
         for queue in self._blocked:
             self.mark(queue)
@@ -130,7 +130,7 @@ class Sender:
     def drop(self, error: ClientError) -> bool:
         """Fail all waiting batches, but not batches in flight.
 
-        :return: True if one of them may have been written.
+        :return: True if one of the failed batches may have been written by an earlier attempt.
         """
         numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._not_idle()]
         self._notify_settled()
@@ -263,7 +263,7 @@ class Sender:
             return
         if isinstance(outcome, Failure) and not outcome.check(ClientError):
             log.failure("cannot refresh metadata", outcome)
-        self.identity_changed()
+        self.unblock_queues()
 
     # --- requests ---
 

@@ -26,7 +26,7 @@ class HandlerEntry:
 
     @classmethod
     def of(cls, api: Api, handle: Handler) -> HandlerEntry:
-        """Serve all versions that the API has a schema for."""
+        """Return an entry that serves all versions for which the API has a schema."""
         return cls(api, api.versions[0], api.versions[1], handle)
 
 

@@ -34,8 +34,9 @@ class AcceptGate:
         self.limits_changed()
 
     def accepted(self, delay_s: float) -> None:
-        """Accept no other connection for some time; called while the port accepts a connection."""
-        # Twisted updates this number after the call that is running; after 0, its next call accepts one connection.
+        """Stop accepting for ``delay_s`` seconds; called while the port accepts a connection."""
+        # After the running doRead, Twisted sets numberAccepts to the number of accepted connections, or adds 20 if they
+        # are equal. 0 makes this 1, so that the next doRead accepts one connection.
         self._port.numberAccepts = 0
         if delay_s > 0.0:
             if self._timer is not None:
@@ -62,7 +63,7 @@ class AcceptGate:
 
     def stop(self) -> None:
         """Forget the delay, because the listener is closing."""
-        self._is_open = True  # no longer starts the port
+        self._is_open = True  # so that a later update() does not call startReading()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -101,7 +102,7 @@ class HeldConnections:
 
 
 class HeldConnection(Protocol):
-    """Protocol of a connection that is neither read nor written, and closed after some time."""
+    """Protocol of a connection that is neither read nor written and is closed after a delay."""
 
     transport: Any
 

@@ -201,7 +201,7 @@ class Coordinators:
         self.data_connections.stop()
 
 
-def coordinator_settings(brokers: int) -> dict[str, str]:
+def internal_topic_settings(brokers: int) -> dict[str, str]:
     """Return settings of internal topics and groups for clusters of a few brokers.
 
     Replication factors are at most the number of brokers, and groups start without the initial rebalance delay.

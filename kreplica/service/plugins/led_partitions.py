@@ -95,8 +95,11 @@ class LedView:
         self._roles = roles
         self._name = name
 
+    def on_leadership_change(self, topic: str, callback: Leads) -> None:
+        self._roles.follow(topic, callback)
+
     def follow(self, topic: str, leads: Leads) -> None:
-        self._roles.follow(topic, leads)
+        self.on_leadership_change(topic, leads)
 
     def bounds(self, partition: TopicPartition) -> tuple[int, int]:
         log_ = self._led(partition).log

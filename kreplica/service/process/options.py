@@ -122,7 +122,7 @@ class StandaloneOptions(_Options):
         ["coordinator-port", None, 2181, "port of the embedded ZooKeeper server", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "host to advertise", _host],
-        ["interface", "i", "127.0.0.1", "address on which broker and admin API listen, such as 0.0.0.0", _interface],
+        ["interface", "i", "127.0.0.1", "address on which the brokers and the admin API listen", _interface],
     ]
 
     def postOptions(self) -> None:

@@ -48,9 +48,9 @@ class ProcessesStandalone(Standalone):
         config: StandaloneConfig,
         log_format: str,
         *,
-        failed: Callable[[str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(runtime, config, failed=failed)
+        super().__init__(runtime, config, on_failure=on_failure)
         self._log_format = log_format
         self._children: list[SupervisedBroker] = []
         self._serving: list[BrokerAddresses] = []

@@ -26,9 +26,9 @@ class HostedStandalone(Standalone):
     """
 
     def __init__(
-        self, runtime: Runtime, config: StandaloneConfig, *, failed: Callable[[str], None] | None = None
+        self, runtime: Runtime, config: StandaloneConfig, *, on_failure: Callable[[str], None] | None = None
     ) -> None:
-        super().__init__(runtime, config, failed=failed)
+        super().__init__(runtime, config, on_failure=on_failure)
         self.hosted = HostedBrokers(runtime, config.broker_ids, self._build_broker)
         settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         guard = Guard(token=admin_token(runtime.disk, settings))

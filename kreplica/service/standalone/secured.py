@@ -57,7 +57,7 @@ class SecuredCluster:
         _secret(directory / "admin-token")
         _write_if_absent(directory / "admin.properties", self._client_properties())
 
-    def coordinator_settings(self) -> ZooKeeperServerSettings:
+    def zookeeper_settings(self) -> ZooKeeperServerSettings:
         """Return the settings of the embedded ZooKeeper server, in which only the brokers may use the znodes."""
         return ZooKeeperServerSettings(users={BROKER: self._coordinator_password}, anonymous=AnonymousClients.NONE)
 

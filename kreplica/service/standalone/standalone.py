@@ -11,7 +11,7 @@ from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import make_directories_durably
 from kreplica.runtime.gather import gather
-from kreplica.service.broker.coordinators import coordinator_settings
+from kreplica.service.broker.coordinators import internal_topic_settings
 from kreplica.service.composition.broker import Broker
 from kreplica.service.composition.stopping import stop_all
 from kreplica.service.process.banner import ClusterAddresses
@@ -74,7 +74,7 @@ class StandaloneConfig:
             "log.dirs": os.path.join(self.data_directory, f"broker-{broker_id}"),
             "zookeeper.connect": f"{HOST}:{coordinator_port}",
             "kreplica.admin.listener": f"{self.interface}:{admin_port}",
-            **coordinator_settings(self.brokers),
+            **internal_topic_settings(self.brokers),
         }
         if self.secured is not None:
             settings |= self.secured.settings(f"{self.interface}:{port}", f"{self.advertised_host}:{port}")
@@ -92,7 +92,8 @@ class Standalone:
     """An embedded ZooKeeper server and brokers, started and stopped together.
 
     :param store: keeps the state of the ZooKeeper server; SQLite in the data directory by default.
-    :param failed: called with a one-line reason when this store has failed or a broker cannot continue.
+    :param on_failure: called with a one-line reason when the ZooKeeper server cannot store its state, or a broker
+        cannot continue.
     """
 
     def __init__(
@@ -101,22 +102,22 @@ class Standalone:
         config: StandaloneConfig,
         *,
         store: Store | None = None,
-        failed: Callable[[str], None] | None = None,
+        on_failure: Callable[[str], None] | None = None,
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._store = store
-        self._coordinator_directory = os.path.join(config.data_directory, "coordinator")
+        self._zookeeper_directory = os.path.join(config.data_directory, "coordinator")
         self.zookeeper = EmbeddedZooKeeper(
             runtime,
-            self._coordinator_directory,
+            self._zookeeper_directory,
             port=config.coordinator_port,
             interface=HOST,
-            settings=None if config.secured is None else config.secured.coordinator_settings(),
+            settings=None if config.secured is None else config.secured.zookeeper_settings(),
             store=store,
-            on_failure=None if failed is None else partial(zookeeper_failed, failed),
+            on_failure=None if on_failure is None else partial(zookeeper_failed, on_failure),
         )
-        self._failed = failed
+        self._on_failure = on_failure
         self._brokers: list[Broker] = []
 
     @property
@@ -133,7 +134,7 @@ class Standalone:
         # Settings are validated first, before anything is opened.
         config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
         if self._store is None:
-            self._check_coordinator_data()
+            self._check_zookeeper_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
         await start_zookeeper(self.zookeeper, HOST, config.coordinator_port, "--coordinator-port")
         await self._start_brokers()
@@ -154,22 +155,22 @@ class Standalone:
 
     def _broker(self, broker_id: int, runtime: Runtime, admin_port: int) -> Broker:
         settings = self._config.broker_settings(broker_id, self.zookeeper.port, admin_port)
-        return Broker(runtime, settings, self._failed)
+        return Broker(runtime, settings, self._on_failure)
 
-    def _check_coordinator_data(self) -> None:
+    def _check_zookeeper_data(self) -> None:
         """Check that ZooKeeper data exists if broker data exists; otherwise the start would create an empty cluster.
 
         :raise SettingsError: the ZooKeeper data is missing; the message names the cluster.
         """
         disk = self._runtime.disk
-        if disk.exists(self._coordinator_directory):
+        if disk.exists(self._zookeeper_directory):
             return
         for broker_id in self._config.broker_ids:
             path = os.path.join(self._config.data_directory, f"broker-{broker_id}", META_PROPERTIES)
             meta = read_meta_properties(disk, path)
             if meta is not None:
                 raise SettingsError(
-                    f"{path} belongs to cluster {meta.cluster_id}, but {self._coordinator_directory}, with its topics, "
+                    f"{path} belongs to cluster {meta.cluster_id}, but {self._zookeeper_directory}, with its topics, "
                     "does not exist: restore it, or start with another --data-dir"
                 )
 

@@ -51,7 +51,9 @@ class StandaloneProcess:
             self._claim.release()
 
 
-def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Callable[[str], None]) -> StandaloneProcess:
+def standalone_from_options(
+    reactor: Any, options: dict[str, Any], on_failure: Callable[[str], None]
+) -> StandaloneProcess:
     """Return the standalone cluster that the command-line options describe.
 
     :raise SettingsError: a setting is invalid, or the data directory cannot be used, for example because a cluster runs
@@ -78,23 +80,23 @@ def standalone_from_options(reactor: Any, options: dict[str, Any], failed: Calla
         if options["secured"]:
             secured = SecuredCluster(Path(config.data_directory, "security"), config.advertised_host)
             config = replace(config, secured=secured)
-        return StandaloneProcess(_standalone(runtime, config, options, failed), claim)
+        return StandaloneProcess(_standalone(runtime, config, options, on_failure), claim)
     except BaseException:
         claim.release()
         raise
 
 
 def _standalone(
-    runtime: Runtime, config: StandaloneConfig, options: dict[str, Any], failed: Callable[[str], None]
+    runtime: Runtime, config: StandaloneConfig, options: dict[str, Any], on_failure: Callable[[str], None]
 ) -> Standalone:
     if options["processes"]:
         from kreplica.service.standalone.broker_processes import ProcessesStandalone
 
-        return ProcessesStandalone(runtime, config, options["log-format"], failed=failed)
+        return ProcessesStandalone(runtime, config, options["log-format"], on_failure=on_failure)
     if config.brokers == 1:
         # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
         install_lean_polling(runtime.reactor)
-        return Standalone(runtime, config, failed=failed)
+        return Standalone(runtime, config, on_failure=on_failure)
     from kreplica.service.standalone.hosted_standalone import HostedStandalone
 
-    return HostedStandalone(runtime, config, failed=failed)
+    return HostedStandalone(runtime, config, on_failure=on_failure)

@@ -25,7 +25,7 @@ from kreplica.storage.directories.file_removal import Removals
 from kreplica.storage.directories.opening import LogToOpen, open_on_threads
 from kreplica.storage.directories.rejections import Rejections
 from kreplica.storage.durability.failed_syncs import has_marker, remove_marker
-from kreplica.storage.durability.group_commit import Flusher
+from kreplica.storage.durability.group_commit import Syncer
 from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown, write_clean_shutdown
 from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.log.log import Log
@@ -92,7 +92,7 @@ class LogDirectory:
         self._lock: DirectoryLock | None = None
         self._removals = Removals(runtime, self._removal_failed)
         self._unsynced_deletions: list[TopicPartition] = []
-        self._flusher = Flusher(measured, on_synced, self._failed)
+        self._syncer = Syncer(measured, on_synced, self._failed)
 
     # --- opening ---
 
@@ -278,21 +278,21 @@ class LogDirectory:
     def stop_using(self, log: Log, error: StorageError) -> None:
         """Stop using a log because of an error or its deletion."""
         del self.logs[log.topic_partition]
-        self._flusher.forget(log)
+        self._syncer.forget(log)
         self.checkpoints.forget(log)
         log.take_offline(error)
 
     def flush(self, log: Log) -> None:
         """Request a sync of a log (group commit)."""
-        self._flusher.request(log)
+        self._syncer.request(log)
 
     # --- LogOwner ---
 
     def rolled(self, log: Log) -> None:
-        self._flusher.request(log)
+        self._syncer.request(log)
 
     def flush_due(self, log: Log) -> None:
-        self._flusher.request(log)
+        self._syncer.request(log)
 
     def start_offset_advanced(self, log: Log) -> None:
         self.checkpoints.request()
@@ -337,7 +337,7 @@ class LogDirectory:
 
     def _cancel(self) -> None:
         self._removals.cancel()
-        self._flusher.cancel()
+        self._syncer.cancel()
         self.checkpoints.cancel()
 
     # --- closing ---
@@ -348,7 +348,7 @@ class LogDirectory:
         :param broker_epoch: written to the marker (KIP-966); -1 if unknown.
         """
         self._cancel()
-        await self._flusher.when_drained()
+        await self._syncer.when_drained()
         await self.checkpoints.when_idle()
         try:
             if self.offline is None:

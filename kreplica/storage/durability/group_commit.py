@@ -18,7 +18,7 @@ RETRY_SECONDS = 1.0
 """Delay before a sync that failed for lack of space or descriptors is retried."""
 
 
-class FlushableLog(Protocol):
+class SyncableLog(Protocol):
     """The operations of a log that group commit needs."""
 
     owner: Any
@@ -31,10 +31,10 @@ class FlushableLog(Protocol):
     def mark_synced(self, synced: Unsynced) -> None: ...
 
 
-LogT = TypeVar("LogT", bound=FlushableLog)
+LogT = TypeVar("LogT", bound=SyncableLog)
 
 
-class Flusher(Generic[LogT]):
+class Syncer(Generic[LogT]):
     """Syncs the logs of one directory in rounds.
 
     :param on_synced: called after each round with the logs whose recovery point advanced.

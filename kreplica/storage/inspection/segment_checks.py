@@ -162,11 +162,11 @@ class SegmentCheck:
         if header.base_offset < self._base_offset or header.last_offset - self._base_offset > RELATIVE_OFFSET_MAX:
             yield f"offsets {header.base_offset} to {header.last_offset} in the segment of {self._base_offset}"
         elif expected is not None and header.base_offset < expected:
-            yield f"offset {header.base_offset}, but the next offset is {expected}"
+            yield f"offset {header.base_offset}, expected {expected} or higher"
         elif self._options.gaps:
             next_offset = self._base_offset if expected is None else expected
             if header.base_offset > next_offset:
-                yield f"offset {header.base_offset}, but the next offset is {next_offset}: offsets are missing"
+                yield f"offset {header.base_offset}, expected {next_offset}: offsets are missing"
 
     def _epoch(self, header: BatchHeader) -> Iterator[str]:
         epoch = header.partition_leader_epoch

@@ -57,7 +57,8 @@ class CompletedTransaction(NamedTuple):
 class ProducerStates:
     """Producers of one log. ``check`` validates a batch; ``apply`` applies it after the append.
 
-    :ivar verifications: transactions that may start; used only by a leader.
+    :ivar verifications: transactions that the coordinator confirmed and that may therefore start here; used only by a
+        leader.
     :ivar rejections: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
         records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
@@ -96,7 +97,7 @@ class ProducerStates:
         return self._entries.values()
 
     def note_replicated(self, headers: Iterable[BatchHeader]) -> None:
-        """Note the producers that become known by batches from the leader, before these are applied."""
+        """Record the producers that these replicated batches introduce; called before the batches are applied."""
         if self.replicated_after_gap is not None:
             ids = (header.producer_id for header in headers if header.producer_id >= 0 and not header.is_control)
             self.replicated_after_gap.update(each for each in ids if each not in self._entries)

@@ -40,14 +40,14 @@ def visible_records(row: dict[str, Any], position: int) -> VisibleRecords:
             aborted.add(remaining.pop()["producer_id"])
         batch = list(iter_records(data[batch_position : batch_position + header.size]))
         if header.is_control:
-            _end(batch, header.producer_id, aborted)
+            _apply_end_marker(batch, header.producer_id, aborted)
         elif not (header.is_transactional and header.producer_id in aborted):
             records += [record for record in batch if record.offset >= position]
         position = max(position, header.next_offset)
     return VisibleRecords(records, position)
 
 
-def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None:
+def _apply_end_marker(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None:
     """Remove a producer from the aborted ones at its abort marker; later batches belong to another transaction."""
     marker = parse_end_marker(markers[0])
     if marker is not None and not marker.committed:
@@ -55,7 +55,7 @@ def _end(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None
 
 
 def records_of(row: dict[str, Any], offset: int) -> list[Record]:
-    """Return the records from an offset on of one partition in a Fetch response.
+    """Return the records of one partition in a Fetch response that have this offset or a higher one.
 
     The first batch may start before the offset, and the last one may be incomplete.
 

@@ -7,8 +7,8 @@ cluster.run_until(client.create_topic("orders"))
 cluster.brokers[2].power_loss()
 cluster.run_until(cluster.brokers[2].start())
 
-``cluster.simulation`` and each machine's ``host`` inject faults of network, clocks and disks; ``state`` and
-``invariants`` inspect the brokers' state.
+Inject faults of network, clocks and disks by ``cluster.simulation`` and the ``host`` of each machine. The modules
+``state`` and ``invariants`` inspect the brokers' state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
-from kreplica.service.broker.coordinators import coordinator_settings
+from kreplica.service.broker.coordinators import internal_topic_settings
 from kreplica.service.composition.broker import Broker
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
@@ -67,7 +67,7 @@ ProgramT = TypeVar("ProgramT", bound=Program)
 
 
 class Machine(Generic[ProgramT]):
-    """A host and the program on it, which is built again at each start; the disk stays."""
+    """A host and its program. Each start builds a new program; the disk is kept."""
 
     def __init__(self, host: Host, build: Callable[[Runtime], ProgramT]) -> None:
         self.host = host
@@ -124,8 +124,8 @@ class SimulatedCluster:
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one ZooKeeper server.
     :param protected: brokers authenticate to the ZooKeeper server and protect their znodes; a single server then
         rejects other clients.
-    :param lifetime_ms: lifetime of authenticated sessions, if the brokers have listeners with authentication
-        (``secured_listeners``) and check ACLs; None without.
+    :param lifetime_ms: if set, adds listeners with authentication (``secured_listeners``) and ACLs; the value is the
+        lifetime of authenticated sessions. None: neither.
     :param trace: called with one line per event.
     :ivar zookeeper: the ZooKeeper server, or the whole ensemble.
     :ivar ensemble: servers of the ensemble; None without one.
@@ -143,7 +143,7 @@ class SimulatedCluster:
         lifetime_ms: int | None = None,
         trace: Callable[[str], None] | None = None,
     ) -> None:
-        defaults = [f"{name}={value}" for name, value in coordinator_settings(brokers).items()]
+        defaults = [f"{name}={value}" for name, value in internal_topic_settings(brokers).items()]
         own = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         if lifetime_ms is not None:
             for number in range(1, brokers + 1):
@@ -185,7 +185,7 @@ class SimulatedCluster:
 
     @property
     def zookeeper_hosts(self) -> list[str]:
-        """Names of the hosts of the ZooKeeper server."""
+        """Names of the hosts on which the ZooKeeper servers run."""
         return ["coordinator"] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
 
     def host(self, name: str) -> Host:
@@ -219,7 +219,7 @@ class SimulatedCluster:
         keys = [TopicPartition(topic, partition) for partition in partitions]
         self.run_until(lambda: all(is_in_sync(self, key) for key in keys), timeout_s)
 
-    def wait_replicas_end(self, key: TopicPartition, end_offset: int, timeout_s: float = 120.0) -> None:
+    def wait_log_end_offsets(self, key: TopicPartition, end_offset: int, timeout_s: float = 120.0) -> None:
         """Run until the log of every replica ends at ``end_offset``.
 
         :raise AssertionError: contains the log end offsets of the replicas.

@@ -360,7 +360,7 @@ class ReplicatedRun(ClusterRun):
             check_nothing_lost(records, self.history.seen[key.partition], "read")
             sent = self.history.sent[key.partition]
             assert len(records) == sent, f"{key}: {sent} records were sent, the log has {len(records)}"
-            self.cluster.wait_replicas_end(key, len(records))
+            self.cluster.wait_log_end_offsets(key, len(records))
         wait_until_health_agrees(self.cluster)
         self.invariants.check()
         self.cluster.stop()

@@ -106,7 +106,7 @@ class DeliverAt:
         self._partitions: dict[TopicPartition, HeldBack] = {}
         self._taken: tuple[ProducedBatch, list[tuple[int, LogRecord]]] | None = None
         for topic in self._topics:
-            context.broker.led.follow(topic, self._role_changed)
+            context.broker.led.on_leadership_change(topic, self._role_changed)
 
     @property
     def held_count(self) -> int:

@@ -43,7 +43,7 @@ class WorkFile:
         except ValueError:
             is_ours = False
         if not is_ours:
-            raise ValueError(f"{self._path} belongs to another audit: delete it, or use another --resume file")
+            raise ValueError(f"{self._path} is not a work file of this audit: delete it, or use another --resume file")
         found = [_comparison(json.loads(line)) for line in lines[:-1]]  # incomplete last line
         return {TopicPartition(each.topic, each.partition): each for each in found}
 

@@ -155,7 +155,8 @@ def _out_of_order(matched: DataFrame) -> DataFrame:
 def _unmatched(matched: DataFrame) -> DataFrame:
     """Return the unmatched records.
 
-    A record of the archive and one of the topic between the same matched pairs count as one different record.
+    Between two matched pairs, the n-th unmatched record of the archive and the n-th of the topic count as one different
+    record.
     """
     archive_only, topic_only = (_one_side(matched, side) for side in ("archive", "topic"))
     duplicates = _findings(topic_only.where("is_archived"), sql.lit(Kind.DUPLICATE.value), sql.col("topic_rank"))

@@ -21,12 +21,12 @@ IMPATIENT = ClientOptions(
 
 
 class Application(ABC):
-    """One process, whose lifetime is ``run`` unless its host is killed.
+    """One process of an application; it ends when ``run`` returns or its host is killed.
 
     :param name: unique per process.
     :ivar endpoint: makes the endpoints of connections.
     :ivar is_over: True after ``run``.
-    :ivar is_superseded: True if another process has taken its slot; it then ends at the next client error.
+    :ivar is_superseded: True if another process took over its slot; this process then ends at its next client error.
     """
 
     def __init__(self, host: Host, name: str, bootstrap: str) -> None:

@@ -229,7 +229,7 @@ class SidePartition:
             retained = {offset: value for offset, value in offsets[key.partition].items() if offset >= start}
             check_nothing_lost(records, retained, f"{verb} in {self}")
         self._check_order([record.value or b"" for record in records if self.history.is_own(record.value or b"")])
-        cluster.wait_replicas_end(key, end)
+        cluster.wait_log_end_offsets(key, end)
 
     def _check_order(self, values: list[bytes]) -> None:
         if len(self._producers) > 1:

@@ -89,4 +89,4 @@ class WeakProducers:
         check_nothing_lost(records, history.seen[key.partition], f"read in {key}")
         if key.partition == NOT_IDEMPOTENT:
             check_nothing_lost(records, history.acked[key.partition], f"acknowledged in {key}")
-        cluster.wait_replicas_end(key, len(records))
+        cluster.wait_log_end_offsets(key, len(records))
