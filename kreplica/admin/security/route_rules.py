@@ -83,12 +83,15 @@ def _nothing(_: Call) -> Sequence[Need]:
 
 PUBLIC = Rule("no authentication", _nothing, public=True)
 AUTHENTICATED = Rule("authentication only", _nothing)
-LISTED_TOPICS = Rule("lists the topics with Describe", _nothing)
-LISTED_GROUPS = Rule("lists the groups with Describe, or all with Describe on the cluster", _nothing)
-LISTED_TOKENS = Rule(
-    "lists own tokens, those with Describe, and those of users with DescribeTokens", _nothing
+LISTED_TOPICS = Rule("authentication only; lists the topics with Describe", _nothing)
+LISTED_GROUPS = Rule(
+    "authentication only; lists the groups with Describe, or all groups with Describe on the cluster", _nothing
 )
-RENEWED_TOKENS = Rule("owners and renewers of the token", _nothing)
+LISTED_TOKENS = Rule(
+    "authentication only; lists the caller's tokens, tokens with Describe, and tokens of users with DescribeTokens",
+    _nothing,
+)
+RENEWED_TOKENS = Rule("authentication only, as the owner or a renewer of the token", _nothing)
 
 _DESCRIBE, _ALTER = _on_cluster(Operation.DESCRIBE), _on_cluster(Operation.ALTER)
 _DESCRIBE_TOPIC, _READ_TOPIC = _on_topic(Operation.DESCRIBE), _on_topic(Operation.READ)
@@ -122,7 +125,7 @@ RULES: Mapping[str, Rule] = {
     "POST /v1/acls": _ALTER,
     "DELETE /v1/acls": _ALTER,
     "GET /v1/tokens": LISTED_TOKENS,
-    "POST /v1/tokens": Rule("authentication only; CreateTokens on another owner", _create_token),
+    "POST /v1/tokens": Rule("authentication only; CreateTokens on the owner if it is another user", _create_token),
     "POST /v1/tokens/{token}/renew": RENEWED_TOKENS,
     "POST /v1/tokens/{token}/expire": RENEWED_TOKENS,
     "GET /v1/quotas": _on_cluster(Operation.DESCRIBE_CONFIGS),
@@ -182,7 +185,7 @@ RULES: Mapping[str, Rule] = {
     # Explanations.
     "GET /v1/why/partitions/{topic}/{partition}": _DESCRIBE_TOPIC,
     "GET /v1/why/groups/{group:path}": _DESCRIBE_GROUP,
-    "GET /v1/why/access": Rule("Describe on the cluster, except about oneself", _explain_access),
+    "GET /v1/why/access": Rule("Describe on the cluster; authentication only for the caller's own access", _explain_access),
     "GET /v1/why/client": _on_cluster(Operation.DESCRIBE_CONFIGS),
     "GET /v1/why/plans/{plan}": _DESCRIBE,
     "GET /v1/why/brokers/{broker_id}": _DESCRIBE,
