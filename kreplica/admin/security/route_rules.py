@@ -185,7 +185,9 @@ RULES: Mapping[str, Rule] = {
     # Explanations.
     "GET /v1/why/partitions/{topic}/{partition}": _DESCRIBE_TOPIC,
     "GET /v1/why/groups/{group:path}": _DESCRIBE_GROUP,
-    "GET /v1/why/access": Rule("Describe on the cluster; authentication only for the caller's own access", _explain_access),
+    "GET /v1/why/access": Rule(
+        "Describe on the cluster; authentication only for the caller's own access", _explain_access
+    ),
     "GET /v1/why/client": _on_cluster(Operation.DESCRIBE_CONFIGS),
     "GET /v1/why/plans/{plan}": _DESCRIBE,
     "GET /v1/why/brokers/{broker_id}": _DESCRIBE,
