@@ -163,6 +163,7 @@ def test_invalid_options(run: Callable[..., Result], topic: str) -> None:
     assert "cannot be combined" in run("produce", topic, "--json", "--key-separator", ":", status=2).output
     assert "HOST:PORT is expected" in run("produce", topic, "--bootstrap", "nonsense", status=2).output
     assert "there is no topic 'nope'" in run("consume", "nope", status=1).output
+    assert "create it with `kreplica topic create nope`" in run("produce", "nope", status=1).output
     assert "it has 3 partitions, numbered from 0" in run("consume", topic, "--partitions", "3", status=2).output
     assert "cannot be copied to itself" in run("topic", "copy", topic, topic, status=2).output
 

@@ -22,7 +22,7 @@ from kreplica.cli.records.formats import RegistryAccess, registry_options
 from kreplica.cli.records.line_input import LineTooLong, read_files
 from kreplica.cli.records.record_json import BadRecord, InputRecord, parse_line
 from kreplica.cli.terminal.parameter_types import Setting
-from kreplica.transfer.topics import existing_topic
+from kreplica.transfer.topics import TopicUnusable, existing_topic
 from kreplica.wire.records import Headers
 
 ACKS = {"all": -1, "1": 1, "0": 0}
@@ -105,10 +105,17 @@ def command(
     with open_cluster(bootstrap) as cluster:
         producer = Producer(cluster, options)
         with report_failures(lambda: _state(producer)), producer:
-            existing_topic(cluster, topic)
+            _check_topic(cluster, topic)
             _produce(cluster, producer, topic, converter, files)
     if sys.stderr.isatty():
         click.echo(f"kreplica: {_state(producer)}", err=True)
+
+
+def _check_topic(cluster: Cluster, topic: str) -> None:
+    try:
+        existing_topic(cluster, topic)
+    except TopicUnusable as error:
+        raise TopicUnusable(f"{error}: create it with `kreplica topic create {topic}`") from None
 
 
 def _state(producer: Producer) -> str:
