@@ -9,6 +9,7 @@ import pytest
 from twisted.internet.defer import Deferred
 
 from kreplica.client.connection import Connection
+from kreplica.replication import Partition
 from kreplica.server.fetch.partition_reads import PartitionReads
 from kreplica.wire.messages import CREATE_TOPICS, FETCH
 from tests.support.broker_scene import Row, Scene, batch, create_body, fetch_body, on_broker
@@ -83,6 +84,56 @@ def test_fetch_that_claims_to_be_a_follower_is_refused(tmp_path: Path) -> None:
         assert (await scene.ask(FETCH, forged, 12))["error_code"] == 77, "an older version, without the epoch"
         assert led.known_end_offset(2) == 1
         assert (await scene.produce("t", batch(b"y")))["error_code"] == 0, "the real follower continues"
+
+    on_broker(tmp_path, story, brokers=2)
+
+
+async def replicated_partition(scene: Scene) -> Partition:
+    """Create a partition with one record that broker 2 has acknowledged, and return the replica of leader 1."""
+    body = create_body("t", -1, factor=-1)
+    body["topics"][0]["assignments"] = [{"partition_index": 0, "broker_ids": [1, 2]}]
+    await scene.ask(CREATE_TOPICS, body)
+    await scene.produce("t", batch(b"x"))
+    return next(iter(scene.broker.partitions))
+
+
+def test_idle_follower_acknowledges_again_after_its_progress_was_discarded(tmp_path: Path) -> None:
+    """A leader that stops and leads again in the same epoch learns the follower's offset without a new record."""
+
+    async def story(scene: Scene) -> None:
+        partition = await replicated_partition(scene)
+        await scene.until(lambda: bool(partition.watchers), "the follower's fetch waits")
+        partition.stop()
+        partition.lead(partition.leadership)
+        assert partition.role.known_end_offset(2) is None
+        await scene.until(lambda: partition.role.known_end_offset(2) == 1, "the follower acknowledges again")
+
+    on_broker(tmp_path, story, brokers=2)
+
+
+def test_error_is_repeated_until_the_follower_requests_the_partition_again(tmp_path: Path) -> None:
+    """A request that arrived before this broker leads is not an acknowledgement to the later leader."""
+
+    async def story(scene: Scene) -> None:
+        partition = await replicated_partition(scene)
+        other = scene.standalone.brokers[1]
+        key, epoch = partition.topic_partition, partition.leadership.leader_epoch
+        await other.partitions.stop_replica(key, leader_epoch=epoch, delete=False)
+        topic_id = scene.broker.metadata.topic_id("t")
+        follower = {"replica_state": {"replica_id": 2, "replica_epoch": other.fence.broker_epoch}}
+
+        async def error(offsets: dict[int, int], **session: int) -> tuple[int, int]:
+            answer = await scene.ask(FETCH, many(offsets, topic_id, **session, **follower), 17)
+            return answer["session_id"], rows_of(answer)[0]["error_code"]
+
+        partition.stop()
+        number, code = await error({0: 1}, session_epoch=0)
+        assert code == 6
+        partition.lead(partition.leadership)
+        assert await error({}, session_id=number, session_epoch=1) == (number, 75)
+        assert partition.role.known_end_offset(2) is None
+        assert await error({0: 1}, session_id=number, session_epoch=2) == (number, 0)
+        assert partition.role.known_end_offset(2) == 1
 
     on_broker(tmp_path, story, brokers=2)
 

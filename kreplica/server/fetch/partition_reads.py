@@ -9,6 +9,7 @@ from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
 from kreplica.replication.leader.replica_selection import RackOf, ReplicaSelector, ReplicaView
+from kreplica.replication.role import Role
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.fetch.partition import FetchPartition
 from kreplica.server.metadata.metadata_cache import MetadataCache
@@ -56,6 +57,7 @@ class Read(NamedTuple):
     :param settled: True if no more data is available until the partition or the client's offset changes.
     :param urgent: the response must be sent at once.
     :param throttles: token buckets that the bytes are charged to.
+    :param role: role of the partition at the time of the read; a later role does not know the follower's progress.
     """
 
     row: Row | None
@@ -64,6 +66,7 @@ class Read(NamedTuple):
     settled: bool = False
     urgent: bool = False
     throttles: Sequence[TokenBucket] = ()
+    role: Role | None = None
 
 
 class PartitionReads:
@@ -135,7 +138,10 @@ class PartitionReads:
         if before is None:
             return True
         partition = before.partition
-        if partition is None or not before.settled or not partition.role.is_leader:
+        if partition is None or not before.settled:
+            return True
+        role = partition.role
+        if role is not before.role or not role.is_leader:
             return True
         if fetch_partition.current_leader_epoch not in (NO_EPOCH, partition.leadership.leader_epoch):
             return True
@@ -183,8 +189,9 @@ class PartitionReads:
         offset = fetch_partition.fetch_offset
         throttles: Sequence[TokenBucket] = ()
         has_urgent_values = False
+        is_requested = fetch_partition.is_requested
         if reader.is_follower:
-            if fetch_partition.is_requested:
+            if is_requested:
                 self._acknowledge(reader, fetch_partition, partition)
             end_offset = log.log_end_offset
             has_urgent_values = fetch_partition.sent is not None and self._has_urgent_values(
@@ -207,7 +214,9 @@ class PartitionReads:
         else:
             end_offset = log.log_end_offset
         if offset == end_offset:
-            return _new_tuple(Read, (None, 0, partition, True, has_urgent_values, throttles))
+            if reader.is_follower and not is_requested:
+                _check_acknowledged(reader.replica_id, partition)
+            return _new_tuple(Read, (None, 0, partition, True, has_urgent_values, throttles, partition.role))
         slice_ = log.read(
             offset,
             size_max=max(min(fetch_partition.bytes_max, space), 0),
@@ -215,14 +224,16 @@ class PartitionReads:
             at_least_one=at_least_one,
         )
         if not slice_.size:
-            return _new_tuple(Read, (None, 0, partition, offset >= end_offset, has_urgent_values, throttles))
+            settled = offset >= end_offset
+            return _new_tuple(Read, (None, 0, partition, settled, has_urgent_values, throttles, partition.role))
         if reader.is_follower:
             _check_resent(reader.replica_id, offset, partition, slice_)
         row = _row_of_offsets(partition, fetch_partition.partition)
         row["records"] = slice_
         if reader.isolation == READ_COMMITTED:
             row["aborted_transactions"] = _aborted_transactions(partition, offset, slice_)
-        return _new_tuple(Read, (row, slice_.size, partition, offset >= end_offset, has_urgent_values, throttles))
+        settled = offset >= end_offset
+        return _new_tuple(Read, (row, slice_.size, partition, settled, has_urgent_values, throttles, partition.role))
 
     def _acknowledge(self, reader: Reader, fetch_partition: FetchPartition, partition: Partition) -> None:
         """Record that a follower has all records before its fetch offset.
@@ -269,6 +280,19 @@ class PartitionReads:
         ]
         leader = ReplicaView(leader_id, self._rack_of(leader_id), partition.log.log_end_offset)
         return selector(rack, leader, followers)
+
+
+def _check_acknowledged(replica_id: int, partition: Partition) -> None:
+    """Check that a follower without new records has acknowledged its offset to this leader state.
+
+    Otherwise the follower would wait for records that may never come, and could not join the ISR: its request was
+    answered with an error, or this broker stopped leading and leads again. After an error it requests the partition.
+
+    :raise KafkaError: UNKNOWN_LEADER_EPOCH, which is retriable.
+    """
+    if partition.role.known_end_offset(replica_id) is None:
+        text = f"{replica_id} has not fetched {partition.topic_partition} since this broker leads it"
+        raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
 
 
 def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: LogSlice) -> None:
