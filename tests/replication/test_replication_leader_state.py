@@ -337,3 +337,19 @@ class TestStateFromZookeeper:
         assert not before.written(proposal, 1)
         before.state_read(proposal, LeaderAndIsr(THIRD, 9, (THIRD,), 2, 9))
         assert partition.leadership == leadership(6, isr=(LEADER,), partition_epoch=1)
+
+
+def test_followers_are_notified_of_records_that_cannot_be_committed_yet() -> None:
+    """A leader alone in the ISR that needs another replica commits nothing; followers catch up only if they fetch."""
+    leading = Leading()
+    partition = leading.partition(leadership(isr=(LEADER,), eligible=(SECOND,)), min_insync_replicas=2)
+    notified: list[set[Partition]] = []
+
+    class Fetch:
+        def changed(self, partitions: set[Partition]) -> None:
+            notified.append(partitions)
+
+    partition.watchers[Fetch()] = None
+    append(partition, acks_all=False)
+    leading.end_turn()
+    assert (partition.high_watermark, notified) == (0, [{partition}])

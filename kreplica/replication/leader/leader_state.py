@@ -147,11 +147,15 @@ class LeaderState(Role):
     # --- high watermark ----------------------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Advance the high watermark after an append if no follower counts; otherwise notify waiting fetches."""
+        """Advance the high watermark after an append if no follower counts, and notify waiting fetches."""
+        partition = self.partition
         if not self._counted:
+            high_watermark = partition.high_watermark
             self.advance()
-        elif self.partition.watchers:
-            self._context.purgatory.mark(self.partition)
+            if partition.high_watermark != high_watermark:
+                return  # the waiting fetches are notified
+        if partition.watchers:
+            self._context.purgatory.mark(partition)
 
     def advance(self) -> None:
         """Advance the high watermark to the smallest log end offset of the counted replicas."""
