@@ -132,7 +132,7 @@ def run_until_done(spark: SparkSession, copy: Copy, random: Random) -> int:
 
 
 @pytest.mark.timeout(SLOW_S)
-@pytest.mark.parametrize("mode", ["one", "many"])
+@pytest.mark.parametrize("mode", ["one", pytest.param("many", marks=pytest.mark.soak)])
 def test_a_query_that_fails_at_every_step(
     spark: SparkSession, fragile: KafkaCluster, tmp_path: Path, mode: str
 ) -> None:
