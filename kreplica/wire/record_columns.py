@@ -249,7 +249,10 @@ class _SectionReader:
         return [low | high << 8 for low, high in zip(times, section[time_at + size + 1 : stop : size], strict=True)]
 
     def _read_one_by_one(self, try_from: int) -> None:
-        """Read records one by one, until the end or until bulk reading may be tried again."""
+        """Read records one by one, until the end or until bulk reading may be tried again.
+
+        Varints are decoded in the loop: a call for each would be made five times per record.
+        """
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
         columns = self.columns

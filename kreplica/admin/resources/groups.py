@@ -154,6 +154,8 @@ RESET_RESPONSE = written(
 DELETION_RESPONSE = written({"group": STRING, "offsets": listing(record(CHANGED))}, title="OffsetsDeleted")
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
+OF_TOPIC = Parameter("topic", TOPIC, "The topic; required.")
+SEARCH = Parameter("search", {"type": "string", "maxLength": 1000}, "Only IDs that contain this text, ignoring case.")
 _ABSENT = {404: "The group does not exist."}
 _IN_USE = {**_ABSENT, 409: "The group has members."}
 
@@ -184,9 +186,6 @@ class Groups:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the list, a group, its lag and its offsets."""
-        text = {"type": "string", "maxLength": 1000}
-        search = Parameter("search", text, "Only IDs that contain this text, ignoring case.")
-        topic = Parameter("topic", TOPIC, "The topic; required.")
         return (
             Route(
                 "GET",
@@ -194,7 +193,7 @@ class Groups:
                 self._list.read,
                 "All groups.",
                 response=GROUPS,
-                query=(LIMIT, AFTER, search, *COLUMNS.parameters()),
+                query=(LIMIT, AFTER, SEARCH, *COLUMNS.parameters()),
             ),
             Route(
                 "GET",
@@ -221,7 +220,7 @@ class Groups:
                 self.delete_offsets,
                 "Delete the offsets of a topic that the group's members do not read.",
                 response=DELETION_RESPONSE,
-                query=(IN_GROUP, topic),
+                query=(IN_GROUP, OF_TOPIC),
                 problems={**_ABSENT, 409: "Members of the group read the topic."},
             ),
             Route(

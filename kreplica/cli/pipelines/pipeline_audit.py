@@ -90,14 +90,7 @@ def command(
     kreplica pipeline audit --via-brokers --bootstrap kafka-1:9092 orders payments
     """
     shared_dirs, dirs_by_broker = log_dirs
-    if via_brokers and (shared_dirs or dirs_by_broker):
-        raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
-    if via_brokers:
-        bootstrap = given_or_profile_bootstrap(bootstrap)
-        if bootstrap is None:
-            raise click.UsageError("--via-brokers requires --bootstrap or a profile")
-    if not (via_brokers or shared_dirs or dirs_by_broker):
-        raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
+    bootstrap = _source_brokers(via_brokers, bootstrap, has_log_dirs=bool(shared_dirs or dirs_by_broker))
     state = f"progress is stored in {resume}" if resume is not None else "no progress is stored (see --resume)"
     with (
         report_failures(lambda: state),
@@ -128,6 +121,20 @@ def command(
             click.echo(f"report: {html}")
     if not report.agrees:
         raise SystemExit(1)
+
+
+def _source_brokers(via_brokers: bool, bootstrap: str | None, *, has_log_dirs: bool) -> str | None:
+    """Check the options that choose the source of the replicas, and return the bootstrap brokers to use."""
+    if not via_brokers:
+        if not has_log_dirs:
+            raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
+        return bootstrap
+    if has_log_dirs:
+        raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
+    found = given_or_profile_bootstrap(bootstrap)
+    if found is None:
+        raise click.UsageError("--via-brokers requires --bootstrap or a profile")
+    return found
 
 
 def _write_page(report: AuditReport, path: Path) -> None:
