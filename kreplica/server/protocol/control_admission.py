@@ -111,7 +111,7 @@ class ControlAdmission:
             return None
 
     def _decide_rejected(self) -> None:
-        """Refuse the waiting commands that are invalid for every controller."""
+        """Reject the waiting commands that are invalid for every controller."""
         waiting = [each for each in self._unconfirmed if each.request.is_waiting]
         self._unconfirmed.clear()
         for command in waiting:

@@ -111,7 +111,7 @@ class Request:
     :ivar size: frame size in bytes.
     :ivar is_waiting: the request has no response yet and is not abandoned.
     :ivar is_complete: the response is built, or the request needs none.
-    :ivar has_waited: the response waited for replicas or new records, which its time is counted as.
+    :ivar has_waited: the response waited for replicas or new records; its time counts as waiting time.
     :ivar is_sliced: the response is prepared and built in slices (``build_in_slices``).
     """
 

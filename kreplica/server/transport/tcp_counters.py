@@ -17,13 +17,13 @@ def transferred(transport: Any) -> tuple[int, int] | None:
     """
     while transport is not None:
         sock = getattr(transport, "socket", None)
-        if isinstance(sock, socket.socket):
+        if sock is not None:
             return _read(sock)
         transport = getattr(transport, "transport", None)
     return None
 
 
-def _read(sock: socket.socket) -> tuple[int, int] | None:
+def _read(sock: Any) -> tuple[int, int] | None:
     try:
         data = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _COUNTERS.size)
     except (OSError, AttributeError):

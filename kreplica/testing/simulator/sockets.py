@@ -106,7 +106,9 @@ class SimulatedSocket:
         elif isinstance(value, int):
             self._options[level, option] = value
 
-    def getsockopt(self, level: int, option: int) -> int:
+    def getsockopt(self, level: int, option: int, size: int = 0) -> int:
+        if size:
+            raise OSError(errno.ENOPROTOOPT, os.strerror(errno.ENOPROTOOPT))  # there is no TCP_INFO
         if (level, option) == (socket.SOL_SOCKET, socket.SO_ERROR):
             number, self._error = self._error, 0
             return number
