@@ -80,6 +80,11 @@ KINDS: Mapping[str, Kind] = {
         "Partitions have too few in-sync replicas: writes with acks=all are rejected.",
         "Start the brokers of the missing replicas; the explanation of a partition names them.",
     ),
+    "certificate_expired": Kind(
+        BAD,
+        "A certificate of a listener has expired.",
+        "Replace the files of these certificates: the broker reads them again within moments.",
+    ),
     "broker_gone": Kind(
         WARNING,
         "A broker that holds replicas is not registered: it stopped, died or lost its ZooKeeper session.",
@@ -114,11 +119,6 @@ KINDS: Mapping[str, Kind] = {
         WARNING,
         "The event loop of a broker was blocked in the last 5 minutes.",
         "Make the clients that caused the stalls send smaller requests, or disconnect them.",
-    ),
-    "certificate_expired": Kind(
-        BAD,
-        "A certificate of a listener has expired.",
-        "Replace the files of these certificates: the broker reads them again within moments.",
     ),
     "certificate_expiring": Kind(
         WARNING,

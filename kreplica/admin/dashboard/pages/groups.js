@@ -2,7 +2,7 @@
 
 import { dataList } from "../parts/data_list.js";
 import { chipPart, linkPart } from "../parts/elements.js";
-import { commaSeparated, count, shortTime } from "../parts/format.js";
+import { commaSeparated, count, pluralize, shortTime } from "../parts/format.js";
 import { href } from "../shell/routes.js";
 
 const FIELDS = "group,state,status,type,members,topics,lag,partitions_without_commit,last_commit_at_ms,coordinator";
@@ -29,7 +29,7 @@ export function open(page) {
       { header: "Members", numeric: true, sort: "-members", text: ({ members }) => count(members) },
       { header: "Topics", className: "cut", text: ({ topics }) => (topics === null ? null : topicsText(topics)) },
       { header: "Lag", numeric: true, sort: "-lag", text: ({ lag }) => count(lag) },
-      { header: "Never committed", numeric: true, sort: "-partitions_without_commit", text: ({ partitions_without_commit: never }) => (never ? partitionsText(never) : "0") },
+      { header: "Never committed", numeric: true, sort: "-partitions_without_commit", text: ({ partitions_without_commit: never }) => (never ? pluralize(never, "partition") : "0") },
       { header: "Last commit", className: "nowrap", sort: "-last_commit_at_ms", text: ({ last_commit_at_ms: at }) => (at === null ? "never" : shortTime(at)) },
       { header: "Protocol", sort: "type", text: ({ type }) => type },
       { header: "Coordinator", numeric: true, sort: "coordinator", text: ({ coordinator }) => `Broker ${coordinator}` },
@@ -40,10 +40,6 @@ export function open(page) {
 
 function topicsText(topics) {
   return topics.length > 1 ? `${topics[0]} and ${topics.length - 1} more` : commaSeparated(topics);
-}
-
-function partitionsText(number) {
-  return number === 1 ? "1 partition" : `${count(number)} partitions`;
 }
 
 /** @returns {[string, string]} */

@@ -1,9 +1,10 @@
 /** The health report of the cluster: the most important fault, and a list of the others, with links to explanations. */
 
 import { element, set } from "../parts/elements.js";
+import { count } from "../parts/format.js";
 import { href } from "../shell/routes.js";
 
-/** Maximum number of listed faults; `kreplica cluster` lists all. */
+/** Maximum number of listed faults and problems. */
 const FAULTS_MAX = 12;
 
 const EXPLANATIONS = "/v1/why/";
@@ -22,9 +23,11 @@ export function healthPart() {
       if (key !== shown) {
         shown = key;
         sentence.replaceChildren(element("span", null, summary, faults.length ? link(faults[0]) : null));
-        const rows = [...faults.slice(1).map((fault) => element("li", { class: fault.severity }, fault.text, link(fault))),
-          ...problems.map((text) => element("li", null, text))];
-        list.replaceChildren(...rows.slice(0, FAULTS_MAX));
+        const rows = [...problems.map((text) => element("li", null, text)),
+          ...faults.slice(1).map((fault) => element("li", { class: fault.severity }, fault.text, link(fault)))];
+        const omitted = rows.length - FAULTS_MAX;
+        list.replaceChildren(...rows.slice(0, FAULTS_MAX),
+          ...(omitted > 0 ? [element("li", null, `${count(omitted)} more; kreplica cluster lists all.`)] : []));
         list.hidden = rows.length === 0;
       }
     },

@@ -49,39 +49,42 @@ export function messageResults(page, topic, showError) {
   };
   /** Request pages until enough messages were found, or the user stops the search or starts another one. */
   const search = async (number) => {
-    const target = rows.length + LIMIT;
+    let missing = LIMIT;
     do {
       updateState();
-      const query = { ...parameters(page.query), limit: target - rows.length, scan_limit: SCAN_LIMIT, after: next };
+      const query = { ...parameters(page.query), limit: missing, scan_limit: SCAN_LIMIT, after: next };
       const response = await get(pathOf("topics", topic, "messages"), query, page.signal);
       if (number !== searchNumber) {
         return;
       }
       rows = [...rows, ...response.messages].slice(-ROWS_MAX);
+      missing -= response.messages.length;
       [next, scanned, remaining] = [response.next, scanned + response.scanned, response.remaining];
       failures += response.filter_errors;
       problems = [...response.problems, ...(response.filter_error ? [`${response.filter_error}.`] : [])];
       list.update(rows);
-    } while (next && rows.length < target && !isStopped);
+    } while (next && missing > 0 && !isStopped);
+  };
+  /** One function for all searches, because the page shows and removes the problem of each function. */
+  const run = async () => {
+    const number = (searchNumber += 1);
+    try {
+      await search(number);
+    } catch (error) {
+      if (number === searchNumber && !showError(error)) {
+        throw error;
+      }
+    } finally {
+      if (number === searchNumber) {
+        isBusy = false;
+        updateState();
+      }
+    }
   };
   const start = () => {
-    const number = (searchNumber += 1);
     [isBusy, isStopped] = [true, false];
     showError(null);
-    page.once(async () => {
-      try {
-        await search(number);
-      } catch (error) {
-        if (number === searchNumber && !showError(error)) {
-          throw error;
-        }
-      } finally {
-        if (number === searchNumber) {
-          isBusy = false;
-          updateState();
-        }
-      }
-    });
+    page.once(run);
   };
   return {
     node: element("div", { class: "stack section" },

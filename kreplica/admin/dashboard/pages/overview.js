@@ -21,7 +21,7 @@ export function open(page) {
   page.title("Overview");
   const health = healthPart();
   const numbers = termList("numbers", {
-    Brokers: (now) => count(now.live_brokers.length ?? now.live_brokers),
+    Brokers: (now) => count(now.live_brokers.length),
     Controller: (now) => (now.controller.broker_id === null ? { text: "none", worry: true } : `Broker ${now.controller.broker_id}`),
     Topics: (now) => count(now.topics),
     Partitions: (now) => count(now.partitions),

@@ -62,7 +62,7 @@ function chooseSubject(page) {
   kind.input.addEventListener("change", updateVisibility);
   updateVisibility();
   page.add(
-    element("p", { class: "muted" }, "Shows the decisions about a partition, group or plan, their causes, and what blocks it now."),
+    element("p", { class: "muted" }, "Shows the decisions about a partition, group, plan or broker, their causes, and what blocks it now."),
     element("form", {
       class: "form card section",
       onsubmit: (event) => {

@@ -50,13 +50,20 @@ export function lineChart({ title, series, format, minTop, note, onZoom }) {
     element("p", { class: "span", "aria-hidden": "true" }, start, end),
     element("ul", { class: "legend" }, series.map(([, label], index) => element("li", null, legendLine(index), label, values[index])), time));
   let shown = { range: { from_ms: 0, to_ms: 1 }, points: [] };
+  let pointed = null;
   zoomable(drawing, chosen, () => shown.range, onZoom);
-  pointable(drawing, (position) => showPoint(position));
+  pointable(drawing, (position) => {
+    pointed = position;
+    showPoint(position);
+  });
   return {
     node,
     update(range, points) {
       shown = { range, points: points.filter(({ at_ms: at }) => at >= range.from_ms && at <= range.to_ms) };
       draw();
+      if (pointed !== null) {
+        showPoint(pointed);
+      }
     },
   };
 
@@ -151,7 +158,14 @@ function zoomable(drawing, chosen, rangeOf, onZoom) {
     from = null;
     select(0, 0);
   });
+  drawing.addEventListener("pointercancel", () => {
+    from = null;
+    select(0, 0);
+  });
   drawing.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) {
+      return;
+    }
     const step = { ArrowLeft: [-0.25, 0.75], ArrowRight: [0.25, 1.25], "+": [0.25, 0.75], "-": [-0.5, 1.5] }[event.key];
     if (event.key === "0" || event.key === "Escape") {
       onZoom(null);

@@ -6,7 +6,7 @@
  */
 
 import { element, setText, show } from "./elements.js";
-import { count, pluralize } from "./format.js";
+import { pluralize } from "./format.js";
 import { debounce, field, selectField } from "./forms.js";
 import { numberedPager, table } from "./tables.js";
 import { get, pathOf } from "../shell/api.js";

@@ -92,18 +92,6 @@ export function ranges(numbers) {
   return commaSeparated(runs.map(([first, last]) => (first === last ? `${first}` : `${first}–${last}`)));
 }
 
-/** Indented JSON if a text is JSON, otherwise null. @param {string|null} text */
-export function prettyJson(text) {
-  if (text === null || !/^\s*[[{"\d\-tfn]/.test(text)) {
-    return null;
-  }
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return null;
-  }
-}
-
 /** A JSON value on one line. @param {any} value */
 export function inlineJson(value) {
   return typeof value === "string" ? value : JSON.stringify(value);

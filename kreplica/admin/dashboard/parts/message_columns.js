@@ -29,7 +29,7 @@ const DEFAULT = { columns: ["partition", "offset", "time", "key", "value", "size
 const ALWAYS = "offset";
 
 /** Text of a decoded key or value on one line. */
-export function payloadText(part) {
+function payloadText(part) {
   if (part.format === "null") {
     return "null";
   }
@@ -136,7 +136,8 @@ export function sortMessages(messages, order) {
   return keyed.map(({ message }) => message);
 }
 
-/** Describes an order: "sorted by Time". */
+/** Describes the order of `sortMessages`: "sorted by Time". */
 export function orderText(order, shown) {
-  return order === "" ? "" : ` The ${pluralize(shown, "shown message")} ${shown === 1 ? "is" : "are"} sorted by ${order.replace(/^-/, "")}.`;
+  const column = chosenColumns().find(({ name }) => name === order.replace(/^-/, ""));
+  return column === undefined ? "" : ` The ${pluralize(shown, "shown message")} ${shown === 1 ? "is" : "are"} sorted by ${column.header}.`;
 }

@@ -108,6 +108,9 @@ export class Page {
 
   /** Update the query of the address without opening the page again. @param {Record<string, any>} query */
   setQuery(query) {
+    if (this.signal.aborted) {
+      return; // a delayed call, after the user has opened another page
+    }
     this.query = Object.fromEntries(
       Object.entries({ ...this.query, ...query }).filter(([, value]) => value !== "" && value !== null && value !== undefined && value !== false));
     history.replaceState(null, "", href(this.path, this.query));
