@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from io import BytesIO
 from typing import Any
 
@@ -14,8 +14,15 @@ from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRe
 _SELF_DESCRIBED = b"\xd9\xd9\xf7"
 """Tag 55799, the mark of self-described CBOR."""
 
-_TAGS_KEPT = (0, 1, 2, 3, 37)
-"""Tags that the library converts: times, big integers and UUIDs."""
+
+def _tagged(tag: int, value: Any, immutable: bool) -> Any:
+    return {"$tag": tag, "value": value}
+
+
+_AS_TAGS = {
+    tag: partial(_tagged, tag) for tag in (4, 5, 25, 28, 29, 30, 35, 36, 100, 256, 258, 260, 261, 1004, 43000)
+}
+"""Tags that the library would otherwise convert; some cause regular expressions, large numbers or cyclic values."""
 
 
 @implementer(IRecordFormat)
@@ -26,7 +33,7 @@ class CborFormat:
     schema_type = None
 
     def __init__(self, context: FormatContext) -> None:
-        self._tags: dict[int, Callable[..., Any]] = {}
+        pass
 
     def recognizes(self, data: bytes, place: Place) -> bool:
         return data.startswith(_SELF_DESCRIBED)
@@ -36,8 +43,7 @@ class CborFormat:
 
         file = BytesIO(data)
         try:
-            # Other tags cause computations, such as regular expressions, or shared and cyclic values.
-            decoder = cbor2.CBORDecoder(file, tag_hook=_tag, max_depth=DEPTH_MAX, semantic_decoders=_semantic())
+            decoder = cbor2.CBORDecoder(file, tag_hook=_unknown, max_depth=DEPTH_MAX, semantic_decoders=_AS_TAGS)
             value = decoder.decode()
         except Exception as error:  # the library raises errors of many types for malformed data
             raise FormatError(f"it is not CBOR: {str(error) or type(error).__name__}") from None
@@ -55,9 +61,5 @@ class CborFormat:
             raise FormatError(f"it cannot be written as CBOR: {error}") from None
 
 
-def _tag(tag: Any, immutable: bool) -> Any:
-    return {"$tag": tag.tag, "value": tag.value}
-
-
-def _semantic() -> dict[int, Callable[..., Any]]:
-    return {}
+def _unknown(tag: Any, immutable: bool) -> Any:
+    return _tagged(tag.tag, tag.value, immutable)

@@ -119,6 +119,28 @@ def test_not_a_number() -> None:
     assert part(data, "msgpack")[1] == ["NaN", "Infinity", "-Infinity", "1970-01-01T00:00:01+00:00", extension]
 
 
+TAGGED = [
+    ("c4820105", {"$tag": 4, "value": [1, 5]}),
+    ("d81c81d81d00", {"$tag": 28, "value": [{"$tag": 29, "value": 0}]}),  # a list that contains itself
+    ("d81e820102", {"$tag": 30, "value": [1, 2]}),
+    ("d8236161", {"$tag": 35, "value": "a"}),  # a regular expression
+    ("d90100826161d81900", {"$tag": 256, "value": ["a", {"$tag": 25, "value": 0}]}),
+    ("d901028101", {"$tag": 258, "value": [1]}),
+    ("d90104a0", {"$tag": 260, "value": {}}),
+    ("d9ffff01", {"$tag": 65535, "value": 1}),
+    ("c249010000000000000000", 2**64),
+    ("c11a514b67b0", "2013-03-21T20:04:00+00:00"),
+    ("d82550" + 16 * "11", "11111111-1111-1111-1111-111111111111"),
+    ("d9d9f701", 1),
+]
+
+
+@pytest.mark.parametrize(("digits", "value"), TAGGED, ids=[digits[:6] for digits, _ in TAGGED])
+def test_cbor_tags(digits: str, value: Any) -> None:
+    """Times, big integers and UUIDs are converted; the content of every other tag is shown."""
+    assert part(bytes.fromhex(digits), "cbor") == ("cbor", value, None)
+
+
 DANGEROUS = [
     ("json", b"[" * 100_000),
     ("json", b"[" * (DEPTH_MAX + 2) + b"]" * (DEPTH_MAX + 2)),
