@@ -12,6 +12,7 @@ from uuid import UUID
 
 from zope.interface import implementer
 
+from kreplica.formats.compiled_schemas import compiled_once
 from kreplica.formats.json_values import DEPTH_MAX, bytes_of, to_json
 from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
@@ -115,17 +116,7 @@ def compiled_schema(schema: RegisteredSchema) -> CompiledAvro:
 
     :raise FormatError: the schema is invalid or unsafe to decode.
     """
-    known = schema.compiled.get(_COMPILED)
-    if known is None:
-        try:
-            known = _compile(schema)
-        except FormatError as error:
-            known = error
-        schema.compiled[_COMPILED] = known
-    if isinstance(known, FormatError):
-        raise FormatError(str(known))
-    compiled: CompiledAvro = known
-    return compiled
+    return compiled_once(schema, _COMPILED, _compile)
 
 
 def _compile(schema: RegisteredSchema) -> CompiledAvro:

@@ -8,6 +8,7 @@ from typing import Any
 
 from zope.interface import implementer
 
+from kreplica.formats.compiled_schemas import compiled_once
 from kreplica.formats.json_format import dump_json, parse_json
 from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
@@ -15,6 +16,7 @@ from kreplica.patterns import Automaton, PatternError
 
 JSON = "JSON"
 _COMPILED = "json-schema"
+_TITLE = "json-schema title"
 _STATES_MAX = 500
 _MESSAGE_LENGTH_MAX = 300
 
@@ -51,6 +53,10 @@ class JsonSchemaFormat:
 
 
 def _title(schema: RegisteredSchema) -> str | None:
+    return compiled_once(schema, _TITLE, _parse_title)
+
+
+def _parse_title(schema: RegisteredSchema) -> str | None:
     try:
         document = json.loads(schema.text)
     except (ValueError, RecursionError):
@@ -64,30 +70,53 @@ def _validator(schema: RegisteredSchema) -> Any:
 
     :raise FormatError: the schema is invalid.
     """
-    known = schema.compiled.get(_COMPILED)
-    if known is None:
-        from jsonschema import Draft7Validator
-        from jsonschema.exceptions import SchemaError
-        from jsonschema.validators import extend, validator_for
-        from referencing import Registry, Resource
-        from referencing.exceptions import Unresolvable
+    return compiled_once(schema, _COMPILED, _compile)
 
-        try:
-            document = json.loads(schema.text)
-            kind = validator_for(document, default=Draft7Validator)
-            kind.check_schema(document)
-            resources = [
-                (name, Resource.from_contents(json.loads(each.text), default_specification=_specification(kind)))
-                for name, each in schema.references.items()
-            ]
-            if "patternProperties" in schema.text:
+
+def _compile(schema: RegisteredSchema) -> Any:
+    import attrs
+    from jsonschema import Draft7Validator
+    from jsonschema.exceptions import SchemaError
+    from jsonschema.validators import extend, validator_for
+    from referencing import Registry, Resource
+    from referencing.exceptions import Unresolvable
+
+    try:
+        document = json.loads(schema.text)
+        references = {name: json.loads(each.text) for name, each in schema.references.items()}
+        for each in (document, *references.values()):
+            _check_supported(each)
+        kind = validator_for(document, default=Draft7Validator)
+        kind.check_schema(document)
+        specification = _specification(kind)
+        resources = [
+            (name, Resource.from_contents(each, default_specification=specification))
+            for name, each in references.items()
+        ]
+        kind = extend(kind, {"pattern": _pattern})
+        # The library's method would choose another class for a part with ``$schema``, without this ``pattern``.
+        kind.evolve = attrs.evolve
+        return kind(document, registry=Registry().with_resources(resources))
+    except (ValueError, SchemaError, Unresolvable, RecursionError) as error:
+        raise FormatError(f"schema {schema.schema_id} is not a valid JSON Schema: {_cut(str(error))}") from None
+
+
+def _check_supported(document: Any) -> None:
+    """Check that no part has ``patternProperties``, for which the library uses Python's backtracking expressions.
+
+    Other keywords such as ``additionalProperties`` evaluate its expressions as well.
+
+    :raise FormatError: a part has it.
+    """
+    stack = [document]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            if isinstance(each.get("patternProperties"), dict):
                 raise FormatError("patternProperties is not supported")
-            kind = extend(kind, {"pattern": _pattern})
-            known = kind(document, registry=Registry().with_resources(resources))
-        except (ValueError, SchemaError, Unresolvable, RecursionError) as error:
-            raise FormatError(f"schema {schema.schema_id} is not a valid JSON Schema: {_cut(str(error))}") from None
-        schema.compiled[_COMPILED] = known
-    return known
+            stack.extend(each.values())
+        elif isinstance(each, list):
+            stack.extend(each)
 
 
 def _specification(kind: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from kreplica.formats.compiled_schemas import compiled_once
 from kreplica.formats.protobuf_text import compile_text
 from kreplica.interfaces.formats import FormatError, RegisteredSchema
 
@@ -92,17 +93,15 @@ def compiled_schema(schema: RegisteredSchema) -> CompiledProtobuf:
 
     :raise FormatError: the schema is invalid.
     """
-    known = schema.compiled.get(_COMPILED)
-    if known is None:
-        try:
-            known = CompiledProtobuf(schema)
-        except Exception as error:  # the library raises errors of many types for invalid descriptors
-            known = FormatError(f"schema {schema.schema_id} is not a valid Protobuf schema: {str(error)[:300]}")
-        schema.compiled[_COMPILED] = known
-    if isinstance(known, FormatError):
-        raise FormatError(str(known))
-    compiled: CompiledProtobuf = known
-    return compiled
+    return compiled_once(schema, _COMPILED, _compile)
+
+
+def _compile(schema: RegisteredSchema) -> CompiledProtobuf:
+    try:
+        return CompiledProtobuf(schema)
+    except Exception as error:  # the library raises errors of many types for invalid descriptors
+        reason = str(error)[:300]
+        raise FormatError(f"schema {schema.schema_id} is not a valid Protobuf schema: {reason}") from None
 
 
 def _file(schema: RegisteredSchema, name: str) -> Any:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 from uuid import UUID
 
@@ -19,11 +21,13 @@ from kreplica.blocking.coroutines import run
 from kreplica.cli.records.formats import RecordFormats, RegistryAccess
 from kreplica.errors import SettingsError
 from kreplica.formats.catalogue import AUTO, Formats
+from kreplica.formats.compiled_schemas import compiled_once
+from kreplica.formats.json_schema_format import JsonSchemaFormat
 from kreplica.formats.messages import RecordView
 from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.formats.registry import SchemaRegistry, registry_options
 from kreplica.formats.schema_store import FAILURE_SECONDS, SchemaStore
-from kreplica.interfaces.formats import FormatError, Place, RegisteredSchema, SchemaNotLoaded
+from kreplica.interfaces.formats import FormatContext, FormatError, Place, RegisteredSchema, SchemaNotLoaded
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 from tests.support.schema_registry import TestRegistry
@@ -309,6 +313,57 @@ def test_json_serializer(registry: TestRegistry, formats: RecordFormats) -> None
         with pytest.raises(FormatError) as refused:
             formats.encode("json-schema", wrong, None, "people-value", None)
         assert str(refused.value).startswith(reason)
+
+
+BACKTRACKING = "^(a|a)*$"
+"""Takes exponential time in Python's ``re``."""
+
+
+@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"])
+def test_patterns_of_parts_with_dialect(dialect: str) -> None:
+    """They are matched in linear time in definitions and references as well, also if these have ``$schema``."""
+    part = {"$schema": dialect, "type": "string", "pattern": BACKTRACKING}
+    inner = {"definitions": {"a": part}, "$ref": "#/definitions/a"}
+    outer = {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "part.json"}
+    reference = RegisteredSchema(1, "JSON", json.dumps(part))
+    for schema in (
+        RegisteredSchema(2, "JSON", json.dumps(inner)),
+        RegisteredSchema(3, "JSON", json.dumps(outer), references={"part.json": reference}),
+    ):
+        encoder = JsonSchemaFormat(FormatContext("json-schema", {}, SchemaStore(lambda: 0.0, has_registry=True)))
+        encoder.encode("aaa", schema, None)
+        began_s = time.perf_counter()
+        with pytest.raises(FormatError, match="does not match"):
+            encoder.encode("a" * 25 + "b", schema, None)
+        assert time.perf_counter() - began_s < 1  # about 5 s with backtracking
+
+
+def test_pattern_properties() -> None:
+    """They are refused, in references as well; other texts may contain the word."""
+    encoder = JsonSchemaFormat(FormatContext("json-schema", {}, SchemaStore(lambda: 0.0, has_registry=True)))
+    described = RegisteredSchema(1, "JSON", json.dumps({"description": "without patternProperties"}))
+    assert encoder.encode({}, described, None) == b"\x00\x00\x00\x00\x01{}"
+    part = RegisteredSchema(2, "JSON", json.dumps({"items": [{"patternProperties": {BACKTRACKING: True}}]}))
+    schema = RegisteredSchema(3, "JSON", json.dumps({"$ref": "part.json"}), references={"part.json": part})
+    for each in (part, schema, schema):
+        with pytest.raises(FormatError, match="patternProperties is not supported"):
+            encoder.encode({}, each, None)
+
+
+def test_schemas_are_compiled_once() -> None:
+    """Both the result and the error are kept."""
+    calls = []
+
+    def build(schema: RegisteredSchema) -> None:
+        calls.append(schema.schema_id)
+        if schema.schema_id == 2:
+            raise FormatError("invalid")
+
+    for schema in (RegisteredSchema(1, "JSON", "{}"), RegisteredSchema(2, "JSON", "{")):
+        for _ in range(2):
+            with pytest.raises(FormatError, match="invalid") if schema.schema_id == 2 else nullcontext():
+                compiled_once(schema, "form", build)
+    assert calls == [1, 2]
 
 
 # --- failures --------------------------------------------------------------------------------------------------------
