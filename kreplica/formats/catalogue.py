@@ -66,10 +66,13 @@ class Formats:
             made = self._made[name] = maker.make(FormatContext(name, {}, self._schemas))
         return made
 
-    def part(self, data: bytes | None, place: Place, chosen: str, *, with_base64: bool) -> Part:
+    def part(
+        self, data: bytes | None, place: Place, chosen: str, *, with_base64: bool, only_loaded: bool = False
+    ) -> Part:
         """Decode a key or value.
 
         :param chosen: name of a format, or ``AUTO``.
+        :param only_loaded: True to report a schema that is not in memory as an error of the part.
         :raise SchemaNotLoaded: a schema is needed first.
         """
         if data is None:
@@ -79,8 +82,10 @@ class Formats:
             if len(data) > DECODED_BYTES_MAX and name != HEX:
                 raise FormatError(f"it is longer than {DECODED_BYTES_MAX:,} bytes, so it is not decoded")
             return _part(name, self.named(name).decode(data, place), data, None, with_base64)
-        except SchemaNotLoaded:
-            raise
+        except SchemaNotLoaded as error:
+            if not only_loaded:
+                raise
+            reason = f"{error}: too many schemas in these records"
         except FormatError as error:
             reason = str(error)
         except Exception as error:

@@ -22,6 +22,7 @@ class RecordView:
     :param key_format: name of a format, or ``AUTO``; ``value_format`` likewise.
     :param record_filter: None to show all records.
     :param with_base64: True to add the bytes of keys and values.
+    :param only_loaded: True to report schemas that are not in memory as errors of the keys and values.
     """
 
     formats: Formats
@@ -30,11 +31,12 @@ class RecordView:
     value_format: str = AUTO
     record_filter: RecordFilter | None = None
     with_base64: bool = False
+    only_loaded: bool = False
 
     def document(self, record: RecordData) -> Document | None:
         """Return a record as a document; None if the filter does not match.
 
-        :raise SchemaNotLoaded: a schema is needed first.
+        :raise SchemaNotLoaded: a schema is needed first; not with ``only_loaded``.
         :raise FilterFailed: the filter cannot be evaluated for this record.
         """
         key = value = None
@@ -62,11 +64,14 @@ class RecordView:
 
     def _key(self, record: RecordData) -> Part:
         place = Place(self.topic, True, record.key)
-        return self.formats.part(record.key, place, self.key_format, with_base64=self.with_base64)
+        return self._part(record.key, place, self.key_format)
 
     def _value(self, record: RecordData) -> Part:
         place = Place(self.topic, False, record.key)
-        return self.formats.part(record.value, place, self.value_format, with_base64=self.with_base64)
+        return self._part(record.value, place, self.value_format)
+
+    def _part(self, data: bytes | None, place: Place, chosen: str) -> Part:
+        return self.formats.part(data, place, chosen, with_base64=self.with_base64, only_loaded=self.only_loaded)
 
 
 def text_or_base64(data: bytes | None) -> tuple[str | None, str | None]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from twisted.internet.defer import Deferred
-
 from kreplica.formats.registry import SchemaSource
 from kreplica.formats.schema_store import SchemaStore
 from kreplica.interfaces.formats import FormatError, RegisteredSchema, SchemaNotLoaded
+from kreplica.runtime.shared_coroutine import SharedCoroutine
 
 
 class RecordSchemas:
@@ -19,29 +18,23 @@ class RecordSchemas:
     def __init__(self, store: SchemaStore, registry: SchemaSource | None) -> None:
         self.store = store
         self._registry = registry
-        self._loading: dict[int, list[Deferred[None]]] = {}
+        self._loading: dict[int, SharedCoroutine[None]] = {}
 
-    async def load(self, schema_id: int, *, is_allowed: bool = True) -> None:
-        """Load a schema, or the reason why it is not available, into the store.
-
-        :param is_allowed: False to store a failure without a request.
-        """
-        if self._registry is None or not is_allowed:
-            self.store.add_failure(schema_id, f"schema {schema_id} is not loaded: too many schemas in these records")
+    async def load(self, schema_id: int) -> None:
+        """Load a schema, or the reason why it is not available, into the store."""
+        if self._registry is None:
+            self.store.add_failure(schema_id, f"schema {schema_id} is not loaded: no schema registry is configured")
             return
-        waiting = self._loading.get(schema_id)
-        if waiting is not None:
-            done: Deferred[None] = Deferred()
-            waiting.append(done)
-            await done
-            return
-        waiting = self._loading[schema_id] = []
+        loading = self._loading.get(schema_id)
+        if loading is None:
+            loading = SharedCoroutine(self._registry.load(schema_id))
+            if not loading.is_over:
+                self._loading[schema_id] = loading
         try:
-            await self._registry.load(schema_id)
+            await loading.wait()
         finally:
-            del self._loading[schema_id]
-            for each in waiting:
-                each.callback(None)
+            if loading.is_over and self._loading.get(schema_id) is loading:
+                del self._loading[schema_id]
 
     async def for_writing(self, schema_id: int | None, subject: str | None, version: int | None) -> RegisteredSchema:
         """Return a schema by its ID, or by its subject and version.

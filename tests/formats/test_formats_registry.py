@@ -17,6 +17,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from kreplica.admin.messages.fetching import SCHEMAS_PER_CHUNK_MAX, ChunkFetcher, TopicQuery
 from kreplica.admin.messages.positions import Span
 from kreplica.admin.messages.scanning import ScanLimits, Selection
+from kreplica.admin.messages.tailing import ROUND_LIMITS
 from kreplica.blocking.coroutines import run
 from kreplica.cli.records.formats import RecordFormats, RegistryAccess
 from kreplica.errors import SettingsError
@@ -480,7 +481,8 @@ class SlowSource:
     def respond(self) -> None:
         waiting, self._waiting = self._waiting, []
         for each in waiting:
-            each.callback(None)
+            if not each.called:
+                each.callback(None)
 
 
 def test_one_request_for_concurrent_readers() -> None:
@@ -500,29 +502,62 @@ def test_one_request_for_concurrent_readers() -> None:
     assert store.by_id(7).schema_id == 7
 
 
-def test_schema_loads_are_bounded() -> None:
-    """Records with invented IDs cause a limited number of requests for one chunk."""
+def test_first_reader_is_cancelled() -> None:
+    """The request that it caused continues for the other readers; without readers it is cancelled."""
+    store = SchemaStore(lambda: 0.0, has_registry=True)
+    source = SlowSource(store)
+    schemas = RecordSchemas(store, source)
+    first, second = (Deferred.fromCoroutine(schemas.load(7)) for _ in range(2))
+    first.addErrback(lambda failure: failure.trap(CancelledError))
+    first.cancel()
+    source.respond()
+    assert second.called
+    assert (source.asked, store.by_id(7).schema_id) == ([7], 7)
+    only = Deferred.fromCoroutine(schemas.load(8))
+    only.addErrback(lambda failure: failure.trap(CancelledError))
+    only.cancel()
+    again = Deferred.fromCoroutine(schemas.load(8))
+    source.respond()
+    assert again.called
+    assert (source.asked, store.by_id(8).schema_id) == ([7, 8, 8], 8)
+
+
+@pytest.mark.parametrize(
+    ("limits", "found"),
+    [(ScanLimits(matches=1000, records=1000, match_bytes=1 << 20), 600), (ROUND_LIMITS, 500)],
+    ids=["page", "tail"],
+)
+def test_schema_loads_are_bounded(limits: ScanLimits, found: int) -> None:
+    """Records with more invented IDs than the store keeps cause a limited number of requests and scans."""
 
     class Missing:
         loads = 0
 
-        async def load(self, schema_id: int, *, is_allowed: bool = True) -> None:
-            self.loads += is_allowed
+        async def load(self, schema_id: int) -> None:
+            self.loads += 1
             store.add_failure(schema_id, "missing")
 
     class Inline:
+        runs = 0
+
         async def run(self, function: Any, *arguments: Any) -> Any:
+            self.runs += 1
+            assert self.runs <= SCHEMAS_PER_CHUNK_MAX + 1
             return function(*arguments)
 
     store = SchemaStore(lambda: 0.0, has_registry=True)
-    rows = [Record(number, 0, None, b"\x00" + (number + 1).to_bytes(4, "big")) for number in range(120)]
+    rows = [Record(number, 0, None, b"\x00" + (number + 1).to_bytes(4, "big")) for number in range(600)]
     schemas = Missing()
     fetcher = ChunkFetcher(None, Inline(), schemas)  # type: ignore[arg-type]
     topic = TopicQuery("orders", UUID(int=1), 0, Selection(RecordView(Formats(store), "orders")))
     row = {"partition_index": 0, "records": build_batch(rows), "aborted_transactions": None}
-    limits = ScanLimits(matches=1000, records=1000, match_bytes=1 << 20)
     scanned = run(fetcher._scan(topic, row, Span(0, 1000), limits))
-    assert (len(scanned.found), schemas.loads) == (120, SCHEMAS_PER_CHUNK_MAX)
+    assert (len(scanned.found), schemas.loads) == (found, SCHEMAS_PER_CHUNK_MAX)
+    errors = [each["value"]["error"] for each in scanned.found]
+    assert errors[:SCHEMAS_PER_CHUNK_MAX] == ["missing"] * SCHEMAS_PER_CHUNK_MAX
+    assert errors[-1] == f"schema {found} is not loaded: too many schemas in these records"
+    with pytest.raises(SchemaNotLoaded):  # the next page loads it
+        store.by_id(found)
 
 
 # --- malicious data --------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -116,18 +116,21 @@ class ChunkFetcher:
                 result.scanned[number] = await self._scan(topic, row, span, limits)
 
     async def _scan(self, topic: TopicQuery, row: Row, span: Span, limits: ScanLimits) -> Scanned:
-        """Scan a chunk; if a schema is missing, load it and scan the chunk again."""
+        """Scan a chunk; if a schema is missing, load it and scan the chunk again.
+
+        The last scan uses only the schemas in memory, so that the loop ends whatever the store drops meanwhile.
+        """
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
         # The response's buffer belongs to the connection, so the worker thread gets a copy.
         data = bytes(row["records"])
         chunk = Chunk(row["partition_index"], data, span.next_offset, span.end_offset, aborted)
-        loads = 0
-        while True:
+        for _ in range(SCHEMAS_PER_CHUNK_MAX):
             scanned = await self._offload.run(scan, chunk, topic.selection, limits)
             if scanned.missing_schema is None:
                 return scanned
-            await self._schemas.load(scanned.missing_schema, is_allowed=loads < SCHEMAS_PER_CHUNK_MAX)
-            loads += 1
+            await self._schemas.load(scanned.missing_schema)
+        view = replace(topic.selection.view, only_loaded=True)
+        return await self._offload.run(scan, chunk, replace(topic.selection, view=view), limits)
 
     async def _find_next_offset(self, key: TopicPartition, span: Span, result: Round) -> None:
         """Record the next offset to read after records were deleted or the log was truncated."""
