@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from kreplica.errors import KreplicaError, SettingsError
 from kreplica.formats.schema_store import SchemaStore
-from kreplica.interfaces.formats import FormatError, RegisteredSchema
+from kreplica.interfaces.formats import FormatError, RegisteredSchema, SchemaNotLoaded
 
 if TYPE_CHECKING:
     from kreplica.security.oauth.token_requests import HttpRequest, HttpResponse
@@ -27,7 +27,7 @@ REFERENCES_MAX = 100
 """Maximum number of schemas that one schema references, directly or indirectly."""
 
 SCHEMA_TEXT_MAX = 512 * 1024
-SILENT_SECONDS = 5.0
+BACKOFF_SECONDS = 5.0
 """How long no requests are sent after one without a response, so that the readers of many records do not wait."""
 
 _TYPES = ("AVRO", "PROTOBUF", "JSON")
@@ -95,8 +95,8 @@ class SchemaRegistry:
         self._store = store
         self._exchange = exchange
         self._seconds = seconds
-        self._silent_until_s = 0.0
-        self._silence = ""
+        self._backoff_until_s = 0.0
+        self._last_error = ""
 
     async def load(self, schema_id: int) -> None:
         """Add a schema or a failure to the store."""
@@ -107,20 +107,20 @@ class SchemaRegistry:
 
     async def by_subject(self, subject: str, version: int | None) -> RegisteredSchema:
         """Return a version of a subject, see ``SchemaSource``."""
-        document = await self._get(_version_path(subject, version), f"subject {subject}")
+        document = await self._object(_version_path(subject, version), f"subject {subject}")
         schema_id = document.get("id")
         if type(schema_id) is not int:
             raise FormatError(f"the schema registry returned no ID for the subject {subject}")
         try:
             schema = self._store.by_id(schema_id)
-        except Exception:
+        except (SchemaNotLoaded, FormatError):
             schema = await self._by_id(schema_id)
             self._store.add(schema)
         return schema
 
     async def _by_id(self, schema_id: int) -> RegisteredSchema:
         path = f"/schemas/ids/{schema_id}"
-        document = await self._get(path, f"schema {schema_id}")
+        document = await self._object(path, f"schema {schema_id}")
         subjects = await self._subjects(path)
         return await self._schema(schema_id, path, document, subjects, {})
 
@@ -174,7 +174,7 @@ class SchemaRegistry:
         # Marks the reference as being loaded, so that a cycle ends.
         loaded[subject, version] = RegisteredSchema(0, "AVRO", '"null"')
         path = _version_path(subject, version)
-        document = await self._get(path, f"version {version} of {subject}, which schema {schema_id} references")
+        document = await self._object(path, f"version {version} of {subject}, which schema {schema_id} references")
         own_id = document.get("id")
         return await self._schema(
             own_id if type(own_id) is int else 0, path, document, ((subject, version),), loaded
@@ -183,10 +183,17 @@ class SchemaRegistry:
     async def _serialized(self, path: str) -> str | None:
         """Return the serialized form of a Protobuf schema; None if the registry does not support it."""
         try:
-            text = (await self._get(f"{path}?format=serialized", "the serialized schema")).get("schema")
+            text = (await self._object(f"{path}?format=serialized", "the serialized schema")).get("schema")
         except FormatError:
             return None
         return text if isinstance(text, str) and _is_base64(text) else None
+
+    async def _object(self, path: str, what: str) -> dict[str, Any]:
+        """Return the JSON object at a path, see ``_get``."""
+        document = await self._get(path, what)
+        if not isinstance(document, dict):
+            raise FormatError(f"the schema registry returned no JSON object for {what}")
+        return document
 
     async def _get(self, path: str, what: str) -> Any:
         """Return the document at a path.
@@ -197,8 +204,8 @@ class SchemaRegistry:
         # Imported here because most brokers have no registry.
         from kreplica.security.oauth.token_requests import HttpRequest
 
-        if self._seconds() < self._silent_until_s:
-            raise FormatError(self._silence)
+        if self._seconds() < self._backoff_until_s:
+            raise FormatError(self._last_error)
         headers = {"Accept": _ACCEPT, "User-Agent": "kreplica"}
         if self._options.user_info is not None:
             headers["Authorization"] = "Basic " + b64encode(self._options.user_info.encode()).decode("ascii")
@@ -206,9 +213,9 @@ class SchemaRegistry:
         try:
             response = await self._exchange(request)
         except KreplicaError as error:
-            self._silence = f"the schema registry does not respond: {error}"
-            self._silent_until_s = self._seconds() + SILENT_SECONDS
-            raise FormatError(self._silence) from None
+            self._last_error = f"the schema registry does not respond: {error}"
+            self._backoff_until_s = self._seconds() + BACKOFF_SECONDS
+            raise FormatError(self._last_error) from None
         try:
             document = json.loads(response.body)
         except (ValueError, RecursionError):

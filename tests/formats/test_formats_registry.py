@@ -29,6 +29,7 @@ from kreplica.formats.record_schemas import RecordSchemas
 from kreplica.formats.registry import SchemaRegistry, registry_options
 from kreplica.formats.schema_store import FAILURE_SECONDS, SchemaStore
 from kreplica.interfaces.formats import FormatContext, FormatError, Place, RegisteredSchema, SchemaNotLoaded
+from kreplica.security.oauth.token_requests import HttpResponse
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.records import Record
 from tests.support.schema_registry import TestRegistry
@@ -441,6 +442,22 @@ def test_registry_without_response() -> None:
     now[0] = FAILURE_SECONDS
     with pytest.raises(SchemaNotLoaded):
         store.by_id(1)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b'"text"', b"true"])
+def test_response_without_object(body: bytes) -> None:
+    """It is the reason why the schema is not available."""
+
+    async def exchange(request: Any) -> Any:
+        return HttpResponse(200, body)
+
+    store = SchemaStore(lambda: 0.0, has_registry=True)
+    registry = SchemaRegistry(registry_options("http://registry", None), store, exchange, lambda: 0.0)
+    run(registry.load(1))
+    with pytest.raises(FormatError, match="the schema registry returned no JSON object for schema 1"):
+        store.by_id(1)
+    with pytest.raises(FormatError, match="the schema registry returned no JSON object for subject orders-value"):
+        run(registry.by_subject("orders-value", None))
 
 
 def test_schemas_in_memory_are_bounded() -> None:
