@@ -21,7 +21,7 @@ FILTER_LENGTH_MAX = 1000
 VARIABLES = ("key", "value", "headers", "timestamp", "timestamp_type", "offset", "partition")
 
 NODES_MAX = 10_000
-"""Maximum number of values in the used members of a key or value, times the number of accesses.
+"""Maximum number of values in the used members of a key, a value or the headers, times the number of accesses.
 
 The library copies a variable at each access; 10,000 values take 2 to 5 ms.
 """
@@ -30,10 +30,10 @@ LOOPED_NODES_MAX = 2000
 """Likewise if the expression has a loop such as ``exists``."""
 
 BYTES_MAX = 4 * 1024 * 1024
-"""Maximum size of a key or value, times the number of accesses."""
+"""Maximum size of a key, a value or the headers, times the number of accesses."""
 
 LIMITED_BYTES_MAX = 64 * 1024
-"""Maximum size of a key or value if the expression has a loop or an addition."""
+"""Maximum size of a key, a value or the headers if the expression has a loop or an addition."""
 
 _REASON_LENGTH_MAX = 200
 
@@ -61,7 +61,9 @@ class RecordFilter:
         """
         values: dict[str, Any] = {name: self._value(name, part) for name, part in parts.items()}
         if "headers" in self.variables:
-            values["headers"] = {name: _header(content) for name, content in record.headers}
+            headers = {name: _header(content) for name, content in record.headers}
+            size = sum(len(name) + len(content or b"") for name, content in record.headers)
+            values["headers"] = self._value("headers", {"value": headers, "size_bytes": size})
         for name in ("timestamp_type", "offset", "partition"):
             values[name] = getattr(record, name)
         values["timestamp"] = record.timestamp_ms
@@ -79,13 +81,14 @@ class RecordFilter:
             words = self._expression.words
             value = {member: each for member, each in value.items() if member in words}
         expression = self._expression
+        subject = "the headers have" if name == "headers" else f"the {name} has"
         if size > LIMITED_BYTES_MAX and (expression.has_loop or expression.has_addition):
-            raise FilterFailed(f"the {name} is longer than {LIMITED_BYTES_MAX:,} bytes, too much for a loop or +")
+            raise FilterFailed(f"{subject} more than {LIMITED_BYTES_MAX:,} bytes, too much for a loop or +")
         if size * expression.accesses > BYTES_MAX:
-            raise FilterFailed(f"the {name} has {size:,} bytes, for {expression.accesses} uses")
+            raise FilterFailed(f"{subject} {size:,} bytes, for {expression.accesses} uses")
         nodes_max = (LOOPED_NODES_MAX if expression.has_loop else NODES_MAX) // expression.accesses
         if size > nodes_max and _exceeds(value, nodes_max):
-            raise FilterFailed(f"the {name} has more than {nodes_max:,} values, for {expression.accesses} uses")
+            raise FilterFailed(f"{subject} more than {nodes_max:,} values, for {expression.accesses} uses")
         return value
 
 

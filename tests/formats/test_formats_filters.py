@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kreplica.formats.filters import FILTER_LENGTH_MAX, FilterError, FilterFailed, compile_filter
 from kreplica.formats.record_data import RecordData
+from kreplica.wire.records import Headers
 
 ORDER = {
     "total": 150,
@@ -24,8 +25,8 @@ ORDER = {
 HEADERS = (("source", b"web"), ("source", b"shop"), ("image", b"\xff"), ("none", None))
 
 
-def matches(text: str, value: Any = ORDER, key: Any = "42") -> bool:
-    record = RecordData(1, 7, 1_700_000_000_000, "create_time", b"", b"", HEADERS)
+def matches(text: str, value: Any = ORDER, key: Any = "42", headers: Headers = HEADERS) -> bool:
+    record = RecordData(1, 7, 1_700_000_000_000, "create_time", b"", b"", headers)
     parts = {
         name: {"value": content, "size_bytes": len(json.dumps(content))}
         for name, content in (("key", key), ("value", value))
@@ -128,6 +129,18 @@ def test_large_values() -> None:
         matches("value.rest[0] == value.rest[1]", {"rest": list(range(6000))})
     with pytest.raises(FilterFailed, match="too much for a loop"):
         matches("value.rest.all(x, x > 5)", {"rest": list(range(20_000))})
+
+
+def test_large_headers() -> None:
+    """They are limited like keys and values."""
+    large = (("a", b"x" * 70_000), ("b", b"y"))
+    assert matches("headers.b == 'y'", headers=large)
+    with pytest.raises(FilterFailed, match="the headers have more than 65,536 bytes, too much for a loop or +"):
+        matches("headers.a + headers.a == ''", headers=large)
+    with pytest.raises(FilterFailed, match=r"the headers have 4,200,001 bytes, for 1 uses"):
+        matches("headers.a == 'y'", headers=(("a", b"x" * 4_200_000),))
+    with pytest.raises(FilterFailed, match="the headers have more than 10,000 values, for 1 uses"):
+        matches("size(headers) > 5", headers=tuple((str(number), b"v") for number in range(20_000)))
 
 
 def test_worst_case_duration() -> None:
