@@ -9,6 +9,7 @@ from typing import Any
 
 from kreplica.errors import SettingsError
 from kreplica.settings.definitions.zookeeper_server import ZOOKEEPER_SERVER
+from kreplica.settings.overrides import parse_override
 from kreplica.settings.properties import parse_properties
 
 _SETTINGS = {setting.name: setting for setting in ZOOKEEPER_SERVER}
@@ -29,9 +30,8 @@ def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> 
             raise SettingsError(f"{path} cannot be read: {error}") from error
         entries = parse_properties(text, path).values()
         given = {entry.name: (entry.value, f"{path}, line {entry.line}") for entry in entries}
-    for override in overrides:
-        name, _, value = override.partition("=")
-        given[name.strip()] = (value, f"--override {name.strip()}")
+    for override in map(parse_override, overrides):
+        given[override.name] = (override.value, override.place)
     values: dict[str, Any] = {setting.name: setting.default for setting in ZOOKEEPER_SERVER}
     for name, (value, place) in given.items():
         setting = _SETTINGS.get(name)

@@ -31,6 +31,12 @@ def test_override_takes_precedence(file: Path) -> None:
     assert (values[LISTENER], values[ANONYMOUS], values[PROTOCOLS]) == ("127.0.0.1:2183", "all", ("TLSv1.3",))
 
 
+def test_override_without_value() -> None:
+    """It is an error, not an empty value."""
+    with pytest.raises(SettingsError, match=f"--override {LISTENER}: expected name=value"):
+        load_zookeeper_settings(None, [LISTENER])
+
+
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
