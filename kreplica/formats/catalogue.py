@@ -78,9 +78,9 @@ class Formats:
         if data is None:
             return _part(NULL, Decoded(None), b"", None, with_base64, is_null=True)
         try:
-            name = self._automatic_name(data, place) if chosen == AUTO else chosen
-            if len(data) > DECODED_BYTES_MAX and name != HEX:
+            if len(data) > DECODED_BYTES_MAX and chosen != HEX:
                 raise FormatError(f"it is longer than {DECODED_BYTES_MAX:,} bytes, so it is not decoded")
+            name = self._automatic_name(data, place) if chosen == AUTO else chosen
             return _part(name, self.named(name).decode(data, place), data, None, with_base64)
         except SchemaNotLoaded as error:
             if not only_loaded:
@@ -94,8 +94,6 @@ class Formats:
         return _part(HEX, shown, data, reason if chosen == AUTO else f"{chosen}: {reason}", with_base64)
 
     def _automatic_name(self, data: bytes, place: Place) -> str:
-        if len(data) > DECODED_BYTES_MAX:
-            return TEXT  # reported as too long
         if self._schemas.has_registry:
             schema_id = schema_id_of(data)
             if schema_id is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from math import isfinite
@@ -85,9 +85,7 @@ class _Converter:
             return {BYTES_MEMBER: b64encode(value).decode("ascii")}
         if isinstance(value, datetime | date | time):
             return value.isoformat()
-        if isinstance(value, Decimal):
-            return str(value) if value.is_finite() else str(value).capitalize()
-        if isinstance(value, UUID):
+        if isinstance(value, Decimal | UUID):
             return str(value)
         if isinstance(value, timedelta):
             return value.total_seconds()
@@ -126,20 +124,23 @@ def bytes_of(value: Any) -> bytes | None:
     return None
 
 
-def from_json(value: Any) -> Any:
+def from_json(value: Any, convert_bytes: Callable[[bytes], Any] = bytes) -> Any:
     """Return a JSON value with its ``{"$base64": "..."}`` objects converted to bytes.
 
+    :param convert_bytes: converts the bytes to the form that replaces the object.
     :raise FormatError: the base64 is invalid, or the value is too deep.
     """
-    return _from_json(value, 0)
+    return _from_json(value, convert_bytes, 0)
 
 
-def _from_json(value: Any, depth: int) -> Any:
+def _from_json(value: Any, convert_bytes: Callable[[bytes], Any], depth: int) -> Any:
     if depth > DEPTH_MAX:
         raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep")
     if isinstance(value, list):
-        return [_from_json(each, depth + 1) for each in value]
+        return [_from_json(each, convert_bytes, depth + 1) for each in value]
     if isinstance(value, dict):
         data = bytes_of(value)
-        return data if data is not None else {key: _from_json(each, depth + 1) for key, each in value.items()}
+        if data is not None:
+            return convert_bytes(data)
+        return {key: _from_json(each, convert_bytes, depth + 1) for key, each in value.items()}
     return value

@@ -8,7 +8,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from kreplica.formats.json_values import DEPTH_MAX, bytes_of, to_json
+from kreplica.formats.json_values import DEPTH_MAX, from_json, to_json
 from kreplica.formats.protobuf_schemas import CompiledProtobuf, compiled_schema
 from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
@@ -65,7 +65,7 @@ class ProtobufFormat:
             raise FormatError("value: expected an object")
         filled = compiled.new_message(descriptor)
         try:
-            ParseDict(_with_base64(value, 0), filled, descriptor_pool=compiled.pool, max_recursion_depth=DEPTH_MAX)
+            ParseDict(from_json(value, _base64_text), filled, descriptor_pool=compiled.pool, max_recursion_depth=DEPTH_MAX)
             content = filled.SerializeToString()
         except (ParseError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(f"it does not match schema {known.schema_id}: {str(error)[:300]}") from None
@@ -183,15 +183,6 @@ def _converter(field: Any, depth: int) -> Callable[[Any], Any]:
     return lambda value: value
 
 
-def _with_base64(value: Any, depth: int) -> Any:
-    """Replace ``{"$base64": "..."}`` with its text, which is the form of bytes in Protobuf's JSON mapping."""
-    if depth > DEPTH_MAX:
-        raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep")
-    if isinstance(value, list):
-        return [_with_base64(each, depth + 1) for each in value]
-    if isinstance(value, dict):
-        data = bytes_of(value)
-        if data is not None:
-            return b64encode(data).decode("ascii")
-        return {key: _with_base64(each, depth + 1) for key, each in value.items()}
-    return value
+def _base64_text(data: bytes) -> str:
+    """Return the form of bytes in Protobuf's JSON mapping."""
+    return b64encode(data).decode("ascii")

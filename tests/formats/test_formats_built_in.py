@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import struct
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import cbor2
 import msgpack
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kreplica.formats.catalogue import AUTO, Formats
-from kreplica.formats.json_values import DECODED_BYTES_MAX, DEPTH_MAX
+from kreplica.formats.json_values import DECODED_BYTES_MAX, DEPTH_MAX, to_json
 from kreplica.formats.schema_store import SchemaStore
 from kreplica.groups.consumer_records import ConsumerKey, RecordKind, build_consumer_key, build_consumer_value
 from kreplica.groups.records import (
@@ -139,6 +141,12 @@ TAGGED = [
 def test_cbor_tags(digits: str, value: Any) -> None:
     """Times, big integers and UUIDs are converted; the content of every other tag is shown."""
     assert part(bytes.fromhex(digits), "cbor") == ("cbor", value, None)
+
+
+def test_numbers_and_uuids_as_text() -> None:
+    """They have the text of their types."""
+    values = [Decimal("NaN"), Decimal("-Infinity"), Decimal("1.50"), UUID(int=7)]
+    assert to_json(values) == ["NaN", "-Infinity", "1.50", "00000000-0000-0000-0000-000000000007"]
 
 
 DANGEROUS = [
