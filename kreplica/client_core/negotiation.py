@@ -26,7 +26,7 @@ async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
     """Request a broker's API versions with the newest version of ApiVersions that it supports.
 
     :return: API key -> version range.
-    :raise KafkaError: the broker rejected.
+    :raise KafkaError: the broker rejected the request.
     """
     response = await request(API_VERSIONS, API_VERSIONS.versions[1], CLIENT_SOFTWARE)
     if response["error_code"] == ErrorCode.UNSUPPORTED_VERSION:

@@ -14,7 +14,7 @@ from zope.interface import implementer
 
 from kreplica.formats.compiled_schemas import compiled_once
 from kreplica.formats.json_values import DEPTH_MAX, bytes_of, to_json
-from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
+from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, schema_for_encoding, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
 
 AVRO = "AVRO"
@@ -65,7 +65,7 @@ class AvroFormat:
         from fastavro import schemaless_writer
         from fastavro.validation import ValidationError, validate
 
-        known = required(schema, AVRO)
+        known = schema_for_encoding(schema, AVRO)
         compiled = compiled_schema(known)
         datum = _Encoder(compiled.named).convert(value, compiled.parsed, "value", 0)
         file = BytesIO()

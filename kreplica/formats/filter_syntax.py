@@ -114,7 +114,7 @@ class Expression:
         return next((each.column for each in self.tokens if each.kind == "word" and each.text == word), None)
 
 
-def checked(text: str) -> Expression:
+def check_expression(text: str) -> Expression:
     """Check an expression.
 
     :raise FilterError: it exceeds a limit, calls an unknown function, or has malformed tokens.

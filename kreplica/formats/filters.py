@@ -11,7 +11,7 @@ from typing import Any
 
 from kreplica.errors import KreplicaError
 from kreplica.formats.cel_library import cel_library
-from kreplica.formats.filter_syntax import Expression, FilterError, checked
+from kreplica.formats.filter_syntax import Expression, FilterError, check_expression
 from kreplica.formats.record_data import RecordData
 
 __all__ = ["FILTER_LENGTH_MAX", "VARIABLES", "FilterError", "FilterFailed", "RecordFilter", "compile_filter"]
@@ -99,7 +99,7 @@ def compile_filter(text: str) -> RecordFilter:
     """
     if len(text) > FILTER_LENGTH_MAX:
         raise FilterError(f"the expression is longer than {FILTER_LENGTH_MAX} characters", None)
-    expression = checked(text)
+    expression = check_expression(text)
     try:
         program = cel_library().compile(text)
     except Exception as error:  # the library raises errors of many types

@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from kreplica.formats.compiled_schemas import compiled_once
 from kreplica.formats.json_format import dump_json, parse_json
-from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
+from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, schema_for_encoding, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
 from kreplica.patterns import Automaton, PatternError
 
@@ -39,7 +39,7 @@ class JsonSchemaFormat:
         return Decoded(parse_json(data[HEADER_SIZE:]), schema.describe(place, _title(schema)))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
-        known = required(schema, JSON)
+        known = schema_for_encoding(schema, JSON)
         try:
             error = next(_validator(known).iter_errors(value), None)
         except FormatError:

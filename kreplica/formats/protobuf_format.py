@@ -10,7 +10,7 @@ from zope.interface import implementer
 
 from kreplica.formats.json_values import DEPTH_MAX, from_json, to_json
 from kreplica.formats.protobuf_schemas import CompiledProtobuf, compiled_schema
-from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, required, schema_of
+from kreplica.formats.schema_header import HEADER_SIZE, has_schema_of_type, header_of, schema_for_encoding, schema_of
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
 
 PROTOBUF = "PROTOBUF"
@@ -58,7 +58,7 @@ class ProtobufFormat:
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
         from google.protobuf.json_format import ParseDict, ParseError
 
-        known = required(schema, PROTOBUF)
+        known = schema_for_encoding(schema, PROTOBUF)
         compiled = compiled_schema(known)
         descriptor = compiled.message_at([0]) if message is None else compiled.message_named(message)
         if not isinstance(value, dict):

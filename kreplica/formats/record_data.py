@@ -1,4 +1,4 @@
-"""A record as formats and filters see it."""
+"""Input of formats and filters: one record."""
 
 from __future__ import annotations
 

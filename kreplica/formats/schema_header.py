@@ -57,7 +57,7 @@ def schema_of(schemas: Schemas, data: bytes, schema_type: str) -> RegisteredSche
     return schema
 
 
-def required(schema: RegisteredSchema | None, schema_type: str) -> RegisteredSchema:
+def schema_for_encoding(schema: RegisteredSchema | None, schema_type: str) -> RegisteredSchema:
     """Return the schema for encoding.
 
     :raise FormatError: it is missing or has another type.

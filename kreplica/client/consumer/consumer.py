@@ -326,7 +326,7 @@ class Consumer:
 
         :param offsets: offsets of the next records; None: all delivered records count as processed.
         :raise CommitFailed: this member no longer owns the partitions.
-        :raise ClientError: the coordinator did not respond, or rejected.
+        :raise ClientError: the coordinator did not respond, or rejected the request.
         """
         await self._commits.commit(offsets)
 

@@ -67,7 +67,7 @@ class Membership(Protocol):
 
         :param on_attempted: called once, after the first attempt has succeeded or failed.
         :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
-        :raise ClientError: the coordinator did not respond in time, or rejected.
+        :raise ClientError: the coordinator did not respond in time, or rejected the request.
         """
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:

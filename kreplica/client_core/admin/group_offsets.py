@@ -77,7 +77,7 @@ class GroupOffsets(Partitions):
     async def group_offsets(self, group_id: str, *, timeout_s: float | None = None) -> Offsets:
         """Return the committed offsets of one group.
 
-        :raise ClientError: its coordinator did not respond, or rejected.
+        :raise ClientError: its coordinator did not respond, or rejected the request.
         """
         return (await self.list_group_offsets([group_id], timeout_s=timeout_s))[group_id]
 
