@@ -96,7 +96,7 @@ def test_long_table_in_a_terminal(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("milliseconds", "text"),
     [(250, "250 ms"), (45_000, "45 s"), (3_600_000, "1 h"), (7_500_000, "2 h 5 min"), (604_800_000, "7 d"),
-     (90_000_000, "1 d 1 h")],
+     (90_000_000, "1 d 1 h"), (604_799_000, "7 d"), (86_399_900, "1 d")],
 )  # fmt: skip
 def test_durations(milliseconds, text):
     """Durations have at most two units."""

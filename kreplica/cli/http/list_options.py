@@ -173,12 +173,14 @@ def duration(name: str, title: str) -> ListColumn:
     return ListColumn(title, text, (name,))
 
 
+_MINUTES_PER_DAY = 24 * 60
+
+
 def duration_text(milliseconds: int) -> str:
     """Format a duration: ``250 ms``, ``45 s``, ``3 min``, ``2 h 5 min``, ``7 d``."""
     if milliseconds < 1000:
         return f"{milliseconds} ms"
-    days, rest_ms = divmod(milliseconds, 86_400_000)
-    if days:
-        hours = round(rest_ms / 3_600_000)
+    if round(milliseconds / 60_000) >= _MINUTES_PER_DAY:
+        days, hours = divmod(round(milliseconds / 3_600_000), 24)
         return f"{days} d {hours} h" if hours else f"{days} d"
     return (seconds_text(milliseconds / 1000) or "").removesuffix(" 0 min")
