@@ -65,7 +65,8 @@ class ProtobufFormat:
             raise FormatError("value: expected an object")
         filled = compiled.new_message(descriptor)
         try:
-            ParseDict(from_json(value, _base64_text), filled, descriptor_pool=compiled.pool, max_recursion_depth=DEPTH_MAX)
+            document = from_json(value, _base64_text)
+            ParseDict(document, filled, descriptor_pool=compiled.pool, max_recursion_depth=DEPTH_MAX)
             content = filled.SerializeToString()
         except (ParseError, ValueError, TypeError, RecursionError) as error:
             raise FormatError(f"it does not match schema {known.schema_id}: {str(error)[:300]}") from None
