@@ -135,7 +135,7 @@ def test_large_headers() -> None:
     """They are limited like keys and values."""
     large = (("a", b"x" * 70_000), ("b", b"y"))
     assert matches("headers.b == 'y'", headers=large)
-    with pytest.raises(FilterFailed, match="the headers have more than 65,536 bytes, too much for a loop or +"):
+    with pytest.raises(FilterFailed, match="the headers have more than 65,536 bytes, too much for a loop"):
         matches("headers.a + headers.a == ''", headers=large)
     with pytest.raises(FilterFailed, match=r"the headers have 4,200,001 bytes, for 1 uses"):
         matches("headers.a == 'y'", headers=(("a", b"x" * 4_200_000),))
