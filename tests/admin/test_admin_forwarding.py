@@ -27,7 +27,7 @@ from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.testing.simulator.simulation import Simulation
-from kreplica.zookeeper import ConnectionLoss, Stat
+from kreplica.zookeeper import ConnectionLoss, OperationTimeout, Stat
 from tests.support.standalone import StandaloneProcess
 
 PORT = 8080
@@ -378,6 +378,20 @@ def test_last_known_registrations_while_zookeeper_does_not_respond():
     tree.waiting.callback(None)
     assert list(again.result) == [2, 10]
     assert registrations.problem is None
+    assert not clock.getDelayedCalls()
+
+
+def test_registrations_that_were_never_read_time_out():
+    """Callers do not wait longer than with earlier registrations."""
+    tree, clock = Tree(), Clock()
+    registrations = RegistrationReader(clock, tree)
+    hanging = Deferred.fromCoroutine(registrations.live())
+    failures = []
+    hanging.addErrback(failures.append)
+    clock.advance(WAIT_SECONDS_MAX)
+    assert failures[0].check(OperationTimeout)
+    tree.waiting.callback(None)
+    assert list(Deferred.fromCoroutine(registrations.live()).result) == [2, 10]
     assert not clock.getDelayedCalls()
 
 

@@ -5,20 +5,28 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
 from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 from why_scenes import Scene
 
+from kreplica.admin.cluster_state.counts import CachedCounts
+from kreplica.admin.health.cluster_health import ClusterHealth
 from kreplica.admin.health.faults import BROKER_KINDS, CLUSTER_KINDS, KINDS, OWN_KINDS
+from kreplica.admin.http.api import Call
 from kreplica.admin.peers.registrations import REUSE_SECONDS
+from kreplica.runtime.stalls import StallWatch
 from kreplica.service.metrics.broker_metrics import BrokerMetrics
+from kreplica.service.metrics.local_health import LocalHealth
 from kreplica.testing.cluster.health_check import wait_until_health_agrees
 from kreplica.testing.simulator.disk import CAPACITY_BYTES
 from kreplica.testing.simulator.disk_faults import Operation
 from kreplica.testing.simulator.offload import DELAY_S
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY
+from kreplica.zookeeper import OperationTimeout
 from tests.support.broker_scene import batch
 
 LOGS = f"{DATA_DIRECTORY}/logs"
@@ -401,6 +409,24 @@ def test_a_silent_broker_delays_a_report_by_a_second_at_most():
     before_s = scene.cluster.simulation.now_s
     scene.health()
     assert scene.cluster.simulation.now_s - before_s <= 1.1
+
+
+def test_brokers_are_not_silent_because_zookeeper_does_not_respond():
+    """Without registrations no broker is asked, so the report says that the faults are not known."""
+
+    async def request(*arguments, **more):
+        raise OperationTimeout("/brokers/ids")
+
+    scene = HealthScene()
+    broker, others = scene.cluster.brokers[LEADER].program, SimpleNamespace(request=request)
+    counts = CachedCounts(broker.runtime.reactor, broker.metadata, broker.dynamic_settings.min_insync_replicas)
+    local = LocalHealth(broker, StallWatch(Clock()))
+    health = ClusterHealth(broker.runtime.reactor, LEADER, broker.metadata, counts, local, others)
+    report = scene.run(Deferred.fromCoroutine(health.current(Call())))
+    assert report.faults == []
+    assert [problem.partition(" (")[0] for problem in report.problems] == [
+        f"the faults of broker {broker} are not known: ZooKeeper cannot be read" for broker in (OTHER, FOLLOWER)
+    ]
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["read before", "never read"])

@@ -10,9 +10,8 @@ import pytest
 from direct_calls import Direct
 from twisted.internet.task import Clock
 
-from kreplica.admin.health.cluster_health import NO_ADMIN_LISTENER
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.peers.forwarding import PeerResponses
+from kreplica.admin.peers.forwarding import NO_ADMIN_LISTENER, PeerResponses
 from kreplica.admin.peers.registrations import RegistrationReader
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.stalls import StallWatch

@@ -1,6 +1,7 @@
 """The health report of the cluster: the faults of all brokers, and those that follow from the published metadata.
 
-Overview, ``kreplica cluster``, ``/v1/cluster``, ``/v1/health`` and ``/v1/brokers`` show this report.
+Overview, ``kreplica cluster``, ``/v1/cluster`` and ``/v1/health`` show this report, and ``/v1/brokers/{broker_id}``
+the faults of its broker.
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from kreplica.admin.health.faults import (
 from kreplica.admin.health.schemas import GOOD, LOCAL
 from kreplica.admin.http.api import Call
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.peers.forwarding import OtherBrokers
+from kreplica.admin.peers.forwarding import NO_ADMIN_LISTENER, OtherBrokers
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime import Reactor
+from kreplica.zookeeper import ZooKeeperError
 
 log = Logger()
 
@@ -119,12 +121,14 @@ class _Peer:
 
     :ivar requested_s: time of the last request; ``is_pending`` while it has no response.
     :ivar problem: why the last request failed; None if it succeeded or there was none.
+    :ivar unknown: why its faults are not known, if the broker did not cause that; a sentence.
     """
 
     faults: Sequence[Mapping[str, Any]] = ()
     requested_s: float | None = None
     is_pending: bool = False
     problem: Problem | None = None
+    unknown: str | None = None
     request: Deferred[None] | None = field(default=None, repr=False)
 
 
@@ -190,11 +194,16 @@ class ClusterHealth:
     async def _request(self, broker: int, peer: _Peer, call: Call) -> None:
         try:
             document = await self._others.request(broker, call, LOCAL_PATH, PEER_LOCAL)
-            peer.faults, peer.problem = document["faults"], None
+            peer.faults, peer.problem, peer.unknown = document["faults"], None, None
         except CancelledError:
             pass  # the admin API stops
         except Problem as problem:
-            peer.problem = problem
+            is_fault = problem.title != NO_ADMIN_LISTENER
+            peer.problem = problem if is_fault else None
+            peer.unknown = None if is_fault else f"{problem.detail}: its faults are not known"
+        except ZooKeeperError as error:
+            text = f"the faults of broker {broker} are not known: ZooKeeper cannot be read ({error})"
+            peer.problem, peer.unknown = None, text
         finally:
             peer.is_pending = False
             waiting, self._waiting = self._waiting, {}
@@ -232,14 +241,10 @@ class ClusterHealth:
         problems = []
         for broker, peer in sorted(self._peers.items()):
             waited_s = now_s - peer.requested_s if peer.is_pending and peer.requested_s is not None else 0.0
-            if peer.problem is not None and peer.problem.title == NO_ADMIN_LISTENER:
-                problems.append(f"{peer.problem.detail}: its faults are not known")
+            if peer.unknown is not None:
+                problems.append(peer.unknown)
             elif peer.problem is not None or waited_s > SILENT_SECONDS:
                 reason = peer.problem.detail if peer.problem is not None else f"no response for {waited_s:.0f} s"
                 text = f"Broker {broker} does not respond to admin requests: {reason}."
                 faults.append(broker_fault("broker_silent", broker, text).document())
         return faults, problems
-
-
-NO_ADMIN_LISTENER = "no admin listener"
-"""Title of the problem of a broker without an admin API, which is not a fault."""

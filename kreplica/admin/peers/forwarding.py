@@ -53,6 +53,9 @@ CONNECTIONS_MAX = 4
 
 MISDIRECTED_REQUEST = 421
 
+NO_ADMIN_LISTENER = "no admin listener"
+"""Title of the problem of a broker without an admin API, which is not a fault."""
+
 ReadLocal = Callable[[], Awaitable[Any]]
 
 
@@ -215,7 +218,7 @@ class Forwarding:
         if registration.admin_url is None:
             raise Problem(
                 503,
-                "no admin listener",
+                NO_ADMIN_LISTENER,
                 f"broker {broker_id} has no admin listener",
                 what_to_do="Set kreplica.admin.listener on each broker.",
             )

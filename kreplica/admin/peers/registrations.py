@@ -13,13 +13,13 @@ from twisted.python.failure import Failure
 from kreplica.cluster import documents, znodes
 from kreplica.model import BrokerRegistration
 from kreplica.runtime import Reactor
-from kreplica.zookeeper import ZooKeeperError, read_all
+from kreplica.zookeeper import OperationTimeout, ZooKeeperError, read_all
 from kreplica.zookeeper.batches import MultiReader
 
 log = Logger()
 
 WAIT_SECONDS_MAX = 1.0
-"""Maximum time that a caller waits for a read if earlier registrations are known."""
+"""Maximum time that a caller waits for a read."""
 
 _LAST_KNOWN = "the brokers and their addresses are the last known ones."
 
@@ -70,15 +70,19 @@ class RegistrationReader:
         return self._known
 
     async def _wait(self, waiter: Deferred[None]) -> None:
-        """Wait for the read; not long, and without an error, if earlier registrations are known."""
-        if self._read_s is None:
-            await waiter
-            return
+        """Wait for the read, not long.
+
+        :raise ZooKeeperError: the read failed or takes too long, and no earlier registrations are known.
+        """
         try:
             await waiter.addTimeout(WAIT_SECONDS_MAX, cast(IReactorTime, self._reactor))
         except TimeoutError:
+            if self._read_s is None:
+                raise OperationTimeout(znodes.BROKER_IDS) from None
             self.problem = f"ZooKeeper does not respond: {_LAST_KNOWN}"
         except ZooKeeperError as error:
+            if self._read_s is None:
+                raise
             self.problem = f"ZooKeeper cannot be read ({error}): {_LAST_KNOWN}"
 
     def _read_succeeded(self, found: dict[int, BrokerRegistration]) -> None:
