@@ -29,8 +29,10 @@ class NoOtherBrokers:
 
     def __init__(self, broker_id):
         self._broker_id = broker_id
+        self.requested = []
 
     async def request(self, broker_id, *arguments, **more):
+        self.requested.append(broker_id)
         raise Problem(503, NO_ADMIN_LISTENER, f"broker {broker_id} has no admin listener")
 
     async def request_all(self, call, path, validator, read_local, **more):
@@ -46,11 +48,16 @@ def cluster():
 
 
 @pytest.fixture
-def api(cluster):
+def others():
+    return NoOtherBrokers(ASKED)
+
+
+@pytest.fixture
+def api(cluster, others):
     broker = cluster.brokers[ASKED].program
     registrations = RegistrationReader(broker.runtime.reactor, broker.client)
     stalls = StallWatch(Clock())
-    health, others = LocalHealth(broker, stalls), NoOtherBrokers(ASKED)
+    health = LocalHealth(broker, stalls)
     load = cluster_load(broker, stalls, health, registrations, others)
     return Direct(resources(broker, health, registrations, others, load), cluster.run_until)
 
@@ -96,6 +103,15 @@ def test_brokers(cluster, api):
     with pytest.raises(Problem) as refused:
         api.answer("GET", "/v1/brokers/4")
     assert (refused.value.status, refused.value.what_to_do) == (404, "Known brokers: 1, 2, 3.")
+
+
+def test_only_one_broker_needs_the_faults_of_the_others(api, others):
+    """Neither the list nor a cordon requests the other brokers' faults, for which a report may wait a second."""
+    api.document("GET", "/v1/brokers", fields="broker_id,live")
+    api.document("PUT", "/v1/brokers/3/cordon", {})
+    assert others.requested == []
+    api.document("GET", "/v1/brokers/3")
+    assert others.requested == [1, 3]
 
 
 def test_cordons(cluster, api):

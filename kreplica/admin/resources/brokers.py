@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any
 
-from twisted.internet.defer import Deferred, TimeoutError
-from twisted.internet.interfaces import IReactorTime
-
-from kreplica.admin.cluster_state.counts import BrokerCounts
+from kreplica.admin.cluster_state.counts import BrokerCounts, CachedCounts
 from kreplica.admin.cluster_state.published_metadata import BrokerConnections, PublishedMetadata, once_complete
-from kreplica.admin.cluster_state.topic_znodes import READ_SECONDS_MAX, read_if_connected
+from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
-from kreplica.admin.health.cluster_health import ClusterHealth, HealthReport
+from kreplica.admin.health.cluster_health import ClusterHealth
 from kreplica.admin.health.schemas import FAULT
 from kreplica.admin.http.api import LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
@@ -85,6 +82,7 @@ class Brokers:
         registrations: Registrations,
         client: ZooKeeperClient,
         connections: BrokerConnections,
+        counts: CachedCounts,
         health: ClusterHealth,
         figures: Figures,
     ) -> None:
@@ -95,6 +93,7 @@ class Brokers:
         self._registrations = registrations
         self._client = client
         self._connections = connections
+        self._counts = counts
         self._health = health
         self._cordoned: frozenset[int] = frozenset()
         """The cordoned brokers when ZooKeeper was read last."""
@@ -154,7 +153,7 @@ class Brokers:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers``."""
         selection = COLUMNS.selection(call)
-        rows, _, problems = await self._rows(call)
+        rows, problems = await self._rows()
         figures: Mapping[int, Row] = {}
         if selection.needs(FIGURES):
             figures, silent = await self._figures(call)
@@ -166,38 +165,41 @@ class Brokers:
     async def one(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers/{broker_id}``."""
         broker_id = int(call.path["broker_id"])
-        rows, report, problems = await self._rows(call)
+        reads: list[Coroutine[Any, Any, Any]] = [self._rows(), self._health.current(call)]
+        (rows, problems), report = await gather(reads)
         row = _known(rows, broker_id)
         log_dirs = await self._log_dirs(broker_id) if row["live"] else None
         faults = report.of_broker(broker_id)
         return JsonResponse({**row, "log_dirs": log_dirs, "faults": faults, "problems": problems})
 
-    async def _rows(self, call: Call) -> tuple[dict[int, Row], HealthReport, list[str]]:
-        """Return all brokers, the health of the cluster, and sentences about values that are not known."""
+    async def _rows(self) -> tuple[dict[int, Row], list[str]]:
+        """Return all brokers by ID, and sentences about values that are not known."""
         published = await once_complete(self._published)
-        reading = Deferred.fromCoroutine(gather([self._registered_brokers(), self._read_cordoned()]))
-        report = await self._health.current(call)
-        ((live, problem), cordoned), counts = await reading, report.counts.brokers
+        reads: list[Coroutine[Any, Any, Any]] = [
+            self._registered_brokers(),
+            self._read_cordoned(),
+            self._counts.current(),
+        ]
+        (live, problem), cordoned, counts = await gather(reads)
         rows = {
             broker_id: {
                 **_registered(broker_id, live.get(broker_id)),
                 "is_controller": published.controller_id == broker_id,
                 "cordoned": broker_id in cordoned,
-                **asdict(counts.get(broker_id, BrokerCounts())),
+                **asdict(counts.brokers.get(broker_id, BrokerCounts())),
             }
-            for broker_id in sorted({*live, *counts})
+            for broker_id in sorted({*live, *counts.brokers})
         }
-        return rows, report, [] if problem is None else [problem]
+        return rows, [] if problem is None else [problem]
 
     async def _registered_brokers(self) -> Any:
         """Return the registrations, and a problem or None.
 
         If ZooKeeper is unreachable and was never read, the registrations are those in the metadata.
         """
-        reading = Deferred.fromCoroutine(self._registrations.live())
         try:
-            live = await reading.addTimeout(READ_SECONDS_MAX, cast(IReactorTime, self._reactor))
-        except (TimeoutError, ZooKeeperError):
+            live = await self._registrations.live()
+        except ZooKeeperError:
             published = {
                 broker_id: BrokerRegistration(broker_id, tuple(broker.endpoints.values()), broker.rack)
                 for broker_id, broker in self._published.brokers.items()
@@ -253,7 +255,7 @@ class Brokers:
         path = znodes.cordoned_path(broker_id)
         stat = await self._client.exists(path)
         if stat is None:
-            _known((await self._rows(call))[0], broker_id)
+            _known((await self._rows())[0], broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
         shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         return JsonResponse(

@@ -138,7 +138,7 @@ def _basic(
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
         Cluster(reactor, published, client, identity, health),
-        Brokers(broker.runtime, published, registrations, client, connections, health, load.figures.rows),
+        Brokers(broker.runtime, published, registrations, client, connections, counts, health, load.figures.rows),
         Topics(
             reactor,
             published,
