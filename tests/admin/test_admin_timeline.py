@@ -117,6 +117,22 @@ def test_messages_are_counted_while_the_counters_are_read():
     assert (after["leaders"], after["replicas"], after["offline"]) == (2, 2, 0)
 
 
+def test_figures_do_not_wait_for_a_hanging_disk():
+    """The free space is the last known one, and no more than one read of it waits for the disk."""
+    cluster = SimulatedCluster(seed=4, brokers=1)
+    cluster.start()
+    apis = DirectCluster(cluster)
+    assert apis[1].document("GET", "/v1/figures")
+    cluster.run(1)
+    cluster.brokers[1].host.offload.delay_s = (100.0, 100.0)
+    for _ in range(5):
+        before_s = cluster.simulation.now_s
+        (row,) = apis[1].document("GET", "/v1/figures")["brokers"]
+        assert cluster.simulation.now_s - before_s < 1
+        assert row["usable_bytes"] > 0
+        cluster.run(1)
+
+
 def test_only_recent_event_loop_delays_count():
     """A reactor that was blocked at its start is reported as responsive."""
     now, stalls = [0.0], StallWatch(SimpleNamespace(seconds=lambda: 0.0))

@@ -14,7 +14,6 @@ from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
 from kreplica.service.metrics.local_health import HealthDependencies, LocalHealth
-from kreplica.service.metrics.machine_metrics import smallest_free_space
 from kreplica.service.metrics.topic_loads import TopicLoadSampler
 from kreplica.wire.messages import FETCH, PRODUCE, Api
 
@@ -51,12 +50,12 @@ class LiveMetrics:
     async def live_metrics(self) -> Mapping[str, Any]:
         """Return the live metrics; totals over partitions are those of the health report."""
         broker = self._broker
-        totals = (await self._health.report()).totals
+        report = await self._health.report()
+        totals = report.totals
         self._messages.update(totals.ends)
         controller, writes = broker.controller, broker.replication.isr_writes
         watch = broker.certificates.watch
         loads, rates = await self._topic_loads.current(), self.rates()
-        usable_bytes = await smallest_free_space(broker.runtime, broker.directories.directories)
         return {
             **_requests(broker.server.metrics if broker.server is not None else ServerMetrics()),
             "messages_in": self._messages.count,
@@ -75,7 +74,7 @@ class LiveMetrics:
             "warnings": [each.text for each in watch.expiring],
             "version": __version__,
             "log_bytes": sum(load.disk_bytes for load in loads.values()),
-            "usable_bytes": usable_bytes,
+            "usable_bytes": report.usable_bytes,
             "offline_log_dirs": sum(each.offline is not None for each in broker.directories.directories),
             **{f"{name}_rate": rates.get(name, 0.0) for name in ("bytes_in", "bytes_out", "messages_in")},
         }

@@ -17,7 +17,7 @@ from kreplica.runtime.stalls import StallWatch
 from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
 from kreplica.service.metrics.directory_faults import damage_faults, directory_faults
-from kreplica.service.metrics.disk_usage import DiskUsage
+from kreplica.service.metrics.disk_usage import DiskUsage, Usage
 from kreplica.service.metrics.partition_totals import PartitionTotals, totals_of
 from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.zookeeper import SessionState, ZooKeeperClient
@@ -58,10 +58,14 @@ class HealthDependencies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalReport:
-    """The faults and totals of one broker at one moment."""
+    """The faults and totals of one broker at one moment.
+
+    :param usable_bytes: free bytes of the online log directory that has the least; None if unknown.
+    """
 
     faults: Sequence[Fault] = ()
     totals: PartitionTotals = field(default_factory=PartitionTotals)
+    usable_bytes: int | None = None
 
     def counts(self) -> dict[str, int]:
         """Return the number of faults of each kind that a broker reports."""
@@ -96,7 +100,11 @@ class LocalHealth:
     async def _make(self, now_s: float) -> LocalReport:
         broker = self._broker
         totals = await totals_of(broker.partitions, broker.broker_id, broker.runtime.reactor)
-        self._report, self._made_s = LocalReport(list(self._faults(totals)), totals), now_s
+        online = [each.path for each in broker.directories.directories if each.offline is None]
+        usage = self._usage.current(online)
+        usable_bytes = min((free for path, (_, free) in usage.items() if path in online and free >= 0), default=None)
+        self._report = LocalReport(list(self._faults(totals, usage)), totals, usable_bytes)
+        self._made_s = now_s
         return self._report
 
     async def faults(self) -> Sequence[Fault]:
@@ -110,11 +118,10 @@ class LocalHealth:
 
     # --- faults ------------------------------------------------------------------------------------------------------
 
-    def _faults(self, totals: PartitionTotals) -> Iterator[Fault]:
+    def _faults(self, totals: PartitionTotals, usage: Usage) -> Iterator[Fault]:
         broker, broker_id = self._broker, self._broker.broker_id
         yield from self._zookeeper()
         directories = broker.directories.directories
-        usage = self._usage.current(each.path for each in directories if each.offline is None)
         for directory in directories:
             yield from directory_faults(broker_id, directory, usage)
         yield from damage_faults(broker_id, directories, totals.damaged)

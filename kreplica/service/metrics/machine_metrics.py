@@ -49,10 +49,3 @@ async def directory_families(runtime: Runtime, directories: Sequence[LogDirector
         )
         for name, text, values in rows
     ]
-
-
-async def smallest_free_space(runtime: Runtime, directories: Sequence[LogDirectory]) -> int | None:
-    """Return the free bytes of the online log directory that has the least; None without one."""
-    online = [directory.path for directory in directories if directory.offline is None]
-    usage_by_path = await read_usage(runtime, online)
-    return min((usable for _, usable in usage_by_path.values() if usable >= 0), default=None)
