@@ -5,22 +5,27 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, get_args
 
 import pytest
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 from why_scenes import Scene
 
 from kreplica.admin.cluster_state.counts import CachedCounts
+from kreplica.admin.health.cluster_faults import under_min_isr_fault
 from kreplica.admin.health.cluster_health import ClusterHealth
 from kreplica.admin.health.faults import BROKER_KINDS, CLUSTER_KINDS, KINDS, OWN_KINDS
 from kreplica.admin.http.api import Call
 from kreplica.admin.peers.registrations import REUSE_SECONDS
+from kreplica.model import TopicPartition
 from kreplica.runtime.stalls import StallWatch
 from kreplica.service.metrics.broker_metrics import BrokerMetrics
-from kreplica.service.metrics.local_health import LocalHealth
+from kreplica.service.metrics.directory_faults import directory_faults
+from kreplica.service.metrics.health_watch import HealthWatch
+from kreplica.service.metrics.local_health import LocalHealth, LocalReport
 from kreplica.testing.cluster.health_check import wait_until_health_agrees
 from kreplica.testing.simulator.disk import CAPACITY_BYTES
 from kreplica.testing.simulator.disk_faults import Operation
@@ -348,6 +353,52 @@ def test_a_stall_is_named_by_its_broker_only():
     assert scene.metric_of_api(LEADER, "stalling") == 1
     assert scene.health()["faults"] == []
     assert scene.why()["state"] == "healthy"
+
+
+def failed_directory(path):
+    """Return the fault of a failed log directory without replicas."""
+    directory = SimpleNamespace(path=path, offline=OSError(errno.EIO, "Input/output error"), logs={})
+    (fault,) = directory_faults(LEADER, directory, {})
+    return fault
+
+
+FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
+
+
+@pytest.mark.parametrize(
+    ("checks", "recorded"),
+    [
+        (
+            [["/a"], ["/a", "/b"], ["/b"], []],
+            [("fault_begun", "/a"), ("fault_begun", "/b"), ("fault_ended", "/a"), ("fault_ended", "/b")],
+        ),
+        ([[[FIRST]], [[FIRST, SECOND]], [[SECOND]], []], [("fault_begun", "orders-0"), ("fault_ended", "orders-1")]),
+    ],
+    ids=["two directories", "one kind of fault with changing partitions"],
+)
+def test_timeline_has_one_entry_for_each_begin_and_end(checks, recorded):
+    """The directory distinguishes faults of the same kind, and a fault lasts although its partitions change."""
+    entries = []
+    local = SimpleNamespace()
+    history = SimpleNamespace(record=lambda kind, subject, text, **_: entries.append((kind, text)))
+    watch = HealthWatch(Clock(), local, history)
+    for each in checks:
+        faults = [failed_directory(of) if isinstance(of, str) else under_min_isr_fault(of) for of in each]
+        local.report = partial(succeed, LocalReport(faults))
+        assert Deferred.fromCoroutine(watch.check()).called
+    assert [kind for kind, _ in entries] == [kind for kind, _ in recorded]
+    assert all(name in text for (_, text), (_, name) in zip(entries, recorded, strict=True)), entries
+
+
+def test_certificates_of_two_listeners_are_two_entries():
+    scene = HealthScene()
+    for listener in ("SASL_SSL", "SSL"):
+        scene.add_certificate(LEADER, listener, days=-2)
+        scene.cluster.run(1)
+        scene.fault("certificate_expired")
+    begun = [entry["text"] for entry in scene.timeline("fault_begun", LEADER)]
+    assert len(begun) == 2
+    assert ["SASL_SSL" in text for text in begun] == [False, True]
 
 
 OPERATIONS = get_args(Operation)

@@ -149,6 +149,7 @@ class Fault:
 
     :param kind: one of ``KINDS``.
     :param partitions: the affected partitions; ``document`` names the first few.
+    :param detail: distinguishes faults of the same kind on one broker, such as a path; not part of ``document``.
     """
 
     kind: str
@@ -156,6 +157,7 @@ class Fault:
     text: str
     why: str | None = None
     partitions: Sequence[TopicPartition] = ()
+    detail: str = ""
 
     @property
     def severity(self) -> str:
@@ -178,9 +180,11 @@ def by_importance(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
     return sorted(documents, key=lambda each: (_ORDER.get(each["kind"], len(_ORDER)), each["subject"]))
 
 
-def broker_fault(kind: str, broker_id: int, text: str, partitions: Sequence[TopicPartition] = ()) -> Fault:
+def broker_fault(
+    kind: str, broker_id: int, text: str, partitions: Sequence[TopicPartition] = (), *, detail: str = ""
+) -> Fault:
     """Return a fault of a broker, which ``/v1/why/brokers`` explains."""
-    return Fault(kind, f"broker {broker_id}", text, f"/v1/why/brokers/{broker_id}", partitions)
+    return Fault(kind, f"broker {broker_id}", text, f"/v1/why/brokers/{broker_id}", partitions, detail)
 
 
 def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: str, plural: str) -> Fault:

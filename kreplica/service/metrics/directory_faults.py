@@ -20,33 +20,31 @@ SLOW_S = 2.0
 def directory_faults(broker_id: int, directory: LogDirectory, usage: Usage) -> Iterator[Fault]:
     """Yield the faults of one directory and its disk."""
     path, offline = directory.path, directory.offline
-    keys = sorted(directory.logs)
     if offline is not None:
         text = f"Broker {broker_id}: log directory {path} failed ({reason(offline)}): its replicas are offline."
-        yield broker_fault("failed_disk", broker_id, text, keys)
+        yield broker_fault("failed_disk", broker_id, text, sorted(directory.logs), detail=path)
         return
-    yield from _write_faults(broker_id, directory, usage.get(path), keys)
+    yield from _write_faults(broker_id, directory, usage.get(path))
     slowest_s = directory.times.slowest_s
     if slowest_s >= SLOW_S:
         text = f"Broker {broker_id}: a sync of log directory {path} took {slowest_s:.1f} s in the last minute."
-        yield broker_fault("slow_disk", broker_id, text, keys)
+        yield broker_fault("slow_disk", broker_id, text, sorted(directory.logs), detail=path)
 
 
-def _write_faults(
-    broker_id: int, directory: LogDirectory, usage: tuple[int, int] | None, keys: list[TopicPartition]
-) -> Iterator[Fault]:
+def _write_faults(broker_id: int, directory: LogDirectory, usage: tuple[int, int] | None) -> Iterator[Fault]:
+    path = directory.path
     free = usage[1] if usage is not None else None
     rejections = directory.rejections.current(free)
     is_disk_full = free is not None and free < FULL_BYTES
     if is_disk_full or any(is_full(each.error) for each in rejections):
         left = "" if free is None else f", {free:,} bytes are free"
-        text = f"Broker {broker_id}: the disk of log directory {directory.path} is full{left}: appends are rejected."
-        yield broker_fault("full_disk", broker_id, text, keys)
+        text = f"Broker {broker_id}: the disk of log directory {path} is full{left}: appends are rejected."
+        yield broker_fault("full_disk", broker_id, text, sorted(directory.logs), detail=path)
     others = [each for each in rejections if not is_full(each.error)]
     if others:
         affected = sorted(each.log.topic_partition for each in others)
         text = f"Broker {broker_id} rejected appends to {named(affected)}: {reason(others[0].error)}."
-        yield broker_fault("rejected_appends", broker_id, text, affected)
+        yield broker_fault("rejected_appends", broker_id, text, affected, detail=path)
 
 
 def damage_faults(
@@ -62,14 +60,14 @@ def damage_faults(
         if directory.offline is None
         for key, failed_log in directory.failed_logs.items()
     }
-    for found, consequence in (
-        (failed, "the replicas are offline until another replica is copied"),
-        (damaged, "no other in-sync replica has the data, and the damaged batches cannot be read"),
+    for found, use, consequence in (
+        (failed, "offline", "the replicas are offline until another replica is copied"),
+        (damaged, "in use", "no other in-sync replica has the data, and the damaged batches cannot be read"),
     ):
         if found:
             keys = sorted(found)
             text = f"Broker {broker_id} has damaged logs ({named(keys)}; {found[keys[0]]}): {consequence}."
-            yield broker_fault("damaged_log", broker_id, text, keys)
+            yield broker_fault("damaged_log", broker_id, text, keys, detail=use)
 
 
 def reason(error: OSError) -> str:

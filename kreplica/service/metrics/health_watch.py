@@ -1,4 +1,4 @@
-"""Records the begin and the end of this broker's faults on the timeline."""
+"""Records on the timeline when a fault of this broker starts and ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_RECORDED = ("zookeeper_lost", "under_replicated", *OWN_KINDS)
 """Kinds of faults for which the controller's history has entries of its own, and kinds that come and go."""
 
 Key = tuple[str, str]
-"""Kind and subject of a fault; its text may change while it lasts."""
+"""Kind and detail of a fault; its text and subject may change while it lasts."""
 
 
 class History(Protocol):
@@ -67,7 +67,7 @@ class HealthWatch:
     async def check(self) -> None:
         """Record the differences to the previous check."""
         report = await self._local.report()
-        found = {(each.kind, each.subject): each for each in report.faults if each.kind not in NOT_RECORDED}
+        found = {(each.kind, each.detail): each for each in report.faults if each.kind not in NOT_RECORDED}
         for key, fault in found.items():
             if key not in self._known:
                 self._record(BEGUN, fault, fault.text)

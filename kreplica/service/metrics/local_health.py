@@ -138,7 +138,7 @@ class LocalHealth:
         yield from self._event_loop()
         for each in broker.certificates.watch.expiring:
             kind = "certificate_expired" if each.days < 0 else "certificate_expiring"
-            yield broker_fault(kind, broker_id, f"Broker {broker_id}: {each.text}")
+            yield broker_fault(kind, broker_id, f"Broker {broker_id}: {each.text}", detail=each.listener)
 
     def _zookeeper(self) -> Iterator[Fault]:
         client, broker_id = self._broker.client, self._broker.broker_id
@@ -160,10 +160,10 @@ class LocalHealth:
                 self._pending[fetcher.leader_id] = pending, since_s
                 if now_s - since_s > FETCH_PENDING_S_MAX:
                     problem = problem or f"no response for {now_s - since_s:.0f} s"
-            keys = sorted(fetcher.keys)
-            if problem and keys:
-                text = f"Broker {broker_id} cannot fetch {named(keys)} from broker {fetcher.leader_id}: {problem}."
-                yield broker_fault("leader_unreachable", broker_id, text, keys)
+            if problem and fetcher.keys:
+                keys, leader_id = sorted(fetcher.keys), fetcher.leader_id
+                text = f"Broker {broker_id} cannot fetch {named(keys)} from broker {leader_id}: {problem}."
+                yield broker_fault("leader_unreachable", broker_id, text, keys, detail=str(leader_id))
 
     def _throttled(self, lagging: Sequence[Partition]) -> Iterator[Fault]:
         throttle, broker_id = self._broker.replication.throttle, self._broker.broker_id
