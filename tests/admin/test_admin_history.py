@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from twisted.internet.defer import Deferred
+from twisted.internet.task import Clock
 
 from kreplica.admin.load.history import COARSE_MS, COARSE_POINTS, FINE_MS, FINE_POINTS, SERIES, History, span_of
+from kreplica.service.metrics.history_sampler import COUNTERS, GAUGES, HistorySampler
 
 NOW_MS = 1_800_000_000_000
 
@@ -70,3 +75,44 @@ def test_each_series_has_a_unit(name):
     unit, text = SERIES[name]
     assert unit
     assert text.endswith(".")
+
+
+class SlowClock(Clock):
+    """A clock that advances with each call, so that a loop yields after each of its elements."""
+
+    def seconds(self):
+        self.rightNow += 0.01
+        return self.rightNow
+
+
+class LiveMetrics:
+    """Live metrics that are all zero."""
+
+    async def live_metrics(self):
+        requests = {"requests": 0, "time_ms": 0.0, "waits": 0, "wait_ms": 0.0}
+        gauges = dict.fromkeys([*GAUGES.values(), *COUNTERS.values()], 0)
+        return {**gauges, "produce": requests, "fetch": requests}
+
+
+def test_offline_partitions_of_metadata_that_changes_while_they_are_counted():
+    """The next sample counts again."""
+    clock, changed, values = SlowClock(), [], []
+    topics = {name: SimpleNamespace(partitions={0: SimpleNamespace(leader=1)}) for name in ("a", "b")}
+    metadata = SimpleNamespace(topics=topics, on_change=changed.append)
+    history = SimpleNamespace(add=lambda _, sample: values.append(sample["offline_partitions"]))
+    runtime = SimpleNamespace(reactor=clock, wall_clock_ms=lambda: NOW_MS)
+    sampler = HistorySampler(runtime, LiveMetrics(), metadata, history)
+
+    def sample():
+        sampling = Deferred.fromCoroutine(sampler.sample())
+        for _ in range(len(topics)):
+            yield
+            clock.advance(0)
+        assert sampling.called
+
+    for number, _ in enumerate(sample()):
+        if number == 0:  # topic a was counted
+            topics["a"].partitions[0].leader = -1
+            changed[0]()
+    list(sample())
+    assert values == [0, 1]

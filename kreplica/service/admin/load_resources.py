@@ -73,13 +73,13 @@ def cluster_load(
     reactor, now_ms = runtime.reactor, runtime.wall_clock_ms
     topic_loads = TopicLoadSampler(reactor, broker.partitions)
     live, history = LiveMetrics(broker, stalls, topic_loads, health), History()
-    sampler = HistorySampler(runtime, live, broker.metadata, topic_loads, history)
+    sampler = HistorySampler(runtime, live, broker.metadata, history)
     live.rates = lambda: sampler.rates
     connections = ClientConnections(runtime, lambda: broker.server)
     return ClusterLoad(
         LiveMetricsResource(broker_id, now_ms, live, registrations, others),
         TopicLoads(reactor, now_ms, topic_loads, others),
-        GroupLoads(reactor, now_ms, LocalGroups(broker_id, broker.coordinators.lag), others),
+        GroupLoads(reactor, now_ms, LocalGroups(reactor, broker_id, broker.coordinators.lag), others),
         HistoryResource(broker_id, now_ms, history, others),
         ConnectionList(reactor, broker_id, connections.read, registrations, others),
         sampler,

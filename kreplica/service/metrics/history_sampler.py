@@ -14,7 +14,6 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
-from kreplica.service.metrics.topic_loads import TopicLoadSampler
 
 log = Logger()
 
@@ -28,6 +27,7 @@ GAUGES = {
     "under_replicated": "under_replicated",
     "under_min_isr": "under_min_isr",
     "offline_replicas": "offline",
+    "log_bytes": "log_bytes",
 }
 """Live metric of each series that is not a rate."""
 
@@ -49,26 +49,20 @@ class Metrics(Protocol):
 
 
 class HistorySampler:
-    """Samples from ``start`` to ``stop``; also keeps the load of topics fresh, so that their rates are known.
+    """Samples from ``start`` to ``stop``; the live metrics keep the load of topics fresh, so its rates are known.
 
     :ivar rates: rates of the last interval, for lists of brokers; empty before the second sample.
     """
 
-    def __init__(
-        self,
-        runtime: Runtime,
-        metrics: Metrics,
-        metadata: MetadataCache,
-        topic_loads: TopicLoadSampler,
-        history: History,
-    ) -> None:
+    def __init__(self, runtime: Runtime, metrics: Metrics, metadata: MetadataCache, history: History) -> None:
         self._runtime = runtime
         self._metrics = metrics
         self._metadata = metadata
-        self._topic_loads = topic_loads
         self._history = history
         self._before: tuple[float, Mapping[str, Any]] | None = None
         self._offline: int | None = None
+        self._is_old = False
+        """True if the metadata changed after counting started."""
         self._running: Deferred[None] | None = None
         self.rates: Mapping[str, float] = {}
         metadata.on_change(self._metadata_changed)
@@ -85,7 +79,7 @@ class HistorySampler:
             running.cancel()
 
     def _metadata_changed(self) -> None:
-        self._offline = None
+        self._offline, self._is_old = None, True
 
     async def _sample_forever(self) -> None:
         seconds = self._runtime.reactor.seconds
@@ -97,14 +91,12 @@ class HistorySampler:
 
     async def sample(self) -> None:
         """Take one sample."""
-        loads = await self._topic_loads.current()
         now = await self._metrics.live_metrics()
         offline = await self._offline_partitions()
         now_s = self._runtime.reactor.seconds()
         values: dict[str, float | None] = {
             **{name: now[metric] for name, metric in GAUGES.items()},
             "offline_partitions": offline,
-            "log_bytes": sum(load.disk_bytes for load in loads.values()),
         }
         if self._before is not None and now_s > self._before[0]:
             self.rates = _rates(self._before[1], now, now_s - self._before[0])
@@ -117,12 +109,12 @@ class HistorySampler:
         """Count partitions without a leader; again only after the metadata has changed."""
         known = self._offline
         if known is None:
-            known, time_slice = 0, TimeSlice(self._runtime.reactor)
+            known, time_slice, self._is_old = 0, TimeSlice(self._runtime.reactor), False
             for topic in list(self._metadata.topics.values()):
                 known += sum(partition.leader < 0 for partition in topic.partitions.values())
                 if time_slice.is_over:
                     await time_slice.next()
-            self._offline = known
+            self._offline = None if self._is_old else known
         return known
 
 
