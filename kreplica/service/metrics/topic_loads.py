@@ -96,20 +96,18 @@ class TopicLoadSampler:
                     totals.add_growth(partition, before, now)
             if time_slice.is_over:
                 await time_slice.next()
-        self._seen, self._sampled_s = seen, began_s
         self._update_rates(topics, began_s)
         no_rates = (0.0, 0.0, 0.0)
-        self._loads = {
-            topic: TopicLoad(
-                totals.leaders,
-                totals.records,
-                totals.size_bytes,
-                totals.disk_bytes,
-                *self._rates.get(topic, no_rates),
+        loads: dict[str, TopicLoad] = {}
+        for topic, totals in topics.items():
+            rates = self._rates.get(topic, no_rates)
+            loads[topic] = TopicLoad(
+                totals.leaders, totals.records, totals.size_bytes, totals.disk_bytes, *rates
             )
-            for topic, totals in topics.items()
-        }
-        return self._loads
+            if time_slice.is_over:
+                await time_slice.next()
+        self._loads, self._seen, self._sampled_s = loads, seen, began_s
+        return loads
 
     def _update_rates(self, topics: Mapping[str, _Totals], now_s: float) -> None:
         for topic, totals in topics.items():
