@@ -18,7 +18,13 @@ from kreplica.errors import SettingsError
 from kreplica.service.process.data_directories import make_data_directory
 from kreplica.service.process.private_files import keep_files_private
 from kreplica.service.process.process import EXIT_REASON_PREFIX
-from kreplica.service.standalone.data_directory_lock import READY, ClusterState, cluster_state, running_pid
+from kreplica.service.standalone.data_directory_lock import (
+    READY,
+    ClusterState,
+    cluster_state,
+    in_use_text,
+    running_pid,
+)
 
 LOG_FILE = "kreplica.log"
 OLD_LOG_FILE = "kreplica.log.1"
@@ -125,10 +131,7 @@ def refuse_if_running(directory: Path) -> None:
     """
     pid = pid_of_cluster(directory)
     if pid is not None:
-        raise CommandFailed(
-            f"{directory} is in use by the cluster with process ID {pid}: "
-            "see `kreplica status`, stop it with `kreplica stop`, or choose another --data-dir"
-        )
+        raise CommandFailed(in_use_text(directory, pid))
 
 
 def pid_of_cluster(directory: Path) -> int | None:

@@ -14,7 +14,7 @@ import json
 import os
 import struct
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,9 @@ class ClusterState:
 
 
 class DirectoryClaim:
-    """The lock of this process on a data directory; the process opens the PID file only here, since closing any
-    descriptor of the file releases the lock.
+    """The lock of this process on a data directory.
+
+    The process opens the PID file only here, since closing any descriptor of the file releases the lock.
     """
 
     def __init__(self, directory: Path, descriptor: int, state: ClusterState) -> None:
@@ -100,24 +101,39 @@ def claim_directory(directory: Path, version: str, now_ms: int) -> DirectoryClai
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise SettingsError(f"{path} cannot be written: {error.strerror}") from None
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_same_file(path, descriptor):
+        with ExitStack() as stack:
+            stack.callback(os.close, descriptor)
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if error.errno not in (errno.EACCES, errno.EAGAIN):
+                    raise SettingsError(f"{path} cannot be locked: {error.strerror}") from None
+                owner = _lock_owner(descriptor)
+                if owner is not None:
+                    raise DirectoryInUse(in_use_text(directory, owner)) from None
+                continue  # the lock was released meanwhile
+            if not _is_same_file(path, descriptor):
+                continue  # the process that held the lock has removed this file
+            try:
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode())
-                return DirectoryClaim(directory, descriptor, ClusterState(os.getpid(), version, now_ms))
-        except OSError as error:
-            owner = _lock_owner(descriptor)
-            os.close(descriptor)
-            if error.errno not in (errno.EACCES, errno.EAGAIN):
-                raise SettingsError(f"{path} cannot be locked: {error.strerror}") from None
-            if owner is not None:
-                raise DirectoryInUse(
-                    f"{directory} is in use by the cluster with process ID {owner}: "
-                    f"stop it with `kreplica stop --data-dir {directory}`, or choose another --data-dir"
-                ) from None
-        else:
-            os.close(descriptor)  # the process that held the lock has removed this file
+                claim = DirectoryClaim(directory, descriptor, ClusterState(os.getpid(), version, now_ms))
+            except OSError as error:
+                raise SettingsError(f"{error.filename or path} cannot be written: {error.strerror}") from None
+            stack.pop_all()
+            return claim
+
+
+def in_use_text(directory: Path, owner: int) -> str:
+    """Explain that a cluster runs on a data directory.
+
+    :param owner: its process ID; see ``running_pid``.
+    """
+    if owner == 0:
+        advice = "stop it there, or choose another --data-dir"
+        return f"{directory} is in use by a cluster in another container: {advice}"
+    advice = f"stop it with `kreplica stop --data-dir {directory}`, or choose another --data-dir"
+    return f"{directory} is in use by the cluster with process ID {owner}: {advice}"
 
 
 def running_pid(directory: Path) -> int | None:
