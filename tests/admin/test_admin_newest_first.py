@@ -14,7 +14,7 @@ from twisted.internet.task import Clock
 
 from kreplica.admin.messages.fetching import Round, TopicQuery
 from kreplica.admin.messages.newest_first import NewestFirst
-from kreplica.admin.messages.pages import Page, PageRequest, StartPosition
+from kreplica.admin.messages.pages import PAGE_BYTES_MAX, Page, PageRequest, StartPosition
 from kreplica.admin.messages.positions import NEWEST, Span
 from kreplica.admin.messages.scanning import ScanLimits, Scanned, Selection
 from kreplica.formats.catalogue import Formats
@@ -31,8 +31,9 @@ Logs = dict[int, list[tuple[int, int, bool]]]
 class FakeFetcher:
     """Returns a limited number of records of a random choice of partitions; some partitions have no leader."""
 
-    def __init__(self, logs: Logs, random: Random, clock: Clock, lost: int | None) -> None:
+    def __init__(self, logs: Logs, random: Random, clock: Clock, lost: int | None, sizes: Mapping[int, int]) -> None:
         self.logs = logs
+        self._sizes = sizes
         self.lost = lost
         self._random = random
         self._clock = clock
@@ -58,9 +59,10 @@ class FakeFetcher:
             scanned.next_offset = offset + 1
             scanned.oldest_ms = min(timestamp_ms, timestamp_ms if scanned.oldest_ms is None else scanned.oldest_ms)
             if matches:
-                row = {"partition": number, "offset": offset, "timestamp_ms": timestamp_ms, "size_bytes": 100}
+                size = self._sizes.get(number, 100)
+                row = {"partition": number, "offset": offset, "timestamp_ms": timestamp_ms, "size_bytes": size}
                 scanned.found.append(row)
-                scanned.found_bytes += 100
+                scanned.found_bytes += size
         scanned.next_offset = span.end_offset  # the rest was compacted
         return scanned
 
@@ -78,11 +80,19 @@ def random_logs(random: Random, *, is_ordered: bool) -> Logs:
     return logs
 
 
-def pages(logs: Logs, random: Random, lost: int | None = None) -> list[list[dict[str, Any]]]:
-    """Read all pages."""
+NO_SIZES: Mapping[int, int] = {}
+
+
+def pages(
+    logs: Logs, random: Random, lost: int | None = None, sizes: Mapping[int, int] = NO_SIZES
+) -> list[list[dict[str, Any]]]:
+    """Read all pages.
+
+    :param sizes: size of the records by partition, otherwise 100 bytes.
+    """
     clock = Clock()
     clock.advance(1000)
-    fetcher: Any = FakeFetcher(logs, random, clock, lost)
+    fetcher: Any = FakeFetcher(logs, random, clock, lost, sizes)
     spans = {number: Span(0, rows[-1][0] + 1 if rows else 0) for number, rows in logs.items()}
     limit, scan_limit = random.choice([1, 10, 100]), random.choice([1, 50, 1000])
     wanted = PageRequest(TOPIC, None, StartPosition("latest"), None, limit, scan_limit, NEWEST)
@@ -90,12 +100,15 @@ def pages(logs: Logs, random: Random, lost: int | None = None) -> list[list[dict
     while any(not span.is_read for number, span in spans.items() if number != lost):
         before = sum(span.size for span in spans.values())
         page = Page({number: replace(span) for number, span in spans.items() if not span.is_read})
-        reading = Deferred.fromCoroutine(NewestFirst(clock, fetcher, page, wanted).messages())  # type: ignore[arg-type]
+        reader = NewestFirst(clock, fetcher, page, wanted)  # type: ignore[arg-type]
+        reading = Deferred.fromCoroutine(reader.messages())
         rows: list[list[dict[str, Any]]] = []
         reading.addCallback(rows.append)
         while not rows:
             clock.advance(0.1)
         assert len(rows[0]) <= limit
+        held = [row["size_bytes"] for each in reader._partitions.values() for row in each.found]
+        assert sum(held) <= 3 * PAGE_BYTES_MAX + len(logs) * max(sizes.values(), default=0)
         found.append(rows[0])
         spans.update(page.spans)
         assert sum(span.size for span in spans.values()) < before, "a page makes progress"
@@ -115,12 +128,27 @@ def test_ordered_timestamps(seed: int) -> None:
     assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(expected)
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_large_records_in_one_partition(seed: int) -> None:
+    """Large records that do not fit into a page are read later, but the order of time holds across pages."""
+    random = Random(3000 + seed)
+    logs = {
+        0: [(offset, 20 * offset, True) for offset in range(60)],
+        1: [(offset, 7 * offset, True) for offset in range(170)],
+    }
+    rows = [row for page in pages(logs, random, sizes={0: 1_200_000}) for row in page]
+    times = [row["timestamp_ms"] for row in rows]
+    assert times == sorted(times, reverse=True)
+    assert len({(row["partition"], row["offset"]) for row in rows}) == len(rows) == 230
+
+
+@pytest.mark.parametrize("size", [100, 1_200_000])
 @pytest.mark.parametrize("seed", range(60))
-def test_any_timestamps(seed: int) -> None:
+def test_any_timestamps(seed: int, size: int) -> None:
     """Each record is in one page, and the records of a partition keep their order, whatever their timestamps are."""
     random = Random(1000 + seed)
     logs = random_logs(random, is_ordered=False)
-    rows = [row for page in pages(logs, random) for row in page]
+    rows = [row for page in pages(logs, random, sizes={0: size}) for row in page]
     for number, log in logs.items():
         offsets = [row["offset"] for row in rows if row["partition"] == number]
         assert offsets == [offset for offset, _, matches in reversed(log) if matches]

@@ -2,7 +2,8 @@
 
 Brokers return records forwards only. Each partition is therefore read in windows of offsets, the last window first. The
 records of a page are merged by time. A record is in the page only if no unread window can have a newer one: each
-partition has a *frontier*, the lowest timestamp read so far, and a record must not be older than the frontier of any
+partition has a *frontier*, the lowest timestamp read so far (if records were dropped to save memory, the highest of
+theirs), and a record must not be older than the frontier of any
 partition that is not read completely. Otherwise the next page reads it again. Partitions with the newest frontiers are
 read first, so the page of the partition with the newest frontier always makes progress.
 """
@@ -71,22 +72,29 @@ class _Window:
 
     :ivar rest: its unread part.
     :ivar start_offset: lower bound of the range that will have been read; raised if its first records are dropped.
+    :ivar bytes_max: maximum size of the matching records; one record is kept whatever its size.
+    :ivar oldest_ms: the lowest timestamp read.
+    :ivar dropped_ms: the highest timestamp of a dropped record; None if none was dropped.
     """
 
     rest: Span
     start_offset: int
+    bytes_max: int
     found: deque[Document] = field(default_factory=deque)
     found_bytes: int = 0
     oldest_ms: int | None = None
+    dropped_ms: int | None = None
 
     def add(self, records: Sequence[Document], size_bytes: int) -> None:
-        """Add matching records; drop the oldest ones beyond the maximum size of a page."""
+        """Add matching records; drop the oldest ones beyond the maximum size."""
         self.found.extend(records)
         self.found_bytes += size_bytes
-        while self.found_bytes > PAGE_BYTES_MAX and len(self.found) > 1:
+        while self.found_bytes > self.bytes_max and len(self.found) > 1:
             dropped = self.found.popleft()
             self.found_bytes -= dropped["size_bytes"]
             self.start_offset = dropped["offset"] + 1
+            time_ms = time_of(dropped)
+            self.dropped_ms = time_ms if self.dropped_ms is None else max(self.dropped_ms, time_ms)
 
 
 class NewestFirst:
@@ -129,13 +137,21 @@ class NewestFirst:
         unknown = [number for number, each in blocking.items() if each.frontier_ms == UNKNOWN_MS]
         if unknown:
             return unknown
-        times = heapq.nlargest(
-            self._wanted.limit, (time_of(row) for each in self._partitions.values() for row in each.found)
-        )
-        if len(times) == self._wanted.limit:
-            return [number for number, each in blocking.items() if each.frontier_ms > times[-1]]
+        last_ms = self._last_ms()
+        if last_ms is not None:
+            return [number for number, each in blocking.items() if each.frontier_ms > last_ms]
         ordered = sorted(blocking, key=lambda number: -blocking[number].frontier_ms)
         return ordered[: -(-len(ordered) // 2)]
+
+    def _last_ms(self) -> int | None:
+        """Return the time of the last record of the page if enough records were found, otherwise None."""
+        rows = [(time_of(row), row["size_bytes"]) for each in self._partitions.values() for row in each.found]
+        size = 0
+        for count, (time_ms, size_bytes) in enumerate(heapq.nlargest(self._wanted.limit, rows), start=1):
+            size += size_bytes
+            if count == self._wanted.limit or size >= PAGE_BYTES_MAX:
+                return time_ms
+        return None
 
     async def _read_windows(self, numbers: Sequence[int]) -> bool:
         """Read the next window of some partitions.
@@ -148,7 +164,7 @@ class NewestFirst:
         for number in numbers:
             each = self._partitions[number]
             start = max(each.span.next_offset, each.span.end_offset - min(each.window, size_max))
-            windows[number] = _Window(Span(start, each.span.end_offset), start)
+            windows[number] = _Window(Span(start, each.span.end_offset), start, PAGE_BYTES_MAX // len(numbers))
         has_progress = False
         for _ in range(FETCHED_ROUNDS_MAX):
             unread = {number: window.rest for number, window in windows.items() if not window.rest.is_read}
@@ -187,10 +203,21 @@ class NewestFirst:
         """Add a window that was read completely."""
         self._has_progress = True
         partition.found += reversed(window.found)
+        kept = partition.span.end_offset - window.start_offset
         partition.span.end_offset = max(window.start_offset, partition.span.next_offset)
-        if window.oldest_ms is not None:
-            partition.frontier_ms = min(partition.frontier_ms, window.oldest_ms)
-        partition.window = min(partition.window * 2, WINDOW_MAX) if is_fast else max(partition.window // 2, WINDOW_MIN)
+        oldest_ms = window.oldest_ms
+        if window.dropped_ms is not None:
+            # Dropped records are unread. With timestamps in any order, the newest kept record must not be older than
+            # the frontier, because the page would then be empty.
+            oldest_ms = min(window.dropped_ms, time_of(partition.found[0]))
+        if oldest_ms is not None:
+            partition.frontier_ms = min(partition.frontier_ms, oldest_ms)
+        if window.dropped_ms is not None:
+            partition.window = max(kept, WINDOW_MIN)
+        elif is_fast:
+            partition.window = min(partition.window * 2, WINDOW_MAX)
+        else:
+            partition.window = max(partition.window // 2, WINDOW_MIN)
 
     # --- result ------------------------------------------------------------------------------------------------------
 
