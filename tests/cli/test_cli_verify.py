@@ -64,8 +64,8 @@ Verify = Callable[..., "subprocess.CompletedProcess[str]"]
     ("words", "message"),
     [
         ([], "Missing option '--bootstrap'"),
-        (["--bootstrap", "127.0.0.1"], "'127.0.0.1': expected HOST:PORT, for example 127.0.0.1:9092"),
-        (["--bootstrap", "a:1,b:0"], "'b:0': expected HOST:PORT"),
+        (["--bootstrap", "127.0.0.1"], "'127.0.0.1': HOST:PORT is expected, for example"),
+        (["--bootstrap", "a:1,b:0"], "'b:0': HOST:PORT is expected"),
         (["--bootstrap", "a:1", "--acks", "0"], "Invalid value for '--acks'"),
         (["--bootstrap", "a:1", "--rate", "0"], "Invalid value for '--rate'"),
         (

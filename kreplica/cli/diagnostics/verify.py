@@ -15,33 +15,16 @@ from twisted.python.failure import Failure
 
 from kreplica.cli.diagnostics.verify_report import ProgressLine, describe
 from kreplica.cli.profiles.choice import profile_option
-from kreplica.cli.records.data_access import client_config, given_or_profile_bootstrap
+from kreplica.cli.records.data_access import brokers_option, client_config, given_or_profile_bootstrap
+from kreplica.client_core.addresses import parse_addresses
 from kreplica.runtime import real_runtime
 from kreplica.testing.verification.cluster_access import CouldNotRun
-from kreplica.testing.verification.options import ACKS_ALL, Address, VerificationOptions
+from kreplica.testing.verification.options import ACKS_ALL, VerificationOptions
 from kreplica.testing.verification.verdict import Verdict
 from kreplica.testing.verification.verification import Verification
 
 FAILED, COULD_NOT_RUN = 1, 2
-PORT_MAX = 65535
 WIDTH_WITHOUT_TERMINAL = 140
-
-
-def _check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    if text is not None:
-        _parse_addresses(text)
-    return text
-
-
-def _parse_addresses(text: str) -> list[Address]:
-    return [_parse_address(part.strip()) for part in text.split(",") if part.strip()]
-
-
-def _parse_address(text: str) -> Address:
-    host, colon, port = text.rpartition(":")
-    if not colon or not host or not port.isdecimal() or not 0 < int(port) <= PORT_MAX:
-        raise click.BadParameter(f"{text!r}: expected HOST:PORT, for example 127.0.0.1:9092")
-    return host, int(port)
 
 
 def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -55,9 +38,8 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 
 
 @click.command(context_settings={"show_default": True})
-@click.option("--bootstrap", callback=_check_addresses, metavar="HOST:PORT,...", envvar="KREPLICA_BOOTSTRAP",
-              show_envvar=True, show_default=False,
-              help="Bootstrap brokers.  [default: those of the profile]")  # fmt: skip
+@brokers_option(purpose="Bootstrap brokers.  [default: those of the profile]", envvar="KREPLICA_BOOTSTRAP",
+                show_envvar=True, show_default=False)  # fmt: skip
 @profile_option
 @click.option("--seconds", type=click.FloatRange(min=1), default=30.0, help="Duration of the workload in seconds.")
 @click.option("--settle-seconds", "settle_s", type=click.FloatRange(min=1), default=60.0,
@@ -102,7 +84,7 @@ def command(bootstrap: str | None, acks: str, as_json: bool, **values: Any) -> N
         raise click.UsageError("Missing option '--bootstrap', and there is no profile")
     if client_config():
         raise click.UsageError("verify connects without TLS and SASL, but the profile has security settings")
-    options = VerificationOptions(_parse_addresses(addresses), acks=ACKS_ALL if acks == "all" else int(acks), **values)
+    options = VerificationOptions(parse_addresses(addresses), acks=ACKS_ALL if acks == "all" else int(acks), **values)
     if options.batch_size_max > options.message_size_max:
         raise click.UsageError(
             f"batches of up to {options.batch_size_max:,} bytes exceed the topic's limit of "
