@@ -46,6 +46,19 @@ def test_sorted_pages_are_read_by_number(admin, kreplica):
     assert [request.query.get("page") for request in admin.asked] == [None, "2"]
 
 
+def test_limit_within_a_page(admin, kreplica):
+    """The list ends there; the position of the next page, after rows that are not shown, is not printed."""
+    pages = [
+        {"topics": [{"name": f"{page}-{number}"} for number in range(1000)], "next": f"page {page + 2}", "total": 9000,
+         "problems": []}
+        for page in range(3)
+    ]  # fmt: skip
+    admin.answers["GET /v1/topics"] = pages
+    done = json.loads(kreplica("topic", "list", "--limit", "1500", "--json").stdout)
+    assert (len(done["topics"]), done["topics"][-1]["name"], done["next"]) == (1500, "1-499", None)
+    assert [request.query.get("after") for request in admin.asked] == [None, "page 2"]
+
+
 def test_connections(admin, kreplica):
     """A row has the client, its library, user, rates and requests in flight."""
     row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",

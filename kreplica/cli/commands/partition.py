@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from kreplica.cli.http.list_options import limit_option, read_pages
-from kreplica.cli.http.session import Session, path_of, with_session
+from kreplica.cli.http.list_options import limit_option
+from kreplica.cli.http.session import PAGE, Session, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Partition
 from kreplica.cli.terminal.screen import Screen, bytes_text, problem_text, time_text
 
@@ -31,12 +31,12 @@ def command() -> None:
 @with_session
 def list_partitions(session: Session, state: str | None, topic: str | None, limit: int | None) -> None:
     """List partitions."""
-    path, query = "/v1/partitions", {"state": state}
+    path, query = "/v1/partitions", {"state": state, **PAGE}
     if topic is not None:
         if state is not None:
             raise click.UsageError("--topic cannot be combined with --offline, --under-replicated or --moving")
-        path, query = f"{path_of('topics', topic)}/partitions", {}
-    document = session.run_with_client(lambda client: read_pages(client, path, "partitions", query, limit))
+        path, query = f"{path_of('topics', topic)}/partitions", {**PAGE}
+    document = session.get_all(path, "partitions", query, limit)
     session.show(document, _print_partitions)
 
 

@@ -13,7 +13,7 @@ from kreplica.cli.http.session import PAGE, Session
 from kreplica.cli.terminal.screen import Screen, bytes_text, seconds_text
 
 if TYPE_CHECKING:
-    from kreplica.cli.http.rest import Document, RestClient
+    from kreplica.cli.http.rest import Document
 
 Row = Mapping[str, Any]
 
@@ -85,8 +85,8 @@ class ListColumns:
         """Return the list, with the rows of all its pages up to the limit."""
         columns = self._chosen(options)
         fields = ",".join(dict.fromkeys(field for column in columns for field in column.fields))
-        whole = {**(query or {}), "fields": fields, "sort": options.sort, "filter": options.condition}
-        return session.run_with_client(lambda client: read_pages(client, path, member, whole, options.limit))
+        whole = {**(query or {}), "fields": fields, "sort": options.sort, "filter": options.condition, **PAGE}
+        return session.get_all(path, member, whole, options.limit)
 
     def print(self, screen: Screen, rows: Sequence[Row], options: ListOptions, *, empty_text: str) -> None:
         """Print the rows as a table."""
@@ -104,32 +104,6 @@ class ListColumns:
 
 
 limit_option = click.option("--limit", type=click.IntRange(min=1), help="Maximum number of rows.  [default: all]")
-
-
-async def read_pages(
-    client: RestClient, path: str, member: str, query: Mapping[str, Any], limit: int | None
-) -> Document:
-    """Return a list with the rows of its pages, at most ``limit``; pages of a sorted list are read by number."""
-    size = min(limit or PAGE["limit"], PAGE["limit"])
-    sort = query.get("sort")
-    document: Document = await client.get(path, {**query, "limit": size})
-    rows, number = document[member], 1
-    while limit is None or len(rows) < limit:
-        after = document.get("next")
-        number += 1
-        if after is not None:
-            more = await client.get(path, {**query, "limit": size, "after": after})
-            document["next"] = more.get("next")
-        elif sort is not None and len(rows) < document.get("total", 0):
-            more = await client.get(path, {**query, "limit": size, "page": number})
-        else:
-            break
-        if not more[member]:
-            break
-        rows += more[member]
-    if limit is not None:
-        del rows[limit:]
-    return document
 
 
 def print_problems(screen: Screen, document: Document) -> None:

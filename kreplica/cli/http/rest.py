@@ -118,17 +118,34 @@ class RestClient:
         """
         return (await self.send("GET", path, query=query)).document
 
-    async def get_list(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
+    async def get_list(
+        self, path: str, member: str, query: Mapping[str, Any] | None = None, limit: int | None = None
+    ) -> Document:
         """Return a paged list: the document of the first page, with the entries of all pages in ``member``.
 
-        Raises the same exceptions as ``get``.
+        Pages of a list that is not sorted by its key are read by number. Raises the same exceptions as ``get``.
+
+        :param limit: maximum number of entries; None for all.
         """
-        document = cast(Document, await self.get(path, query))
-        after = document.get("next")
-        while after is not None:
-            page = await self.get(path, {**(query or {}), "after": after})
-            document[member] += page[member]
+        asked = dict(query or {})
+        if limit is not None:
+            asked["limit"] = min(limit, asked.get("limit", limit))
+        document = cast(Document, await self.get(path, asked))
+        rows, after, number = document[member], document.get("next"), 1
+        while limit is None or len(rows) < limit:
+            number += 1
+            if after is not None:
+                page = await self.get(path, {**asked, "after": after})
+            elif asked.get("sort") is not None and len(rows) < document.get("total", 0):
+                page = await self.get(path, {**asked, "page": number})
+                if not page[member]:
+                    break
+            else:
+                break
+            rows += page[member]
             after = page.get("next")
+        if limit is not None:
+            del rows[limit:]
         if "next" in document:
             document["next"] = None
         return document

@@ -94,9 +94,11 @@ class Session:
         document: Document = self.run_with_client(lambda client: client.get(path, query))
         return document
 
-    def get_all(self, path: str, member: str, query: Mapping[str, Any] | None = None) -> Document:
-        """Return a list with the entries of all its pages."""
-        return self.run_with_client(lambda client: client.get_list(path, member, query))
+    def get_all(
+        self, path: str, member: str, query: Mapping[str, Any] | None = None, limit: int | None = None
+    ) -> Document:
+        """Return a list with the entries of all its pages, at most ``limit``."""
+        return self.run_with_client(lambda client: client.get_list(path, member, query, limit))
 
     def send(self, method: str, path: str, body: Any = None, *, query: Mapping[str, Any] | None = None) -> Any:
         """Send a write request and return the document of the response."""
