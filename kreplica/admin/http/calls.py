@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from twisted.web.server import Request
 
 from kreplica.admin.http.api import Call, Parameter, Route, Schema
 from kreplica.admin.http.callers import caller_of
-from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.problems import SHOWN_MAX, Problem, similar_name
 from kreplica.runtime.offload import Offload
 
 if TYPE_CHECKING:
@@ -31,7 +30,6 @@ SMALL_BODY_BYTES = 16 * 1024
 """Bodies up to this size are validated in the reactor thread; larger ones in a worker thread."""
 
 ERRORS_MAX = 10
-SHOWN_MAX = 200
 
 FORWARDED = b"x-kreplica-forwarded"
 DRY_RUN = Parameter("dry_run", {"type": "boolean"}, "True to validate the request without writing.", default=False)
@@ -233,7 +231,7 @@ def _advice(error: ValidationError) -> str | None:
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
         known = error.schema.get("properties", {})
         unknown = [name for name in error.instance if name not in known]
-        near = [text for name in unknown if (text := _near(name, known))]
+        near = [text for name in unknown if (text := similar_name(name, known))]
         return " ".join(near) or _members(error.schema)
     return _members(error.schema) if error.validator == "required" else None
 
@@ -273,12 +271,7 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     names = list(known)
     if not names:
         return "Omit it: this route has no query parameters."
-    return _near(name, names) or f"Known parameters: {', '.join(names)}."
-
-
-def _near(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name[:SHOWN_MAX], list(known), n=1, cutoff=0.6)
-    return f"Did you mean {near[0]}?" if near else ""
+    return similar_name(name, names) or f"Known parameters: {', '.join(names)}."
 
 
 def _shown(text: str) -> str:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from kreplica.errors import KreplicaError
+
+SHOWN_MAX = 200
+"""Maximum number of characters of a caller's value in a problem."""
+
+
+def similar_name(name: str, known: Iterable[str]) -> str:
+    """Return the sentence ``Did you mean ...?`` with the most similar known name; empty if none is similar."""
+    near = get_close_matches(name[:SHOWN_MAX], list(known), n=1, cutoff=0.6)
+    return f"Did you mean {near[0]}?" if near else ""
 
 
 class Problem(KreplicaError):

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from kreplica.admin.http.api import Call, Parameter, Schema
-from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.problems import SHOWN_MAX, Problem, similar_name
 from kreplica.admin.http.schemas import COUNT, STRING, listing, nullable, record
 from kreplica.admin.lists.conditions import SYNTAX, Condition, kind_of, parse_conditions
 
@@ -134,9 +133,8 @@ class Columns:
 
     def _unknown(self, parameter: str, name: str) -> Problem:
         known: list[Any] = list(self._columns if parameter == "fields" else self._comparable)
-        near = get_close_matches(name[:200], known, n=1, cutoff=0.6)
-        advice = f"Did you mean {near[0]}?" if near else f"Columns: {', '.join(known)}."
-        return Problem(400, "INVALID_REQUEST", f"{parameter}: unknown column {name[:200]!r}", what_to_do=advice)
+        advice = similar_name(name, known) or f"Columns: {', '.join(known)}."
+        return Problem(400, "INVALID_REQUEST", f"{parameter}: unknown column {name[:SHOWN_MAX]!r}", what_to_do=advice)
 
 
 def _text(length_max: int) -> Schema:

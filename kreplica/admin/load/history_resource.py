@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from difflib import get_close_matches
 from typing import Any
 
 from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route
-from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.problems import SHOWN_MAX, Problem, similar_name
 from kreplica.admin.http.schemas import BROKER_ID, COUNT, STRING, TIME_MS, listing, record
 from kreplica.admin.load.history import COARSE_POINTS, FINE_MS, FINE_POINTS, SERIES, History, Span, span_of
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -111,9 +110,8 @@ def _names(text: str | None) -> list[str]:
     names = list(SERIES) if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in SERIES:
-            near = get_close_matches(name[:200], list(SERIES), n=1, cutoff=0.6)
-            advice = f"Did you mean {near[0]}?" if near else f"Series: {', '.join(SERIES)}."
-            raise Problem(400, "INVALID_REQUEST", f"series: unknown series {name[:200]!r}", what_to_do=advice)
+            advice = similar_name(name, SERIES) or f"Series: {', '.join(SERIES)}."
+            raise Problem(400, "INVALID_REQUEST", f"series: unknown series {name[:SHOWN_MAX]!r}", what_to_do=advice)
     return names
 
 

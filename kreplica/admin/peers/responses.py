@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kreplica.admin.http.api import Schema
-from kreplica.admin.http.problems import Problem
+from kreplica.admin.http.problems import SHOWN_MAX, Problem
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator
@@ -23,7 +23,6 @@ DEPTH_MAX = 64
 
 INTEGER_MAX = 2**63 - 1
 
-SHOWN_MAX = 200
 
 _OWN_MEMBERS = {"title", "status", "detail", "what_to_do", "instance"}
 
