@@ -169,17 +169,17 @@ class LagTracker:
         time_slice = TimeSlice(self._runtime.reactor)
         groups = [(shard, group_id) for shard in self._shards.loaded_shards() for group_id in list(shard.groups)]
         keys: dict[TopicPartition, None] = {}
-        never: dict[TopicPartition, None] = {}
+        uncommitted: dict[TopicPartition, None] = {}
         for shard, group_id in groups:
             group = shard.group(group_id)
             if group is not None:
                 for topic, numbers in shard.offsets.partitions_of(group_id):
                     keys.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
-                never.update(dict.fromkeys(self._without_commit(group, shard)))
+                uncommitted.update(dict.fromkeys(self._without_commit(group, shard)))
             if time_slice.is_over:
                 await time_slice.next()
-        ends = await self._end_offsets.of(list({**keys, **never}))
-        starts = await self._end_offsets.first_of(list(never))
+        ends = await self._end_offsets.of(list({**keys, **uncommitted}))
+        starts = await self._end_offsets.first_of(list(uncommitted))
         found = []
         for shard, group_id in groups:
             group = shard.group(group_id)
@@ -214,10 +214,10 @@ class LagTracker:
                     status = max(status, status_of(window, lag, now_ms, silence_ms))
         unread = [_unread(key, starts.get(key), ends.get(key)) for key in self._without_commit(group, shard)]
         topics.update(dict.fromkeys(each.topic for each in unread))
-        never = [each.lag for each in unread if each.lag is not None]
-        total = sum(lags) + sum(never) if lags or never or not (count or unread) else None
+        uncommitted = [each.lag for each in unread if each.lag is not None]
+        total = sum(lags) + sum(uncommitted) if lags or uncommitted or not (count or unread) else None
         return GroupSummary(
-            group, tuple(sorted(topics)), count + len(unread), len(unread), total, sum(never), last_ms, status
+            group, tuple(sorted(topics)), count + len(unread), len(unread), total, sum(uncommitted), last_ms, status
         )
 
     def _without_commit(self, group: Group, shard: GroupShard) -> Iterator[TopicPartition]:

@@ -145,7 +145,7 @@ def counts_of(topic: PublishedTopic, in_sync_needed: int) -> TopicCounts:
 
 
 def _is_under_min_isr(partition: PublishedPartition, in_sync_needed: int) -> bool:
-    """Return True if the partition has a leader, which rejects ``acks=all`` writes."""
+    """Return True if the partition's leader rejects ``acks=all`` writes."""
     required = required_isr_size(in_sync_needed, len(partition.replicas))
     return is_under_replicated(partition) and len(partition.isr) < required
 

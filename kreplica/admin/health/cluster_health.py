@@ -19,7 +19,7 @@ from kreplica.admin.cluster_state.published_metadata import PublishedMetadata
 from kreplica.admin.health.cluster_faults import cluster_faults
 from kreplica.admin.health.faults import (
     BAD,
-    OWN_KINDS,
+    BROKER_ONLY_KINDS,
     PUBLISHED_KINDS,
     WARNING,
     Fault,
@@ -172,7 +172,7 @@ class ClusterHealth:
         of_cluster = cluster_faults(counts, live, self._published.controller_id)
         found: list[Mapping[str, Any]] = [fault.document() for fault in of_cluster]
         rows = [*own, *(row for _, peer in sorted(self._peers.items()) for row in peer.faults)]
-        found += [row for row in rows if row["kind"] not in (*PUBLISHED_KINDS, *OWN_KINDS)]
+        found += [row for row in rows if row["kind"] not in (*PUBLISHED_KINDS, *BROKER_ONLY_KINDS)]
         silent, problems = self._silent_peers()
         found += silent
         return HealthReport(counts, len(live), by_importance(found), problems)

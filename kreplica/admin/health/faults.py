@@ -20,7 +20,7 @@ BAD, WARNING = "bad", "warn"
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """A kind of fault.
 
     :param severity: ``BAD`` if records cannot be written, read or kept as configured; otherwise ``WARNING``.
@@ -33,94 +33,94 @@ class Kind:
     advice: str
 
 
-KINDS: Mapping[str, Kind] = {
-    "no_leader": Kind(
+KINDS: Mapping[str, FaultKind] = {
+    "no_leader": FaultKind(
         BAD,
         "Partitions have no leader: they cannot be written or read.",
         "Start the brokers that hold the replicas; the explanation of a partition names them.",
     ),
-    "no_controller": Kind(
+    "no_controller": FaultKind(
         BAD,
         "No broker is the controller: leaders and replicas cannot change.",
         "Check that ZooKeeper is reachable from the brokers.",
     ),
-    "zookeeper_lost": Kind(
+    "zookeeper_lost": FaultKind(
         BAD,
         "A broker has no connection to ZooKeeper; when its session expires, it leads no partition.",
         "Check the ZooKeeper servers and the network between them and the broker.",
     ),
-    "failed_disk": Kind(
+    "failed_disk": FaultKind(
         BAD,
         "A log directory failed: its replicas are offline.",
         "Repair or replace the disk, then restart the broker.",
     ),
-    "full_disk": Kind(
+    "full_disk": FaultKind(
         BAD,
         "The disk of a log directory is full: appends are rejected with KAFKA_STORAGE_ERROR.",
         "Free space on the disk, shorten the retention of large topics, or move replicas to other brokers.",
     ),
-    "rejected_appends": Kind(
+    "rejected_appends": FaultKind(
         BAD,
         "Appends were rejected for lack of file descriptors, memory or quota.",
         "Raise the limit that the cause names; the broker does not need a restart.",
     ),
-    "unopened_replicas": Kind(
+    "unopened_replicas": FaultKind(
         BAD,
         "Replicas could not be opened for lack of space or file descriptors.",
         "Free space or raise the limit of open files; the broker opens the replicas when they are requested.",
     ),
-    "damaged_log": Kind(
+    "damaged_log": FaultKind(
         BAD,
         "Stored batches are corrupt or unreadable.",
         "Check the disk. A replica with another in-sync copy is copied again; otherwise the damaged batches stay "
         "excluded from reads.",
     ),
-    "under_min_isr": Kind(
+    "under_min_isr": FaultKind(
         BAD,
         "Partitions have too few in-sync replicas: writes with acks=all are rejected.",
         "Start the brokers of the missing replicas; the explanation of a partition names them.",
     ),
-    "certificate_expired": Kind(
+    "certificate_expired": FaultKind(
         BAD,
         "A certificate of a listener has expired.",
         "Replace the files of these certificates: the broker reads them again within moments.",
     ),
-    "broker_gone": Kind(
+    "broker_gone": FaultKind(
         WARNING,
         "A broker that holds replicas is not registered: it stopped, died or lost its ZooKeeper session.",
         "Start the broker, or move its replicas to other brokers.",
     ),
-    "broker_silent": Kind(
+    "broker_silent": FaultKind(
         WARNING,
         "A registered broker does not respond to the other brokers' admin requests.",
         "Check whether the broker hangs or is unreachable.",
     ),
-    "under_replicated": Kind(
+    "under_replicated": FaultKind(
         WARNING,
         "Partitions lack in-sync replicas.",
         "Start the brokers of the missing replicas; the explanation of a partition names them.",
     ),
-    "leader_unreachable": Kind(
+    "leader_unreachable": FaultKind(
         WARNING,
         "A broker cannot fetch from the leader of its replicas.",
         "Check the network between both brokers, and whether the leader hangs.",
     ),
-    "slow_disk": Kind(
+    "slow_disk": FaultKind(
         WARNING,
         "A sync to the disk of a log directory took longer than 2 seconds in the last minute.",
         "Check the disk; move replicas to other brokers if it stays slow.",
     ),
-    "throttled_replicas": Kind(
+    "throttled_replicas": FaultKind(
         WARNING,
         "A replication throttle limits how fast replicas catch up.",
         "Raise the throttle of the plan, or the broker's replication throttle.",
     ),
-    "stalling": Kind(
+    "stalling": FaultKind(
         WARNING,
         "The event loop of a broker was blocked in the last 5 minutes.",
         "Make the clients that caused the stalls send smaller requests, or disconnect them.",
     ),
-    "certificate_expiring": Kind(
+    "certificate_expiring": FaultKind(
         WARNING,
         "A certificate of a listener expires soon.",
         "Replace the files of these certificates: the broker reads them again within moments.",
@@ -134,8 +134,11 @@ CLUSTER_KINDS = ("no_leader", "no_controller", "broker_gone", "broker_silent")
 PUBLISHED_KINDS = ("under_min_isr", "under_replicated")
 """Kinds that each leader has too, but that the cluster counts by the published metadata."""
 
-OWN_KINDS = ("stalling",)
+BROKER_ONLY_KINDS = ("stalling",)
 """Kinds that only the explanation and the metrics of the broker show, since a busy machine always has some."""
+
+CERTIFICATE_KINDS = ("certificate_expired", "certificate_expiring")
+"""Kinds that concern a listener of a broker."""
 
 BROKER_KINDS = tuple(kind for kind in KINDS if kind not in CLUSTER_KINDS)
 """Kinds of faults that a broker reports about itself."""
@@ -196,7 +199,7 @@ def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: 
     if count == 1:
         subject, text = f"partition {first}", f"Partition {first} {singular}"
     else:
-        subject, text = "cluster", f"{count:,} partitions {plural} ({named(partitions)})"
+        subject, text = "cluster", f"{count:,} partitions {plural} ({partition_names(partitions)})"
     why = f"/v1/why/partitions/{quote(first.topic)}/{first.partition}"
     return Fault(kind, subject, f"{text}: {_CONSEQUENCES[kind]}.", why, partitions)
 
@@ -208,7 +211,7 @@ _CONSEQUENCES = {
 }
 
 
-def named(partitions: Sequence[TopicPartition]) -> str:
+def partition_names(partitions: Sequence[TopicPartition]) -> str:
     """Return the names of the first partitions, and an ellipsis if there are more."""
     names = ", ".join(str(key) for key in partitions[:EXAMPLES_MAX])
     return f"{names}, ..." if len(partitions) > EXAMPLES_MAX else names

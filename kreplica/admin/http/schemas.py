@@ -18,6 +18,7 @@ STRING: Schema = {"type": "string"}
 BOOLEAN: Schema = {"type": "boolean"}
 INTEGER: Schema = {"type": "integer"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
+RATE_OR_NULL: Schema = {"type": ["number", "null"], "minimum": 0}
 TIME_MS: Schema = {"type": "integer", "description": "Milliseconds since 1970."}
 BROKER_ID: Schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
 PARTITION: Schema = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable
+from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, RATE_OR_NULL, STRING, TIME_MS, listing, nullable
 from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import ValueOf
 
@@ -30,7 +30,6 @@ MEMBERS = {
 }
 """Columns of every response."""
 
-_RATE = {"type": ["number", "null"], "minimum": 0}
 _SILENT = "Null if the broker does not respond."
 
 LIVE = {
@@ -39,10 +38,10 @@ LIVE = {
     "log_bytes": {**nullable(COUNT), "description": f"Size of all its logs. {_SILENT}"},
     "usable_bytes": {**nullable(COUNT), "description": f"Free space of the log directory with the least. {_SILENT}"},
     "offline_log_dirs": {**nullable(COUNT), "description": f"Failed log directories. {_SILENT}"},
-    "bytes_in_rate": {**_RATE, "description": f"Bytes of produce requests per second. {_SILENT}"},
-    "bytes_out_rate": {**_RATE, "description": f"Bytes of fetch responses per second. {_SILENT}"},
-    "messages_in_rate": {**_RATE, "description": f"Records appended per second. {_SILENT}"},
-    "reactor_delay_p99_ms": {**_RATE, "description": f"99th percentile of the event loop's delay. {_SILENT}"},
+    "bytes_in_rate": {**RATE_OR_NULL, "description": f"Bytes of produce requests per second. {_SILENT}"},
+    "bytes_out_rate": {**RATE_OR_NULL, "description": f"Bytes of fetch responses per second. {_SILENT}"},
+    "messages_in_rate": {**RATE_OR_NULL, "description": f"Records appended per second. {_SILENT}"},
+    "reactor_delay_p99_ms": {**RATE_OR_NULL, "description": f"99th percentile of the event loop's delay. {_SILENT}"},
 }
 
 COLUMNS = Columns(

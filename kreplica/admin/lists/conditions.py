@@ -42,7 +42,9 @@ class Condition:
     value: Any
 
     def holds(self, value: Any) -> bool:
-        """Return True if a value of the column meets the condition; an unknown value only meets ``=null`` and ``!=``.
+        """Return True if a value meets the condition.
+
+        An unknown value only meets ``=null`` and ``!=``.
         """
         if self.operator == "=":
             return bool(value == self.value)

@@ -7,7 +7,7 @@ from typing import Any
 
 from kreplica.admin.http.api import AFTER, LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.http.schemas import BOOLEAN, COUNT, IN_BROKER, STRING, TIME_MS, nullable
+from kreplica.admin.http.schemas import BOOLEAN, COUNT, IN_BROKER, RATE_OR_NULL, STRING, TIME_MS, nullable
 from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import read_page
 from kreplica.admin.peers.forwarding import OtherBrokers
@@ -17,9 +17,9 @@ from kreplica.runtime import Reactor
 
 PATH = "/v1/brokers/{broker_id}/connections"
 
-_RATE = {"type": ["number", "null"], "minimum": 0}
 _KERNEL = "Null if the operating system does not count them."
 _SINCE = "since the last request for this list, or since the connection was opened"
+_RATE_TEXT = f"Bytes per second {_SINCE}. {_KERNEL}"
 
 COLUMNS = Columns(
     "address",
@@ -48,8 +48,8 @@ COLUMNS = Columns(
         ),
         Column("bytes_in", {**nullable(COUNT), "description": f"Bytes received. {_KERNEL}"}, is_default=True),
         Column("bytes_out", {**nullable(COUNT), "description": f"Acknowledged bytes. {_KERNEL}"}, is_default=True),
-        Column("bytes_in_rate", {**_RATE, "description": f"Bytes per second {_SINCE}. {_KERNEL}"}, is_default=True),
-        Column("bytes_out_rate", {**_RATE, "description": f"Bytes per second {_SINCE}. {_KERNEL}"}, is_default=True),
+        Column("bytes_in_rate", {**RATE_OR_NULL, "description": _RATE_TEXT}, is_default=True),
+        Column("bytes_out_rate", {**RATE_OR_NULL, "description": _RATE_TEXT}, is_default=True),
     ],
 )  # fmt: skip
 RESPONSE = COLUMNS.page_schema("connections", "ClientConnection")

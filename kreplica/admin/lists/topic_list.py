@@ -15,7 +15,17 @@ from kreplica.admin.cluster_state.published_metadata import (
 from kreplica.admin.cluster_state.topic_znodes import TopicZnodes
 from kreplica.admin.http.api import Call, JsonResponse
 from kreplica.admin.http.callers import topic as topic_resource
-from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, listing, nullable, one_of, record
+from kreplica.admin.http.schemas import (
+    BOOLEAN,
+    BROKER_ID,
+    COUNT,
+    RATE_OR_NULL,
+    STRING,
+    listing,
+    nullable,
+    one_of,
+    record,
+)
 from kreplica.admin.lists.columns import Column, Columns, Selection
 from kreplica.admin.lists.pages import ValueOf, read_page
 from kreplica.admin.load.group_loads import GroupLoads
@@ -44,7 +54,6 @@ MEMBERS = {
 }
 """Columns of every response."""
 
-_RATE = {"type": ["number", "null"], "minimum": 0}
 _UNKNOWN = "Null if a leader's broker did not respond."
 
 _SETTINGS = {
@@ -61,9 +70,9 @@ _LOADS = {
     },
     "size_bytes": {**nullable(COUNT), "description": f"Size of the leaders' logs. {_UNKNOWN}"},
     "disk_bytes": {**nullable(COUNT), "description": f"Size of all replicas. {_UNKNOWN}"},
-    "records_in_rate": {**_RATE, "description": f"Records written per second, in the last seconds. {_UNKNOWN}"},
-    "bytes_in_rate": {**_RATE, "description": f"Bytes written per second, as stored. {_UNKNOWN}"},
-    "bytes_out_rate": {**_RATE, "description": f"Bytes read per second by consumers. {_UNKNOWN}"},
+    "records_in_rate": {**RATE_OR_NULL, "description": f"Records written per second, in the last seconds. {_UNKNOWN}"},
+    "bytes_in_rate": {**RATE_OR_NULL, "description": f"Bytes written per second, as stored. {_UNKNOWN}"},
+    "bytes_out_rate": {**RATE_OR_NULL, "description": f"Bytes read per second by consumers. {_UNKNOWN}"},
 }
 
 _ON_BROKER = record({"broker_id": BROKER_ID, "leaders": COUNT, "replicas": COUNT}, title="TopicOnBroker")

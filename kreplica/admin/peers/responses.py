@@ -23,7 +23,6 @@ DEPTH_MAX = 64
 
 INTEGER_MAX = 2**63 - 1
 
-
 _OWN_MEMBERS = {"title", "status", "detail", "what_to_do", "instance"}
 
 

@@ -68,7 +68,7 @@ METRICS = {
 }
 """Schema and description of each metric by name."""
 
-NEW = (
+ABSENT_FROM_OLDER_BROKERS = (
     "version",
     "log_bytes",
     "usable_bytes",
@@ -88,7 +88,7 @@ ROW = record(
         **MEMBERS,
     },
     title="BrokerMetrics",
-    optional=NEW,
+    optional=ABSENT_FROM_OLDER_BROKERS,
 )
 
 

@@ -113,13 +113,13 @@ class Messages:
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/messages``."""
-        wanted = await self._wanted(call, call.query["after"], call.query["scan_limit"])
+        wanted = await self._page_request(call, call.query["after"], call.query["scan_limit"])
         return JsonResponse(await self._reader.page(wanted))
 
     async def download(self, call: Call) -> Download:
         """``GET /v1/topics/{topic}/messages/download``."""
         kind = call.query["as"]
-        wanted = await self._wanted(call, None, SCANNED_PER_PAGE)
+        wanted = await self._page_request(call, None, SCANNED_PER_PAGE)
         self._check_partition(wanted.topic, wanted.partition)
         parts = file_parts(self._reader, wanted, kind)
         return Download(f"{wanted.topic.name}.{kind}", CONTENT_TYPES[kind], parts)
@@ -175,7 +175,7 @@ class Messages:
             raise _no_partition(TopicPartition(topic.name, partition))
         return known
 
-    async def _wanted(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
+    async def _page_request(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
         query = call.query
         order = query["order"]
         begin = _begin(query["from"] or ("latest" if order == NEWEST else "earliest"))

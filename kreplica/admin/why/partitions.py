@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kreplica.admin.health.faults import KINDS
+from kreplica.admin.health.faults import BROKER_ONLY_KINDS, CERTIFICATE_KINDS, KINDS, PUBLISHED_KINDS
 from kreplica.admin.health.texts import brokers_text, bytes_text, time_text
 from kreplica.admin.why.explanation import Advice, Document, Explanation
 from kreplica.admin.why.partition_facts import PartitionFacts
@@ -17,8 +17,8 @@ def explain_partition(
     facts: PartitionFacts,
     decided: Sequence[Document],
     left_ms: Mapping[int, int],
-    problems: Sequence[str] = (),
-    faults: Mapping[int, Sequence[Document]] | None = None,
+    problems: Sequence[str],
+    faults: Mapping[int, Sequence[Document]],
 ) -> Explanation:
     """Explain a partition.
 
@@ -26,7 +26,7 @@ def explain_partition(
     :param left_ms: when each absent broker left, in milliseconds since 1970.
     :param faults: documents of the faults of each broker that concern its replica.
     """
-    shown = {broker: _relevant(facts, (faults or {}).get(broker, ())) for broker in facts.replicas}
+    shown = {broker: _relevant(facts, faults.get(broker, ())) for broker in facts.replicas}
     explainer = _PartitionExplainer(facts, decided, left_ms, shown)
     state, summary = explainer.state_and_summary()
     return Explanation(
@@ -44,7 +44,8 @@ def explain_partition(
 _REJECTING = ("full_disk", "rejected_appends", "damaged_log", "zookeeper_lost")
 """Faults of a leader that make it reject some requests: they are the state of the partition."""
 
-_NOT_OF_REPLICAS = ("under_min_isr", "under_replicated", "certificate_expired", "certificate_expiring", "stalling")
+_NOT_OF_REPLICAS = (*PUBLISHED_KINDS, *CERTIFICATE_KINDS, *BROKER_ONLY_KINDS)
+"""Kinds of faults that do not concern a single replica."""
 
 
 def _relevant(facts: PartitionFacts, faults: Sequence[Document]) -> list[Document]:

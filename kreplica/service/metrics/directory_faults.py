@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from errno import errorcode
 
-from kreplica.admin.health.faults import Fault, broker_fault, named
+from kreplica.admin.health.faults import Fault, broker_fault, partition_names
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import is_full
@@ -43,7 +43,7 @@ def _write_faults(broker_id: int, directory: LogDirectory, usage: tuple[int, int
     others = [each for each in rejections if not is_full(each.error)]
     if others:
         affected = sorted(each.log.topic_partition for each in others)
-        text = f"Broker {broker_id} rejected appends to {named(affected)}: {reason(others[0].error)}."
+        text = f"Broker {broker_id} rejected appends to {partition_names(affected)}: {reason(others[0].error)}."
         yield broker_fault("rejected_appends", broker_id, text, affected, detail=path)
 
 
@@ -66,7 +66,7 @@ def damage_faults(
     ):
         if found:
             keys = sorted(found)
-            text = f"Broker {broker_id} has damaged logs ({named(keys)}; {found[keys[0]]}): {consequence}."
+            text = f"Broker {broker_id} has damaged logs ({partition_names(keys)}; {found[keys[0]]}): {consequence}."
             yield broker_fault("damaged_log", broker_id, text, keys, detail=use)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import Logger
 
-from kreplica.admin.health.faults import OWN_KINDS, Fault
+from kreplica.admin.health.faults import BROKER_ONLY_KINDS, Fault
 from kreplica.runtime import Reactor
 from kreplica.runtime.pause import pause
 from kreplica.service.metrics.local_health import LocalHealth
@@ -20,7 +20,7 @@ INTERVAL_S = 2.0
 BEGUN, ENDED = "fault_begun", "fault_ended"
 """Kinds of timeline entries."""
 
-NOT_RECORDED = ("zookeeper_lost", "under_replicated", *OWN_KINDS)
+NOT_RECORDED = ("zookeeper_lost", "under_replicated", *BROKER_ONLY_KINDS)
 """Kinds of faults for which the controller's history has entries of its own, and kinds that come and go."""
 
 Key = tuple[str, str]

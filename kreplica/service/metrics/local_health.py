@@ -8,7 +8,7 @@ from typing import Protocol
 
 from kreplica.admin.health.broker_facts import BrokerFacts, StallFacts, stall_text
 from kreplica.admin.health.cluster_faults import under_min_isr_fault, under_replicated_fault
-from kreplica.admin.health.faults import BROKER_KINDS, Fault, broker_fault, named
+from kreplica.admin.health.faults import BROKER_KINDS, Fault, broker_fault, partition_names
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
@@ -127,7 +127,7 @@ class LocalHealth:
         yield from damage_faults(broker_id, directories, totals.damaged)
         unopened = sorted(broker.partitions.without_resources)
         if unopened:
-            text = f"Broker {broker_id} has no space or file descriptor to open {named(unopened)}."
+            text = f"Broker {broker_id} has no space or file descriptor to open {partition_names(unopened)}."
             yield broker_fault("unopened_replicas", broker_id, text, unopened)
         if totals.under_min_isr:
             yield under_min_isr_fault(sorted(totals.under_min_isr))
@@ -162,7 +162,7 @@ class LocalHealth:
                     problem = problem or f"no response for {now_s - since_s:.0f} s"
             if problem and fetcher.keys:
                 keys, leader_id = sorted(fetcher.keys), fetcher.leader_id
-                text = f"Broker {broker_id} cannot fetch {named(keys)} from broker {leader_id}: {problem}."
+                text = f"Broker {broker_id} cannot fetch {partition_names(keys)} from broker {leader_id}: {problem}."
                 yield broker_fault("leader_unreachable", broker_id, text, keys, detail=str(leader_id))
 
     def _throttled(self, lagging: Sequence[Partition]) -> Iterator[Fault]:
@@ -174,7 +174,8 @@ class LocalHealth:
         }
         if limited:
             keys, rate = sorted(limited), min(limited.values())
-            text = f"Broker {broker_id} copies {named(keys)} at no more than {rate:,} bytes per second (throttle)."
+            limit = f"at no more than {rate:,} bytes per second (throttle)"
+            text = f"Broker {broker_id} copies {partition_names(keys)} {limit}."
             yield broker_fault("throttled_replicas", broker_id, text, keys)
 
     def _event_loop(self) -> Iterator[Fault]:
