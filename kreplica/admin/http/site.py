@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import quote
@@ -35,8 +35,8 @@ class RootResource(Protocol):
         """Close open streams."""
 
 
-class Sampler(Protocol):
-    """Background work of the admin API (``HistorySampler``)."""
+class BackgroundLoop(Protocol):
+    """A loop of the admin API that runs from ``start`` to ``stop``, such as ``HistorySampler``."""
 
     def start(self) -> None: ...
 
@@ -59,7 +59,7 @@ class AdminSite:
     :param root: the root resource.
     :param host: the address to listen on; must be loopback unless callers authenticate.
     :param tls: the TLS configuration; None for plain HTTP.
-    :param sampler: background work, which runs while the server listens.
+    :param background: loops that run while the server listens.
     :param closing: additional cleanup, awaited by ``stop``.
     :ivar root: the root resource, which can also be served on another port.
     :ivar connections: the connections of this port.
@@ -73,7 +73,7 @@ class AdminSite:
         host: str,
         port: int,
         tls: ReloadedTls | None = None,
-        sampler: Sampler | None = None,
+        background: Sequence[BackgroundLoop] = (),
         closing: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._reactor = reactor
@@ -92,7 +92,7 @@ class AdminSite:
         self._requested_port = port
         self._is_secure = tls is not None
         self._factory = self._site if tls is None else _secured(tls, self._site)
-        self._sampler = sampler
+        self._background = background
         self._closing = closing
         self._listening: Any = None
 
@@ -130,13 +130,13 @@ class AdminSite:
                 f"the admin API cannot listen on {self._host}:{self._requested_port}: {error.socketError}; "
                 "choose another with kreplica.admin.listener (standalone: --admin-port)"
             ) from None
-        if self._sampler is not None:
-            self._sampler.start()
+        for loop in self._background:
+            loop.start()
 
     async def stop(self) -> None:
         self.root.stop()
-        if self._sampler is not None:
-            self._sampler.stop()
+        for loop in self._background:
+            loop.stop()
         if self._listening is not None:
             listening, self._listening = self._listening, None
             await maybeDeferred(listening.stopListening)

@@ -89,14 +89,8 @@ def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[st
     protected = access_resources(broker, guard, forwarding)
     parts = (*resources(broker, health, registrations, forwarding, load), *operations, *data, *protected, metrics)
     root = Root(broker.runtime, parts, access, guard)
-    watch = HealthWatch(reactor, health, broker.controller.history)
-    watch.start()
-
-    async def close() -> None:
-        watch.stop()
-        await forwarding.close()
-
-    return AdminSite(reactor, root, host=host, port=port, tls=tls, sampler=load.sampler, closing=close)
+    background = (load.sampler, HealthWatch(reactor, health, broker.controller.history))
+    return AdminSite(reactor, root, host=host, port=port, tls=tls, background=background, closing=forwarding.close)
 
 
 def resources(
