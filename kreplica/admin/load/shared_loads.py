@@ -13,7 +13,7 @@ from kreplica.admin.load.tables import Table, TableFormat
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.responses import PeerResponseValidator
 from kreplica.runtime import Reactor
-from kreplica.runtime.shared_coroutine import SharedCoroutine
+from kreplica.runtime.reused_result import ReusedResult
 
 REUSE_SECONDS = 2.0
 """Time for which a result is reused."""
@@ -56,31 +56,23 @@ class SharedLoads(Generic[T]):
         merge: Callable[[list[Rows]], Awaitable[T]],
         title: str,
     ) -> None:
-        self._reactor = reactor
         self._others = others
         self._path = path
         self._table = table
         self._read_local = read_local
         self._merge = merge
         self._validator = PeerResponseValidator(table.schema(title))
-        self._known: Load[T] | None = None
-        self._known_at_s = 0.0
-        self._reading: SharedCoroutine[Load[T]] | None = None
+        self._result: ReusedResult[Load[T]] = ReusedResult(reactor, REUSE_SECONDS)
 
     async def current(self, call: Call) -> Load[T]:
         """Return the load of all brokers.
 
         :param call: a call whose credentials are used if the brokers have no token.
         """
-        if self._known is not None and self._reactor.seconds() - self._known_at_s < REUSE_SECONDS:
-            return self._known
-        if self._reading is None or self._reading.is_over:
-            self._reading = SharedCoroutine(self._read(call))
-        return await self._reading.wait()
+        return await self._result.current(lambda: self._read(call))
 
     async def _read(self, call: Call) -> Load[T]:
         own = Call(authorization=call.authorization, caller=THIS_BROKER)
-        began_s = self._reactor.seconds()
         responses = await self._others.request_all(own, self._path, self._validator, self._read_local)
         problems = list(responses.problems)
         tables = []
@@ -89,6 +81,4 @@ class SharedLoads(Generic[T]):
                 tables.append(self._table.rows(broker_id, document))
             except Problem as problem:
                 problems.append(problem.detail)
-        self._known = Load(await self._merge(tables), problems)
-        self._known_at_s = began_s
-        return self._known
+        return Load(await self._merge(tables), problems)

@@ -12,7 +12,7 @@ from kreplica.admin.health.faults import BROKER_KINDS, Fault, broker_fault, part
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Runtime
-from kreplica.runtime.shared_coroutine import SharedCoroutine
+from kreplica.runtime.reused_result import ReusedResult
 from kreplica.runtime.stalls import StallWatch
 from kreplica.service.broker.listener_certificates import ListenerCertificates
 from kreplica.service.broker.replication import Replication
@@ -82,30 +82,21 @@ class LocalHealth:
         self._broker = broker
         self._stalls = stalls
         self._usage = DiskUsage(broker.runtime)
-        self._report = LocalReport()
-        self._made_s: float | None = None
-        self._making: SharedCoroutine[LocalReport] | None = None
+        self._report: ReusedResult[LocalReport] = ReusedResult(broker.runtime.reactor, REUSE_SECONDS)
         self._pending: dict[int, tuple[tuple[int, int], float]] = {}
         """By leader: the oldest pending fetch, and when it was seen first."""
 
     async def report(self) -> LocalReport:
         """Return the current report."""
-        now_s = self._broker.runtime.reactor.seconds()
-        if self._made_s is not None and now_s - self._made_s < REUSE_SECONDS:
-            return self._report
-        if self._making is None or self._making.is_over:
-            self._making = SharedCoroutine(self._make(now_s))
-        return await self._making.wait()
+        return await self._report.current(self._make)
 
-    async def _make(self, now_s: float) -> LocalReport:
+    async def _make(self) -> LocalReport:
         broker = self._broker
         totals = await totals_of(broker.partitions, broker.broker_id, broker.runtime.reactor)
         online = [each.path for each in broker.directories.directories if each.offline is None]
         usage = self._usage.current(online)
         usable_bytes = min((free for path, (_, free) in usage.items() if path in online and free >= 0), default=None)
-        self._report = LocalReport(list(self._faults(totals, usage)), totals, usable_bytes)
-        self._made_s = now_s
-        return self._report
+        return LocalReport(list(self._faults(totals, usage)), totals, usable_bytes)
 
     async def faults(self) -> Sequence[Fault]:
         """Return the current faults."""

@@ -12,7 +12,7 @@ from kreplica.admin.load.topic_loads import TopicLoad
 from kreplica.model import TopicPartition
 from kreplica.replication import Partition, Partitions
 from kreplica.runtime import Reactor
-from kreplica.runtime.shared_coroutine import SharedCoroutine
+from kreplica.runtime.reused_result import ReusedResult
 from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.segments.segment_list import Segments
 
@@ -62,17 +62,11 @@ class TopicLoadSampler:
         self._growth: dict[str, tuple[int, int, int]] = {}
         self._rates: dict[str, tuple[float, float, float]] = {}
         self._rates_from_s: float | None = None
-        self._loads: Mapping[str, TopicLoad] = {}
-        self._sampled_s: float | None = None
-        self._sampling: SharedCoroutine[Mapping[str, TopicLoad]] | None = None
+        self._loads: ReusedResult[Mapping[str, TopicLoad]] = ReusedResult(reactor, REUSE_SECONDS)
 
     async def current(self) -> Mapping[str, TopicLoad]:
         """Return the load by topic; rates are those of the last 5 seconds or more."""
-        if self._sampled_s is not None and self._reactor.seconds() - self._sampled_s < REUSE_SECONDS:
-            return self._loads
-        if self._sampling is None or self._sampling.is_over:
-            self._sampling = SharedCoroutine(self._sample())
-        return await self._sampling.wait()
+        return await self._loads.current(self._sample)
 
     async def _sample(self) -> Mapping[str, TopicLoad]:
         began_s, time_slice = self._reactor.seconds(), TimeSlice(self._reactor)
@@ -96,6 +90,7 @@ class TopicLoadSampler:
                     totals.add_growth(partition, before, now)
             if time_slice.is_over:
                 await time_slice.next()
+        self._seen = seen
         self._update_rates(topics, began_s)
         no_rates = (0.0, 0.0, 0.0)
         loads: dict[str, TopicLoad] = {}
@@ -106,7 +101,6 @@ class TopicLoadSampler:
             )
             if time_slice.is_over:
                 await time_slice.next()
-        self._loads, self._seen, self._sampled_s = loads, seen, began_s
         return loads
 
     def _update_rates(self, topics: Mapping[str, _Totals], now_s: float) -> None:
