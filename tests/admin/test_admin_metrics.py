@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.process_cluster import wait_until
 from tests.support.standalone import StandaloneProcess
 
 
@@ -31,21 +32,26 @@ def value(families, name, **labels):
     return sample.value
 
 
+def with_totals(families):
+    """Return the families, or None if they were read before the partition was counted."""
+    counted = value(families, "kafka_server_replicamanager_partitioncount")
+    return families if counted == len(families["kafka_log_log_size"].samples) else None
+
+
 def test_prometheus_reads_the_metrics(process):
     """Kafka's metric names are present and count requests."""
     producer = Producer({"bootstrap.servers": process.bootstrap_servers})
     for number in range(10):
         producer.produce("counted", str(number), partition=0)
     assert producer.flush(20) == 0
-    families = scraped(process)
+    # The totals are those of the health report, which is reused for half a second.
+    families = wait_until(lambda: with_totals(scraped(process)), "the totals to count the replica")
     assert value(families, "kafka_brokers") == 3
     assert value(families, "kafka_topic_partitions", topic="counted") == 1
     assert value(families, "kafka_controller_kafkacontroller_activecontrollercount") == 1
     assert value(families, "kafka_controller_kafkacontroller_offlinepartitionscount") == 0
     assert value(families, "kafka_network_requestmetrics_requests_total", request="UpdateMetadata") > 0
     assert value(families, "kreplica_reactor_delay_seconds_count") > 0
-    partitions = families["kafka_log_log_size"].samples
-    assert len(partitions) == value(families, "kafka_server_replicamanager_partitioncount")
     led = {each.labels["topic"]: each.value for each in families["kafka_topic_partition_current_offset"].samples}
     assert len(led) == value(families, "kafka_server_replicamanager_leadercount")
     assert led.get("counted", 10) == 10
