@@ -189,7 +189,12 @@ def test_start_without_the_server(
         assert (keys.samples[0].value, failures.samples[0].value) == (1.0, 0.0)
 
     server.is_down = True
-    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates))
+    # A start waits for the controller for as long as a session.
+    more = """
+        zookeeper.session.timeout.ms=4000
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=200
+    """
+    with_brokers(1, tmp_path, certificates, coordinator.address, story, oauth_settings(server, certificates, more))
 
 
 def test_sessions_end_with_the_token(

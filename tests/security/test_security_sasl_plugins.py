@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from twisted.internet.defer import Deferred
 import kreplica.plugins
 from kreplica.errors import SettingsError
 from kreplica.security.sasl.mechanisms import unsupported
+from kreplica.server.authentication import sasl_config
 from kreplica.service.plugins.sasl_mechanisms import plugin_mechanisms
 from kreplica.wire.messages import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.support.coordinator import CoordinatorProcess
@@ -88,7 +90,13 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(kreplica.plugins, "__path__", [*kreplica.plugins.__path__, str(place)])
 
 
-@pytest.mark.usefixtures("plugin")
+@pytest.fixture
+def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reduce the time in which a connection must be authenticated from 30 to 3 seconds."""
+    monkeypatch.setattr(sasl_config, "SaslConfig", partial(sasl_config.SaslConfig, timeout_s=3.0))
+
+
+@pytest.mark.usefixtures("plugin", "short_timeout")
 def test_a_mechanism_of_one_file(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
