@@ -123,7 +123,7 @@ def check_expression(text: str) -> Expression:
     if not tokens:
         raise FilterError("the expression is empty", None)
     if len(tokens) > WORDS_MAX:
-        raise FilterError(f"the expression has more than {WORDS_MAX} words and signs", tokens[WORDS_MAX].column)
+        raise FilterError(f"the expression has more than {WORDS_MAX} tokens", tokens[WORDS_MAX].column)
     additions = [each for each in tokens if each.text == "+"]
     if len(additions) > ADDITIONS_MAX:
         raise FilterError(f"the expression has more than {ADDITIONS_MAX} additions", additions[ADDITIONS_MAX].column)

@@ -103,7 +103,7 @@ INVALID = [
     ("!!!!!!true", 5, "too many consecutive signs"),
     ("(" * 20 + "true" + ")" * 20, 13, "nested more than 12 levels deep"),
     (" + ".join("1" * 20), 35, "the expression has more than 8 additions"),
-    ("true" + " && true" * 120, 801, "the expression has more than 200 words and signs"),
+    ("true" + " && true" * 120, 801, "the expression has more than 200 tokens"),
     ("'" + "x" * FILTER_LENGTH_MAX + "'", None, "the expression is longer than 1000 characters"),
     ("'open", 1, "unexpected character"),
 ]
