@@ -19,6 +19,9 @@ raises, the error is logged and counted (``kreplica_plugin_errors``), and the br
 interface documents.
 """
 
+import warnings
+from typing import Any
+
 from kreplica.interfaces.authentication import AuthenticationError, ISaslMechanism, ServerExchange
 from kreplica.interfaces.authorization import (
     CLUSTER,
@@ -40,7 +43,7 @@ from kreplica.interfaces.formats import (
     SchemaNotLoaded,
     Schemas,
 )
-from kreplica.interfaces.interception import Instead, IProduceInterceptor, ProducedBatch, Refuse
+from kreplica.interfaces.interception import IProduceInterceptor, ProducedBatch, RejectBatch, ReplaceRecords
 from kreplica.interfaces.listeners import IExtraListener
 from kreplica.interfaces.metrics import (
     Buckets,
@@ -73,7 +76,6 @@ __all__ = [
     "IRecordFormat",
     "IReplicaPlacement",
     "ISaslMechanism",
-    "Instead",
     "LedPartitions",
     "LogBatch",
     "LogRecord",
@@ -85,8 +87,9 @@ __all__ = [
     "PluginContext",
     "Principal",
     "ProducedBatch",
-    "Refuse",
     "RegisteredSchema",
+    "RejectBatch",
+    "ReplaceRecords",
     "Resource",
     "ResourceType",
     "Sample",
@@ -94,3 +97,14 @@ __all__ = [
     "Schemas",
     "ServerExchange",
 ]
+
+_RENAMED = {"Instead": ReplaceRecords, "Refuse": RejectBatch}
+"""Classes by their deprecated names."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    current = _RENAMED[name]
+    warnings.warn(f"{__name__}.{name} is deprecated; use {current.__name__}", DeprecationWarning, stacklevel=2)
+    return current

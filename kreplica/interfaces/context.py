@@ -15,7 +15,7 @@ from kreplica.runtime import Runtime
 class LogBatch(Protocol):
     """One batch of a partition's log.
 
-    :ivar note: the note that this plugin stored with the batch (``Instead.note``), or None.
+    :ivar note: the note that this plugin stored with the batch (``ReplaceRecords.note``), or None.
     """
 
     base_offset: int

@@ -33,7 +33,7 @@ class ProducedBatch(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class RejectBatch:
     """Reject the batch; its producer receives INVALID_RECORD.
 
     :param records: index in the batch -> why that record is invalid.
@@ -44,8 +44,8 @@ class Refuse:
 
 
 @dataclass(frozen=True, slots=True)
-class Instead:
-    """Append these records instead.
+class ReplaceRecords:
+    """Append these records instead of those of the batch.
 
     :param records: a subset of the batch in its order, possibly changed; ``offset`` is the index in the batch. The
         offsets of dropped records stay unused, as after compaction.
@@ -61,7 +61,7 @@ class Instead:
 class IProduceInterceptor(Interface):
     """Inspects batches before they are appended (``kreplica.produce.interceptors``, in the order of the setting)."""
 
-    def intercept(batch: ProducedBatch) -> Refuse | Instead | None:
+    def intercept(batch: ProducedBatch) -> RejectBatch | ReplaceRecords | None:
         """Decide about one batch; None appends it unchanged.
 
         Called by the partition's leader for batches of clients, not for those of coordinators. A retry of a producer
@@ -70,7 +70,7 @@ class IProduceInterceptor(Interface):
         """
 
     def appended(batch: ProducedBatch, note_offset: int) -> None:
-        """Report the offset of the note of an ``Instead``; not called for a retry or without a note.
+        """Report the offset of the note of a ``ReplaceRecords``; not called for a retry or without a note.
 
         If it raises, the batch stays appended.
         """

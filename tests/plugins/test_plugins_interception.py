@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from zope.interface import implementer
 
+from kreplica import interfaces
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.interfaces import Instead, IProduceInterceptor, Principal, Refuse
+from kreplica.interfaces import IProduceInterceptor, Principal, RejectBatch, ReplaceRecords
 from kreplica.server.produce.interception import Interception, Interceptor
 from kreplica.testing.cluster.cluster import LOG_DIRECTORY, SimulatedCluster
 from kreplica.wire.batch_building import build_batch
@@ -119,10 +120,10 @@ def test_records_are_changed_and_removed(intercepted):
     """Each interceptor sees the result of the previous ones; offsets of removed records stay unused."""
 
     def without_secrets(batch):
-        return Instead([record for record in batch.records if record.value != b"secret"])
+        return ReplaceRecords([record for record in batch.records if record.value != b"secret"])
 
     def upper_case(batch):
-        return Instead([record._replace(value=record.value.upper()) for record in batch.records])
+        return ReplaceRecords([record._replace(value=record.value.upper()) for record in batch.records])
 
     cluster, _, _ = intercepted(without_secrets, upper_case)
     assert produced(cluster, "t", batch_of(b"a", b"secret", b"b"))["base_offset"] == 0
@@ -132,7 +133,7 @@ def test_records_are_changed_and_removed(intercepted):
 
 def test_idempotent_producer_continues(intercepted):
     """The producer's sequences count as sent: even a batch without remaining records is detected when retried."""
-    cluster, _, _ = intercepted(lambda batch: Instead([]) if batch.records[0].value == b"drop" else None)
+    cluster, _, _ = intercepted(lambda batch: ReplaceRecords([]) if batch.records[0].value == b"drop" else None)
     options = {"producer_id": 77, "producer_epoch": 0}
     first = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
     again = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
@@ -178,7 +179,7 @@ def test_batches_behind_a_refused_one(intercepted):
 def test_interceptor_with_an_invalid_result(intercepted, offsets):
     """Offsets that do not increase, or are outside of the batch, are an error of the plugin."""
     cluster, _, failures = intercepted(
-        lambda batch: Instead([batch.records[0]._replace(offset=offset) for offset in offsets])
+        lambda batch: ReplaceRecords([batch.records[0]._replace(offset=offset) for offset in offsets])
     )
     assert produced(cluster, "t", batch_of(b"a", b"b"))["error_code"] == -1
     assert len(failures) == 1
@@ -188,7 +189,7 @@ def test_interceptor_with_an_invalid_result(intercepted, offsets):
 def test_interceptors_are_notified_of_their_notes(intercepted):
     """The interceptors are notified once the notes are in the log; a retry creates none."""
     cluster, plugins, _ = intercepted(
-        lambda batch: Instead(batch.records, b"first"), lambda batch: Instead(batch.records, b"second")
+        lambda batch: ReplaceRecords(batch.records, b"first"), lambda batch: ReplaceRecords(batch.records, b"second")
     )
     batch = batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
     row = produced(cluster, "t", batch)
@@ -200,7 +201,7 @@ def test_interceptors_are_notified_of_their_notes(intercepted):
 def test_transactional_batches_have_no_notes(intercepted):
     """The transaction could abort, so the batch is refused; without a note it is accepted."""
     notes = [None]
-    cluster, _, _ = intercepted(lambda batch: Instead(batch.records, notes[0]))
+    cluster, _, _ = intercepted(lambda batch: ReplaceRecords(batch.records, notes[0]))
     options = {"producer_id": 6, "producer_epoch": 0, "transactional": True}
     assert produced(cluster, "t", batch_of(b"a", base_sequence=0, **options), "app")["error_code"] == 0
     notes[0] = b"note"
@@ -222,7 +223,22 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
     header = parse_header(batch_of(b"a"))
     malformed = memoryview(bytearray(seal(header, b"\x7f" * 9)))
     failures: list[str] = []
-    looking = Interceptor("looks", ScriptedInterceptor(lambda batch: Refuse(str(len(batch.records)))), failures.append)
+    looking = Interceptor(
+        "looks", ScriptedInterceptor(lambda batch: RejectBatch(str(len(batch.records)))), failures.append
+    )
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         Interception([looking]).intercept(Partition(), malformed, Principal(ANONYMOUS, "", "", None), 0)
     assert failures == []
+
+
+@pytest.mark.parametrize(("name", "current"), [("Instead", ReplaceRecords), ("Refuse", RejectBatch)])
+def test_deprecated_names(name, current):
+    """The earlier names of the classes work, with a warning that names the current ones."""
+    with pytest.warns(DeprecationWarning, match=f"use {current.__name__}"):
+        assert getattr(interfaces, name) is current
+
+
+def test_unknown_name():
+    """Any other name does not exist."""
+    with pytest.raises(AttributeError, match="'Replace'"):
+        interfaces.Replace  # noqa: B018

@@ -9,7 +9,7 @@ from server_scene import request_frame
 from test_server_produce_runs import Broker, batch, large_batch, produce
 from zope.interface import implementer
 
-from kreplica.interfaces import Instead, IProduceInterceptor, ProducedBatch, Refuse
+from kreplica.interfaces import IProduceInterceptor, ProducedBatch, RejectBatch, ReplaceRecords
 from kreplica.runtime.slices import SLICE_STEPS_MAX
 from kreplica.server.produce.batching import ProduceRun
 from kreplica.server.produce.interception import Interceptor
@@ -30,17 +30,17 @@ class Recording:
         self.seen: list[tuple[str, str, bytes | None]] = []
         self.note_offsets: list[int] = []
 
-    def intercept(self, seen: ProducedBatch) -> Refuse | Instead | None:
+    def intercept(self, seen: ProducedBatch) -> RejectBatch | ReplaceRecords | None:
         value = seen.records[0].value
         self.seen.append((seen.topic_partition.topic, seen.principal.host, value))
         if value == b"refused":
-            return Refuse("as the test wants it")
+            return RejectBatch("as the test wants it")
         if value == b"dropped":
-            return Instead([])
+            return ReplaceRecords([])
         if value == b"noted":
-            return Instead(seen.records, b"note")
+            return ReplaceRecords(seen.records, b"note")
         if value == b"changed":
-            return Instead([record._replace(value=b"CHANGED") for record in seen.records])
+            return ReplaceRecords([record._replace(value=b"CHANGED") for record in seen.records])
         return None
 
     def appended(self, _: ProducedBatch, note_offset: int) -> None:

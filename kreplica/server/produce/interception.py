@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError, RecordsRejected
-from kreplica.interfaces import Instead, IProduceInterceptor, LogRecord, Principal, Refuse
+from kreplica.interfaces import IProduceInterceptor, LogRecord, Principal, RejectBatch, ReplaceRecords
 from kreplica.replication import Partition
 from kreplica.replication.intercepted_append import append_intercepted
 from kreplica.runtime.disk import Buffer
@@ -116,7 +116,7 @@ class Interception:
         is_changed = False
         for interceptor in self._interceptors:
             verdict = self._verdict(interceptor, batch)
-            if isinstance(verdict, Refuse):
+            if isinstance(verdict, RejectBatch):
                 raise RecordsRejected(f"{interceptor.name}: {verdict.message}", verdict.records)
             if verdict is not None:
                 is_changed = True
@@ -126,10 +126,10 @@ class Interception:
             return InterceptedBatch(data, Origin.CLIENT, (), batch)
         return InterceptedBatch(batch.data, Origin.INTERCEPTED, notes, batch)
 
-    def _verdict(self, interceptor: Interceptor, batch: Batch) -> Refuse | Instead | None:
+    def _verdict(self, interceptor: Interceptor, batch: Batch) -> RejectBatch | ReplaceRecords | None:
         try:
             verdict = interceptor.plugin.intercept(batch)
-            if isinstance(verdict, Instead):
+            if isinstance(verdict, ReplaceRecords):
                 batch.change(verdict.records)
             return verdict
         except KafkaError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zope.interface import implementer
 
-from kreplica.interfaces import IProduceInterceptor, PluginContext, ProducedBatch, Refuse
+from kreplica.interfaces import IProduceInterceptor, PluginContext, ProducedBatch, RejectBatch
 from kreplica.service.plugins.patterns import Patterns
 
 
@@ -22,7 +22,7 @@ class RequiredHeaders:
             raise ValueError("headers: name at least one header")
         self._topics = Patterns(context.settings.get("topics", "*"))
 
-    def intercept(self, batch: ProducedBatch) -> Refuse | None:
+    def intercept(self, batch: ProducedBatch) -> RejectBatch | None:
         if batch.topic_partition.topic not in self._topics:
             return None
         wrong = {}
@@ -31,7 +31,7 @@ class RequiredHeaders:
             missing = [name for name in self._headers if name not in present]
             if missing:
                 wrong[record.offset] = f"the header {missing[0]} is missing"
-        return Refuse(f"{len(wrong)} records lack a header", wrong) if wrong else None
+        return RejectBatch(f"{len(wrong)} records lack a header", wrong) if wrong else None
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
         """Do nothing, because this interceptor adds no notes."""

@@ -34,14 +34,14 @@ from zope.interface import implementer
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import (
-    Instead,
     IProduceInterceptor,
     LedPartitions,
     LogRecord,
     Plugin,
     PluginContext,
     ProducedBatch,
-    Refuse,
+    RejectBatch,
+    ReplaceRecords,
 )
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
@@ -115,7 +115,7 @@ class DeliverAt:
 
     # --- producing ---------------------------------------------------------------------------------------------------
 
-    def intercept(self, batch: ProducedBatch) -> Refuse | Instead | None:
+    def intercept(self, batch: ProducedBatch) -> RejectBatch | ReplaceRecords | None:
         topic = batch.topic_partition.topic
         if topic not in self._topics:
             return None
@@ -132,15 +132,15 @@ class DeliverAt:
             except ValueError as error:
                 wrong[record.offset] = str(error)
         if wrong:
-            return Refuse(f"{len(wrong)} records cannot be held back", wrong)
+            return RejectBatch(f"{len(wrong)} records cannot be held back", wrong)
         if not held:
-            return None if stays == list(batch.records) else Instead(stays)
+            return None if stays == list(batch.records) else ReplaceRecords(stays)
         if batch.is_transactional or batch.is_compacted:
-            return Refuse("records of transactions and of compacted topics cannot be held back")
+            return RejectBatch("records of transactions and of compacted topics cannot be held back")
         if self.held_count + len(held) > self._held_max:
-            return Refuse(f"this broker holds {self.held_count} records, the maximum is {self._held_max}")
+            return RejectBatch(f"this broker holds {self.held_count} records, the maximum is {self._held_max}")
         self._taken = batch, held
-        return Instead(stays, _encode(held))
+        return ReplaceRecords(stays, _encode(held))
 
     def _check(self, topic: str, record: LogRecord, delay_ms: int) -> None:
         longest_ms = self._delay_ms_max

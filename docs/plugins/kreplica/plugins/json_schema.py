@@ -14,7 +14,7 @@ from typing import Any
 
 from zope.interface import implementer
 
-from kreplica.interfaces import IProduceInterceptor, Plugin, PluginContext, ProducedBatch, Refuse
+from kreplica.interfaces import IProduceInterceptor, Plugin, PluginContext, ProducedBatch, RejectBatch
 
 SUFFIX = ".json"
 
@@ -54,7 +54,7 @@ class JsonSchemas:
                 self._validators[name.removesuffix(SUFFIX)] = Draft202012Validator(schema)
         self.topics = tuple(self._validators)
 
-    def intercept(self, batch: ProducedBatch) -> Refuse | None:
+    def intercept(self, batch: ProducedBatch) -> RejectBatch | None:
         validator = self._validators.get(batch.topic_partition.topic)
         if validator is None:
             return None
@@ -64,7 +64,9 @@ class JsonSchemas:
                 text = self._error_of(validator, record.value)
                 if text is not None:
                     wrong[record.offset] = text
-        return Refuse(f"{len(wrong)} of {len(batch.records)} records do not fit the schema", wrong) if wrong else None
+        return (
+            RejectBatch(f"{len(wrong)} of {len(batch.records)} records do not fit the schema", wrong) if wrong else None
+        )
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
         """Do nothing: this interceptor writes no notes."""
