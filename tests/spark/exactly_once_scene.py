@@ -17,12 +17,12 @@ from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.client_core.offsets import EARLIEST
 from kreplica.model import TopicPartition
 from kreplica.spark.sink import exactly_once
-from kreplica.spark.sink.exactly_once import LaneAborted, abort_prepared, commit_prepared
+from kreplica.spark.sink.exactly_once import TaskTransactionAborted, abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions, sink_options
 from kreplica.spark.sink.task_transactions import PreparedTask, prepare_rows
 from kreplica.spark.sink.write_decision import ConcurrentRun, Task
 
-REFUSED = (ClientError, LaneAborted, ConcurrentRun)
+REFUSED = (ClientError, TaskTransactionAborted, ConcurrentRun)
 """Errors of a driver that may not decide; lost rows are another error."""
 
 

@@ -28,7 +28,7 @@ from kreplica.client_core.errors import ClientError, LeaderUnknown
 from kreplica.spark.sink import exactly_once
 from kreplica.spark.sink.abandoned_transactions import open_producer
 from kreplica.spark.sink.decision_store import lane_id
-from kreplica.spark.sink.exactly_once import LaneAborted, RowsLost, abort_prepared, commit_prepared
+from kreplica.spark.sink.exactly_once import RowsLost, TaskTransactionAborted, abort_prepared, commit_prepared
 from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.row_columns import InvalidRows
 from kreplica.spark.sink.task_transactions import prepare_rows
@@ -257,7 +257,7 @@ def test_a_timeout_before_the_decision(bootstrap: str) -> None:
             prepared = prepare(chosen, 0, 2)
             break
     outlive(bootstrap, timeout_ms)
-    with pytest.raises(LaneAborted, match=r"task 0 was aborted .* s \(kafka\.transaction\.timeout\.ms\)"):
+    with pytest.raises(TaskTransactionAborted, match=r"task 0 was aborted .* s \(kafka\.transaction\.timeout\.ms\)"):
         commit_prepared(prepared, chosen)
     abort_prepared(prepared, chosen)
     patient = options(bootstrap, "timed", kreplica_two_phase="off")

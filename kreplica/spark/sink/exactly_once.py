@@ -47,10 +47,10 @@ from kreplica.spark.source.range_reading import worker_cluster
 
 __all__ = [
     "ConcurrentRun",
-    "LaneAborted",
     "PreparedTask",
     "RowsLost",
     "Task",
+    "TaskTransactionAborted",
     "abort_prepared",
     "commit_lanes",
     "commit_prepared",
@@ -70,7 +70,7 @@ _last_search_s: dict[tuple[str, str], float] = {}
 """Time of this process's last search for abandoned transactions, by sink and run."""
 
 
-class LaneAborted(KreplicaError):
+class TaskTransactionAborted(KreplicaError):
     """A lane was aborted before its micro-batch was decided: no row is visible, and Spark retries the micro-batch."""
 
 
@@ -81,7 +81,7 @@ class RowsLost(KreplicaError):
 def commit_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> None:
     """Decide and commit a micro-batch that all tasks have prepared; idempotent.
 
-    :raise LaneAborted: the micro-batch cannot be decided.
+    :raise TaskTransactionAborted: the micro-batch cannot be decided.
     :raise ConcurrentRun: another run has decided later micro-batches.
     :raise RowsLost: the decided transactions can no longer be committed.
     :raise ClientError: the outcome is unknown; Spark retries the micro-batch.
@@ -112,7 +112,7 @@ def _decide(cluster: Cluster, options: SinkOptions, messages: Sequence[PreparedT
     abandoned = _find_abandoned(cluster, messages, prepared.keys())
     for name, message in prepared.items():
         if open_producer(cluster, name) != message.identity:
-            raise LaneAborted(
+            raise TaskTransactionAborted(
                 f"micro-batch {task.batch_id} of {task.sink_id}: the transaction of task {message.task.lane} was "
                 "aborted before all tasks had finished, by another run or because it was open for more than "
                 f"{options.settings.transaction_timeout_s:g} s (kafka.transaction.timeout.ms); nothing is written"
