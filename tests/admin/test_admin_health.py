@@ -330,7 +330,7 @@ def test_a_fault_is_named_everywhere_and_ends(case):
     if case.kind in BROKER_KINDS and case.broker is not None:
         assert scene.metric_of_api(case.broker, case.kind) >= 1
         if case.kind != "zookeeper_lost":
-            begun = scene.timeline("fault_begun", case.asked)
+            begun = scene.timeline("fault_started", case.asked)
             assert case.kind in [entry["details"]["fault"] for entry in begun], begun
     if case.state is not None:
         why = scene.why(asked=case.asked)
@@ -370,9 +370,9 @@ FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
     [
         (
             [["/a"], ["/a", "/b"], ["/b"], []],
-            [("fault_begun", "/a"), ("fault_begun", "/b"), ("fault_ended", "/a"), ("fault_ended", "/b")],
+            [("fault_started", "/a"), ("fault_started", "/b"), ("fault_ended", "/a"), ("fault_ended", "/b")],
         ),
-        ([[[FIRST]], [[FIRST, SECOND]], [[SECOND]], []], [("fault_begun", "orders-0"), ("fault_ended", "orders-1")]),
+        ([[[FIRST]], [[FIRST, SECOND]], [[SECOND]], []], [("fault_started", "orders-0"), ("fault_ended", "orders-1")]),
     ],
     ids=["two directories", "one kind of fault with changing partitions"],
 )
@@ -396,7 +396,7 @@ def test_certificates_of_two_listeners_are_two_entries():
         scene.add_certificate(LEADER, listener, days=-2)
         scene.cluster.run(1)
         scene.fault("certificate_expired")
-    begun = [entry["text"] for entry in scene.timeline("fault_begun", LEADER)]
+    begun = [entry["text"] for entry in scene.timeline("fault_started", LEADER)]
     assert len(begun) == 2
     assert ["SASL_SSL" in text for text in begun] == [False, True]
 
@@ -446,7 +446,7 @@ def test_figures_agree_while_brokers_fail():
         assert states.count("under_min_isr") == figures["under_min_isr_partitions"]
         rows = scene.apis[1].document("GET", "/v1/brokers")["brokers"]
         assert sum(row["under_replicated_leaders"] for row in rows) == figures["under_replicated_partitions"]
-        live = scene.apis[1].document("GET", "/v1/figures")["brokers"]
+        live = scene.apis[1].document("GET", "/v1/live-metrics")["brokers"]
         for name in ("under_replicated", "under_min_isr"):
             assert sum(row[name] or 0 for row in live) == figures[f"{name}_partitions"]
         lists = scene.apis[1].document("GET", "/v1/partitions", state="offline")["partitions"]

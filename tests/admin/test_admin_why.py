@@ -158,7 +158,7 @@ def test_move_waits_for_the_copy():
     assert of_plan["summary"] == f"{plan} (reassign) runs: 0 of 1 moves finished, 1 in progress, 0 waiting."
     (waits,) = of_plan["waits_for"]
     assert waits.startswith("Move 0, orders-0: broker 1 to catch up: it has ")
-    assert [each["event"] for each in of_plan["decided"]] == ["plan_begun"]
+    assert [each["event"] for each in of_plan["decided"]] == ["plan_started"]
 
 
 def test_raised_throttle_takes_effect_at_once():
@@ -342,7 +342,7 @@ def test_certificates_that_expire():
     (fact,) = why["facts"]["certificates"]
     assert (fact["listener"], fact["subject"]) == ("SASL_SSL", "CN=broker")
     assert fact["expires_at_ms"] == pytest.approx(expires_at_ms, abs=1000)
-    rows = scene.apis[3].document("GET", "/v1/figures")["brokers"]
+    rows = scene.apis[3].document("GET", "/v1/live-metrics")["brokers"]
     assert [row["warnings"] for row in rows] == [[], [sentence], []]
     assert [row["certificates"] for row in rows] == [[], [{**fact, "days": pytest.approx(fact["days"], abs=0.01)}], []]
     assert scene.metric(2, "kreplica_tls_certificate_expiry_days") == {("SASL_SSL",): pytest.approx(12.5, abs=0.01)}

@@ -83,7 +83,7 @@ def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
     assert [(entry.subject, entry.details["from_brokers"]) for entry in shrunk] == [("partition t-0", {"2": 1})]
     scene.run(scene.brokers[1].write_isr(P0, (1, 3, 2)))
     scene.settle()
-    assert texts(scene, "isr_grown") == ["a leader changed its ISR: partition t-0 has more replicas in sync"]
+    assert texts(scene, "isr_expanded") == ["a leader changed its ISR: partition t-0 has more replicas in sync"]
 
 
 def test_history_outlasts_the_term() -> None:
@@ -173,9 +173,9 @@ def test_topics_and_reassignments_are_recorded(scene: ControllerScene) -> None:
     found = [(entry.kind, entry.subject) for entry in history(scene).audit_events][-7:]
     assert found == [
         ("topics_created", "topic moving"),
-        ("reassignments_begun", "partition moving-0"),
-        ("reassignments_refused", "partition moving-7"),
-        ("isr_grown", "partition moving-0"),
+        ("reassignments_started", "partition moving-0"),
+        ("reassignments_rejected", "partition moving-7"),
+        ("isr_expanded", "partition moving-0"),
         ("reassignments_finished", "partition moving-0"),
         ("topics_deleting", "topic moving"),
         ("topics_deleted", "topic moving"),
@@ -191,8 +191,8 @@ def test_new_topics_and_new_partitions_differ(scene: ControllerScene) -> None:
     parent = znodes.partitions_add_path("t")
     scene.run(scene.zookeeper.multi(_requests(parent)))
     scene.settle()
-    assert texts(scene, "topics_grown") == ["topic t: 1 new partitions in total"]
-    (refused,) = texts(scene, "requests_refused")
+    assert texts(scene, "partitions_added") == ["topic t: 1 new partitions in total"]
+    (refused,) = texts(scene, "requests_rejected")
     assert refused.startswith(f"request {parent}/9 rejected: ")
 
 
@@ -250,7 +250,7 @@ def test_session_losses_are_recorded() -> None:
         remembered.session_changed(state)
     remembered.session_changed(SessionState.CONNECTED)
     found = [entry.kind for entry in remembered.audit_events]
-    assert found == ["zookeeper_lost", "zookeeper_back", "session_expired", "zookeeper_back"]
+    assert found == ["zookeeper_lost", "zookeeper_reconnected", "session_expired", "zookeeper_reconnected"]
     assert {entry.subject for entry in remembered.audit_events} == {"broker 4"}
 
 
@@ -272,7 +272,7 @@ def test_every_kind_of_entry_is_described() -> None:
     recorded_kinds = {kind for text in sources for kind in re.findall(r"""\brecord(?:_many)?\(\s*"(\w+)\"""", text)}
     listed = {kind for text in sources for kind in re.findall(r"""\("((?:broker|topics)_[a-z]+)",""", text)}
     assert len(recorded_kinds) >= 15
-    assert listed >= {"broker_left", "topics_grown"}
+    assert listed >= {"broker_left", "partitions_added"}
     assert (recorded_kinds | listed) - KINDS.keys() == set()
 
 

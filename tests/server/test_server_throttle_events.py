@@ -12,7 +12,7 @@ from twisted.internet.task import Clock
 from kreplica.cluster.quotas import CONNECTION_CREATION_RATE, CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from kreplica.controller.history.audit_events import CLIENT_ENTRIES_MAX, CLIENT_KINDS, ENTRIES_MAX, AuditEvents
 from kreplica.server.quotas import throttle_events
-from kreplica.server.quotas.throttle_events import BEGUN, ENDED, QUIET_S, STARTS_MAX, WINDOW_S, ThrottleEvents
+from kreplica.server.quotas.throttle_events import ENDED, QUIET_S, STARTED, STARTS_MAX, WINDOW_S, ThrottleEvents
 from kreplica.server.quotas.throttled_clients import ThrottledKey
 
 
@@ -50,13 +50,13 @@ def test_one_event_at_the_start_and_one_at_the_end(scene: Scene) -> None:
         scene.pass_time(5)
     scene.throttle(quota=CONSUMER_BYTE_RATE)
     scene.pass_time(QUIET_S - 10)
-    assert scene.kinds == [BEGUN, BEGUN]
+    assert scene.kinds == [STARTED, STARTED]
     kind, subject, text, details = scene.recorded[0]
-    assert (kind, subject) == (BEGUN, "client User:alice")
+    assert (kind, subject) == (STARTED, "client User:alice")
     assert text == "client User:alice with the client ID app: requests are throttled by the quota producer_byte_rate"
     assert details == {"quota": PRODUCER_BYTE_RATE, "user": "User:alice", "client_id": "app"}
     scene.pass_time(30)
-    assert scene.kinds == [BEGUN, BEGUN, ENDED, ENDED]
+    assert scene.kinds == [STARTED, STARTED, ENDED, ENDED]
     *_, text, details = scene.recorded[2]
     assert text == (
         "client User:alice with the client ID app: requests are no longer throttled by the quota producer_byte_rate, "
@@ -65,16 +65,16 @@ def test_one_event_at_the_start_and_one_at_the_end(scene: Scene) -> None:
     assert (details["count"], details["throttled_ms"], details["lasted_s"]) == (40, 100_000, 198)
     assert scene.clock.getDelayedCalls() == []
     scene.throttle()
-    assert scene.kinds[4:] == [BEGUN]
+    assert scene.kinds[4:] == [STARTED]
 
 
 def test_a_long_throttle_time_counts_as_throttled(scene: Scene) -> None:
     """The end is a minute after the throttle time, not after the request."""
     scene.throttle(seconds=600)
     scene.pass_time(600 + QUIET_S - 1)
-    assert scene.kinds == [BEGUN]
+    assert scene.kinds == [STARTED]
     scene.pass_time(6)
-    assert scene.kinds == [BEGUN, ENDED]
+    assert scene.kinds == [STARTED, ENDED]
 
 
 def test_refused_connections(scene: Scene) -> None:
@@ -93,7 +93,7 @@ def test_many_clients(scene: Scene) -> None:
     for number in range(STARTS_MAX + 7):
         scene.throttle(f"client-{number}")
         scene.throttle(f"client-{number}")
-    assert scene.kinds == [BEGUN] * STARTS_MAX
+    assert scene.kinds == [STARTED] * STARTS_MAX
     scene.pass_time(WINDOW_S)
     scene.throttle(f"client-{STARTS_MAX}")
     *_, text, details = scene.recorded[-1]
@@ -102,7 +102,7 @@ def test_many_clients(scene: Scene) -> None:
     scene.throttle("another")
     assert "unrecorded_clients" not in scene.recorded[-1][3]
     scene.pass_time(2 * QUIET_S)
-    assert scene.kinds.count(ENDED) == scene.kinds.count(BEGUN) == STARTS_MAX + 2
+    assert scene.kinds.count(ENDED) == scene.kinds.count(STARTED) == STARTS_MAX + 2
 
 
 def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,13 +124,13 @@ def test_events_of_clients_do_not_displace_others() -> None:
     kept = AuditEvents(1, lambda: 0)
     kept.record("broker_left", "broker 2", "broker 2 left", {}, 1)
     for _ in range(ENTRIES_MAX):
-        kept.record(BEGUN, "client User:a", "x", {})
+        kept.record(STARTED, "client User:a", "x", {})
     kept.record("broker_joined", "broker 2", "broker 2 joined", {}, 1)
     newest = list(kept.newest())
     assert len(newest) == CLIENT_ENTRIES_MAX + 2
-    assert [newest[0].kind, newest[1].kind, newest[-1].kind] == ["broker_joined", BEGUN, "broker_left"]
+    assert [newest[0].kind, newest[1].kind, newest[-1].kind] == ["broker_joined", STARTED, "broker_left"]
     assert [entry.number for entry in kept] == sorted(entry.number for entry in kept)
-    assert {BEGUN, ENDED} == CLIENT_KINDS
+    assert {STARTED, ENDED} == CLIENT_KINDS
 
 
 def test_throttled_requests_of_a_broker() -> None:
@@ -142,7 +142,7 @@ def test_throttled_requests_of_a_broker() -> None:
     scene.cluster.run(QUIET_S + 40)
     entries = [entry for entry in scene.program.controller.history.audit_events if entry.kind in CLIENT_KINDS]
     assert [(entry.kind, entry.subject) for entry in entries] == [
-        (BEGUN, "client User:ANONYMOUS"),
+        (STARTED, "client User:ANONYMOUS"),
         (ENDED, "client User:ANONYMOUS"),
     ]
     assert entries[1].details["count"] == 2

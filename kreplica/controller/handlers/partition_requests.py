@@ -43,7 +43,7 @@ async def reject(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
     for request, reason in sorted(reasons.items()):
         log.warn("controller: the request {path} is rejected: {reason}", path=request, reason=reason)
     text = "{what} rejected: " + next(iter(sorted(reasons.items())), ("", ""))[1]
-    term.history.record_many("requests_refused", "request", sorted(reasons), text)
+    term.history.record_many("requests_rejected", "request", sorted(reasons), text)
     if reasons:
         await term.writes.remove([*reasons, *_parents(reasons)])
 

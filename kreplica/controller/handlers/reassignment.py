@@ -56,11 +56,11 @@ async def reassign(term: ControllerTerm, targets: Targets) -> Results:
 
 def _record_reassignments(term: ControllerTerm, started: Iterable[TopicPartition], results: Results) -> None:
     history, moves = term.history, reassigned_partitions(term.context, started)
-    history.record_many("reassignments_begun", "partition", moves, "{what}: reassignment started")
+    history.record_many("reassignments_started", "partition", moves, "{what}: reassignment started")
     rejected = [(partition, error) for partition, error in results.items() if error is not None]
     if rejected:
         text = f"{{what}}: reassignment rejected ({rejected[0][1]})"
-        history.record_many("reassignments_refused", "partition", [partition for partition, _ in rejected], text)
+        history.record_many("reassignments_rejected", "partition", [partition for partition, _ in rejected], text)
 
 
 async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsRequested) -> Results:

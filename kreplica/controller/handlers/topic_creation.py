@@ -152,7 +152,7 @@ def _record_topics(term: ControllerTerm, partitions: Sequence[TopicPartition]) -
     grown = [topic for topic in new if topic not in created]
     for kind, topics, text in (
         ("topics_created", created, "{what} created, {count} partitions in total"),
-        ("topics_grown", grown, "{what}: {count} new partitions in total"),
+        ("partitions_added", grown, "{what}: {count} new partitions in total"),
     ):
         count = sum(new[topic] for topic in topics)
         history.record_many(kind, "topic", topics, text.replace("{count}", str(count)), partitions=count)

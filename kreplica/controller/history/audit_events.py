@@ -32,17 +32,17 @@ KINDS = {
     "partitions_offline": "Partitions lost their leader",
     "partitions_online": "Partitions that had no leader have one again",
     "isr_shrunk": "Replicas left the ISR",
-    "isr_grown": "Replicas joined the ISR",
+    "isr_expanded": "Replicas joined the ISR",
     "topics_created": "Topics were created",
     "topics_deleting": "Topics are being deleted",
     "topics_deleted": "Topics were deleted",
-    "topics_grown": "Topics have more partitions",
+    "partitions_added": "Topics have more partitions",
     "partitions_removed": "Topics have fewer partitions",
-    "requests_refused": "Requests to add or remove partitions were rejected",
-    "reassignments_begun": "Reassignments started",
+    "requests_rejected": "Requests to add or remove partitions were rejected",
+    "reassignments_started": "Reassignments started",
     "reassignments_finished": "Reassignments finished",
-    "reassignments_refused": "Requested reassignments were rejected",
-    "plan_begun": "A plan started",
+    "reassignments_rejected": "Requested reassignments were rejected",
+    "plan_started": "A plan started",
     "plan_finished": "A plan finished",
     "plan_cancelled": "A plan was cancelled",
     "plan_failed": "A plan cannot continue, or ended with failed steps",
@@ -50,16 +50,16 @@ KINDS = {
     "replicas_failed": "A broker cannot use replicas",
     "replicas_recovered": "A broker can use replicas again",
     "zookeeper_lost": "A broker lost its connection to ZooKeeper",
-    "zookeeper_back": "A broker is connected to ZooKeeper again",
-    "fault_begun": "A broker found a fault, for example a full disk; `details.fault` is its kind",
+    "zookeeper_reconnected": "A broker is connected to ZooKeeper again",
+    "fault_started": "A broker found a fault, for example a full disk; `details.fault` is its kind",
     "fault_ended": "A fault has ended",
     "session_expired": "A broker's ZooKeeper session expired; the broker leads no partition until it has a new session",
-    "throttling_begun": "Quotas started to slow down a client",
+    "throttling_started": "Quotas started to slow down a client",
     "throttling_ended": "Quotas no longer slow down a client",
 }
 """Kinds of entries with their descriptions."""
 
-CLIENT_KINDS = frozenset({"throttling_begun", "throttling_ended"})
+CLIENT_KINDS = frozenset({"throttling_started", "throttling_ended"})
 
 Key = tuple[int, int, int]
 

@@ -84,7 +84,7 @@ class ControllerHistory:
             self.record("zookeeper_lost", subject, text)
         elif state is SessionState.CONNECTED and self._zookeeper_is_lost:
             self._zookeeper_is_lost = False
-            self.record("zookeeper_back", subject, f"{subject} is connected to ZooKeeper again")
+            self.record("zookeeper_reconnected", subject, f"{subject} is connected to ZooKeeper again")
 
     @contextmanager
     def handling(self, event: Event) -> Iterator[None]:
@@ -193,7 +193,7 @@ _SENTENCES = {
     "partitions_offline": "{what} {have} no leader",
     "partitions_online": "{what} {have} a leader again",
     "isr_shrunk": "{what} {have} fewer replicas in sync",
-    "isr_grown": "{what} {have} more replicas in sync",
+    "isr_expanded": "{what} {have} more replicas in sync",
 }
 
 
@@ -208,7 +208,7 @@ def _kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str | None:
     before, after = len(old.isr), len(new.isr)
     if before == after:
         return None
-    return "isr_shrunk" if after < before else "isr_grown"
+    return "isr_shrunk" if after < before else "isr_expanded"
 
 
 class _Changes:

@@ -106,7 +106,7 @@ async def _load(term: ControllerTerm, plan: Plan, version: int) -> None:
             return
         run.replace_header(running, version + 1)  # the waiting steps are unchanged
         text = f"plan {plan.plan_id} started: {plan.kind.value}, {plan.steps_count} steps"
-        term.history.record("plan_begun", f"plan {plan.plan_id}", text, steps=plan.steps_count)
+        term.history.record("plan_started", f"plan {plan.plan_id}", text, steps=plan.steps_count)
     _resume(term, run)
     term.context.plans[plan.plan_id] = run
 

@@ -11,7 +11,7 @@ from kreplica.cluster.quotas import CONNECTION_CREATION_RATE
 from kreplica.runtime import Reactor
 from kreplica.server.quotas.throttled_clients import ThrottledKey
 
-BEGUN, ENDED = "throttling_begun", "throttling_ended"
+STARTED, ENDED = "throttling_started", "throttling_ended"
 """Kinds of the recorded events."""
 
 QUIET_S = 60.0
@@ -127,7 +127,7 @@ class ThrottleEvents:
         if others:
             text = f"{text}; since the previous record, quotas throttled {others} more {_noun(others)}"
             details["unrecorded_clients"] = others
-        self._record(BEGUN, subject, text, details)
+        self._record(STARTED, subject, text, details)
 
     def _check(self) -> None:
         now_s = self._reactor.seconds()

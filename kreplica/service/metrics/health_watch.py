@@ -17,7 +17,7 @@ log = Logger()
 
 INTERVAL_S = 2.0
 
-BEGUN, ENDED = "fault_begun", "fault_ended"
+STARTED, ENDED = "fault_started", "fault_ended"
 """Kinds of timeline entries."""
 
 NOT_RECORDED = ("zookeeper_lost", "under_replicated", *BROKER_ONLY_KINDS)
@@ -70,7 +70,7 @@ class HealthWatch:
         found = {(each.kind, each.detail): each for each in report.faults if each.kind not in NOT_RECORDED}
         for key, fault in found.items():
             if key not in self._known:
-                self._record(BEGUN, fault, fault.text)
+                self._record(STARTED, fault, fault.text)
         for key, fault in self._known.items():
             if key not in found:
                 self._record(ENDED, fault, f"Ended: {fault.text}")
