@@ -404,7 +404,7 @@ def test_brokers_with_tokens_and_tls(tmp_path):
     arguments = [word for name, value in files.items() for word in ("--override", f"kreplica.admin.{name}={value}")]
     trusted = ssl.create_default_context(cafile=str(cert))
     with StandaloneProcess(tmp_path / "process", brokers=2, arguments=tuple(arguments)) as process:
-        url = f"https://127.0.0.1:{process.admin_port}/v1/figures"
+        url = f"https://127.0.0.1:{process.admin_port}/v1/live-metrics"
         request = Request(url, headers={"Authorization": f"Bearer {TOKEN}"})
         with urlopen(request, context=trusted) as answer:
             figures = json.load(answer)

@@ -13,8 +13,8 @@ from kreplica.admin.http.failures import problem_of
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import COUNT, listing, one_of, record
 from kreplica.admin.peers.responses import DEPTH_MAX, PeerResponseValidator
-from kreplica.admin.resources.figures import METRICS, LiveMetricsResource
 from kreplica.admin.resources.groups import Groups
+from kreplica.admin.resources.live_metrics import METRICS, LiveMetricsResource
 from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import PEER_REMEMBERED
 from kreplica.errors import ErrorCode, KafkaError

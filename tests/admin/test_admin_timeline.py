@@ -81,16 +81,16 @@ def test_dead_broker_is_named():
 def test_counters_of_all_brokers(shared):
     """Every broker returns the counters of all; a broker that does not respond is listed without counters."""
     _, apis = shared
-    figures = apis[2].document("GET", "/v1/figures")
+    figures = apis[2].document("GET", "/v1/live-metrics")
     assert [(row["broker_id"], row["live"]) for row in figures["brokers"]] == [(1, True), (2, True), (3, True)]
     assert sum(row["leaders"] for row in figures["brokers"]) == 3
     assert sum(row["is_controller"] for row in figures["brokers"]) == 1
     assert figures["at_ms"] > 1_600_000_000_000
     assert [row["reactor_delay_p99_ms"] for row in figures["brokers"]] == [1.0, 1.0, 1.0]
-    asked_by_another = apis[3].document("GET", "/v1/figures", forwarded=True)
+    asked_by_another = apis[3].document("GET", "/v1/live-metrics", forwarded=True)
     assert [row["broker_id"] for row in asked_by_another["brokers"]] == [3]
     apis.running = lambda broker_id, found=apis.running: None if broker_id == 3 else found(broker_id)
-    rows = apis[1].document("GET", "/v1/figures")["brokers"]
+    rows = apis[1].document("GET", "/v1/live-metrics")["brokers"]
     assert (rows[2]["broker_id"], rows[2]["live"], rows[2]["leaders"]) == (3, False, None)
     del apis.running
 
@@ -104,7 +104,7 @@ def test_messages_are_counted_while_the_counters_are_read():
 
     def figures():
         cluster.run(1)
-        (row,) = api.document("GET", "/v1/figures")["brokers"]
+        (row,) = api.document("GET", "/v1/live-metrics")["brokers"]
         return row
 
     before = figures()
@@ -122,12 +122,12 @@ def test_figures_do_not_wait_for_a_hanging_disk():
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     apis = DirectCluster(cluster)
-    assert apis[1].document("GET", "/v1/figures")
+    assert apis[1].document("GET", "/v1/live-metrics")
     cluster.run(1)
     cluster.brokers[1].host.offload.delay_s = (100.0, 100.0)
     for _ in range(5):
         before_s = cluster.simulation.now_s
-        (row,) = apis[1].document("GET", "/v1/figures")["brokers"]
+        (row,) = apis[1].document("GET", "/v1/live-metrics")["brokers"]
         assert cluster.simulation.now_s - before_s < 1
         assert row["usable_bytes"] > 0
         cluster.run(1)

@@ -23,7 +23,7 @@ ROW = {
 
 
 def test_faults_of_the_cluster(admin, kreplica):
-    admin.answers |= {"GET /v1/cluster": {**CLUSTER, "health": HEALTH}, "GET /v1/figures": FIGURES}
+    admin.answers |= {"GET /v1/cluster": {**CLUSTER, "health": HEALTH}, "GET /v1/live-metrics": FIGURES}
     lines = kreplica("cluster").stdout.splitlines()
     start = lines.index("Faults")
     assert lines[start + 1 :] == [
@@ -38,7 +38,7 @@ def test_faults_of_the_cluster(admin, kreplica):
 
 def test_cluster_without_zookeeper(admin, kreplica):
     cluster = {**CLUSTER, "zookeeper": {"connect": "z:2181", "session": "suspended"}}
-    admin.answers |= {"GET /v1/cluster": cluster, "GET /v1/figures": FIGURES}
+    admin.answers |= {"GET /v1/cluster": cluster, "GET /v1/live-metrics": FIGURES}
     assert "z:2181 (session suspended: the data is the last known)" in kreplica("cluster").stdout
 
 

@@ -41,7 +41,7 @@ FIGURES = {"at_ms": 1, "brokers": [], "problems": []}
 
 def test_cluster_summary(admin, kreplica):
     """The summary shows the controller and the problems of the cluster."""
-    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/figures": FIGURES}
+    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/live-metrics": FIGURES}
     done = kreplica("cluster")
     assert done.exit_code == 0
     assert "controller          broker 1, epoch 7\n" in done.stdout
@@ -62,11 +62,11 @@ def test_certificates_of_the_cluster(admin, kreplica):
     dead = {"broker_id": 4, "live": False, "certificates": None, "warnings": None}
     warning = "The certificate CN=x of the listener L12.7 expires in 12 days."
     rows = [broker_figures(1, 50.5, 40), broker_figures(2, 12.7, warnings=[warning]), dead]
-    admin.answers["GET /v1/figures"] = {**FIGURES, "brokers": rows, "problems": ["broker 4: no response"]}
+    admin.answers["GET /v1/live-metrics"] = {**FIGURES, "brokers": rows, "problems": ["broker 4: no response"]}
     shown = kreplica("cluster").stdout
     assert "  first expires in 12 days (broker 2, listener L12.7)\n" in shown
     assert shown.endswith("Certificates of a broker are unknown: broker 4: no response\n")
-    admin.answers["GET /v1/figures"] = {**FIGURES, "brokers": [broker_figures(1, 1.5), broker_figures(3, -1.2, 3)]}
+    admin.answers["GET /v1/live-metrics"] = {**FIGURES, "brokers": [broker_figures(1, 1.5), broker_figures(3, -1.2, 3)]}
     assert "  expired 1 day ago (broker 3, listener L-1.2)\n" in kreplica("cluster").stdout
 
 
@@ -119,7 +119,7 @@ def test_other_server(admin, kreplica):
 
 def test_token_is_sent(admin, kreplica, tmp_path):
     """The token of the file is part of each request."""
-    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/figures": FIGURES}
+    admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/live-metrics": FIGURES}
     file = tmp_path / "token"
     file.write_text("s3cret\n")
     kreplica("cluster", "--token-file", str(file))

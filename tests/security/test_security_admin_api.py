@@ -194,7 +194,7 @@ def test_brokers_forward_requests_with_the_permissions_of_the_caller(
         await scene.create_user("bob")
         broker = scene.brokers[0]
         bob = Client(broker.admin.url, "bob")
-        refused = await deferToThread(bob.send, "GET", "/v1/figures")
+        refused = await deferToThread(bob.send, "GET", "/v1/live-metrics")
         assert refused.status_code == 403
         cluster = ResourcePattern(ResourceType.CLUSTER, "kafka-cluster", PatternType.LITERAL)
         acl = Acl("User:bob", "127.0.0.1", AclOperation.DESCRIBE, Permission.ALLOW)
@@ -202,11 +202,11 @@ def test_brokers_forward_requests_with_the_permissions_of_the_caller(
         rules = scene.brokers[1].plugins.acl_authorizer.rules
         while not list(rules.patterns):
             await pause(scene.reactor, 0.05)
-        figures = (await deferToThread(bob.send, "GET", "/v1/figures")).json()
+        figures = (await deferToThread(bob.send, "GET", "/v1/live-metrics")).json()
         assert [row["live"] for row in figures["brokers"]] == [True, True]
         assert figures["problems"] == []
         await broker.watches.acls.remove(cluster, {acl})
-        assert (await deferToThread(bob.send, "GET", "/v1/figures")).status_code == 403
+        assert (await deferToThread(bob.send, "GET", "/v1/live-metrics")).status_code == 403
 
     with_brokers(2, tmp_path, certificates, coordinator.address, story, more)
 

@@ -83,7 +83,7 @@ def test_tokens_need_the_same_permissions(
             def with_permissions() -> None:
                 assert bob.send("GET", "/v1/topics/orders").status_code == 200
                 assert bob.send("GET", "/v1/topics/orders/messages").status_code == 403
-                figures = bob.send("GET", "/v1/figures").json()
+                figures = bob.send("GET", "/v1/live-metrics").json()
                 assert ([row["live"] for row in figures["brokers"]], figures["problems"]) == ([True, True], [])
 
             await deferToThread(with_permissions)

@@ -147,6 +147,7 @@ class Route:
     :param streams: True if the response is an ``EventStream``, or a ``Download``, which has a ``media_type``.
     :param media_type: the content type of a ``RawResponse`` or ``Download``.
     :param other_media_types: further content types of a ``Download``.
+    :param is_deprecated: marks the route as deprecated in the OpenAPI document.
     """
 
     method: str
@@ -163,6 +164,7 @@ class Route:
     streams: bool = False
     media_type: str | None = None
     other_media_types: Sequence[str] = ()
+    is_deprecated: bool = False
 
     @property
     def writes(self) -> bool:

@@ -154,6 +154,8 @@ def _operation(route: Route, components: _Components, problem: Row) -> Row:
         "parameters": _parameters(route),
         "responses": _responses(route, components, problem),
     }
+    if route.is_deprecated:
+        operation["deprecated"] = True
     if route.znodes:
         operation["description"] = "Writes " + " and ".join(f"`{path}`" for path in route.znodes) + "."
         operation["x-kreplica-znodes"] = list(route.znodes)

@@ -9,7 +9,7 @@ from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, RATE_OR_NULL,
 from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import ValueOf
 
-FIGURES = "figures"
+LIVE_METRICS = "live-metrics"
 """Source of columns: the live metrics of each broker."""
 
 _NULL_IF_DEAD = "Null if it is not alive, or unknown while ZooKeeper does not respond."
@@ -48,23 +48,23 @@ COLUMNS = Columns(
     "broker_id",
     [
         *(Column(name, schema, is_default=True) for name, schema in MEMBERS.items()),
-        *(Column(name, schema, FIGURES) for name, schema in LIVE.items()),
+        *(Column(name, schema, LIVE_METRICS) for name, schema in LIVE.items()),
     ],
 )
 
 Rows = Mapping[int, Mapping[str, Any]]
 
 
-def values_of(rows: Rows, figures: Rows) -> dict[str, ValueOf]:
+def values_of(rows: Rows, metrics: Rows) -> dict[str, ValueOf]:
     """Return the values of all columns by broker ID.
 
-    :param figures: the live metrics of the brokers that responded.
+    :param metrics: the live metrics of the brokers that responded.
     """
 
     def member(name: str) -> Callable[[int], Any]:
         return lambda broker_id: rows[broker_id][name]
 
     def live(name: str) -> Callable[[int], Any]:
-        return lambda broker_id: figures.get(broker_id, {}).get(name)
+        return lambda broker_id: metrics.get(broker_id, {}).get(name)
 
     return {**{name: member(name) for name in MEMBERS}, **{name: live(name) for name in LIVE}}

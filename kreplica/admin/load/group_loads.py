@@ -13,7 +13,7 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
 
-PATH = "/v1/figures/groups"
+PATH = "/v1/loads/groups"
 
 TABLE = TableFormat(
     {
@@ -83,15 +83,15 @@ class GroupLoads:
         self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "GroupFigures")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "GroupLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
         summary = "Members and lag of the groups of this coordinator, in columns; GET /v1/groups merges all brokers."
-        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("GroupFigures")),)
+        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("GroupLoads")),)
 
     async def read(self, call: Call) -> JsonResponse:
-        """``GET /v1/figures/groups``."""
+        """``GET /v1/loads/groups``."""
         return JsonResponse(await self._table())
 
     def all(self, call: Call) -> Awaitable[Load[ClusterGroups]]:

@@ -12,7 +12,7 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
 
-PATH = "/v1/figures/topics"
+PATH = "/v1/loads/topics"
 
 TABLE = TableFormat(
     {
@@ -59,15 +59,15 @@ class TopicLoads:
         self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "TopicFigures")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "TopicLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
         summary = "Records, bytes and rates of this broker's topics, in columns; GET /v1/topics merges all brokers."
-        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("TopicFigures")),)
+        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("TopicLoads")),)
 
     async def read(self, call: Call) -> JsonResponse:
-        """``GET /v1/figures/topics``."""
+        """``GET /v1/loads/topics``."""
         return JsonResponse(await self._table())
 
     def all(self, call: Call) -> Awaitable[Load[Mapping[str, TopicLoad]]]:

@@ -26,7 +26,7 @@ from kreplica.admin.http.schemas import (
     record,
     written,
 )
-from kreplica.admin.lists.broker_list import COLUMNS, FIGURES, MEMBERS, values_of
+from kreplica.admin.lists.broker_list import COLUMNS, LIVE_METRICS, MEMBERS, values_of
 from kreplica.admin.lists.pages import read_page
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.client.errors import ClientError
@@ -66,13 +66,13 @@ CORDON = {
 
 Row = dict[str, Any]
 
-Figures = Callable[[Call], Awaitable[tuple[Mapping[int, Row], Sequence[str]]]]
+LiveMetrics = Callable[[Call], Awaitable[tuple[Mapping[int, Row], Sequence[str]]]]
 
 
 class Brokers:
     """Reads live brokers from ZooKeeper and their replicas from the metadata.
 
-    :param figures: returns the live metrics of all brokers, and a sentence for each broker that did not respond.
+    :param metrics: returns the live metrics of all brokers, and a sentence for each broker that did not respond.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class Brokers:
         connections: BrokerConnections,
         counts: CachedCounts,
         health: ClusterHealth,
-        figures: Figures,
+        metrics: LiveMetrics,
     ) -> None:
         self._reactor = runtime.reactor
-        self._figures = figures
+        self._metrics = metrics
         self._wall_clock_ms = runtime.wall_clock_ms
         self._published = published
         self._registrations = registrations
@@ -154,11 +154,11 @@ class Brokers:
         """``GET /v1/brokers``."""
         selection = COLUMNS.selection(call)
         rows, problems = await self._rows()
-        figures: Mapping[int, Row] = {}
-        if selection.needs(FIGURES):
-            figures, silent = await self._figures(call)
+        metrics: Mapping[int, Row] = {}
+        if selection.needs(LIVE_METRICS):
+            metrics, silent = await self._metrics(call)
             problems = [*problems, *silent]
-        values = values_of(rows, figures)
+        values = values_of(rows, metrics)
         page = await read_page(self._reactor, list(rows), call, selection, values)
         return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": problems})
 

@@ -1,4 +1,4 @@
-"""``/v1/figures``: live metrics of all brokers.
+"""``/v1/live-metrics``: live metrics of all brokers.
 
 The dashboard computes rates from two responses.
 """
@@ -14,7 +14,8 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.peers.responses import PeerResponseValidator
 
-PATH = "/v1/figures"
+PATH = "/v1/live-metrics"
+DEPRECATED_PATH = "/v1/figures"
 
 _NUMBER = {"type": "number", "minimum": 0}
 REQUESTS = record(
@@ -24,7 +25,7 @@ REQUESTS = record(
         "waits": {**COUNT, "description": "Requests that waited for replicas (Produce) or new records (Fetch)."},
         "wait_ms": {**_NUMBER, "description": "The part of `time_ms` of the requests that waited."},
     },
-    title="RequestFigures",
+    title="RequestMetrics",
     optional=("waits", "wait_ms"),
 )
 
@@ -93,7 +94,7 @@ ROW = record(
 
 
 _PROBLEMS = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
-RESPONSE = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="Figures")
+RESPONSE = record({"at_ms": TIME_MS, "brokers": listing(ROW), "problems": _PROBLEMS}, title="LiveMetrics")
 PEER_RESPONSE = PeerResponseValidator(RESPONSE)
 
 
@@ -125,11 +126,15 @@ class LiveMetricsResource:
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """Return the route of the live metrics."""
-        return (Route("GET", PATH, self.read, "Live metrics of all brokers, for charts.", response=RESPONSE),)
+        """Return the route of the live metrics, also under its deprecated path."""
+        summary = "Live metrics of all brokers, for charts."
+        return (
+            Route("GET", PATH, self.read, summary, response=RESPONSE),
+            Route("GET", DEPRECATED_PATH, self.read, "Use `/v1/live-metrics`.", response=RESPONSE, is_deprecated=True),
+        )
 
     async def read(self, call: Call) -> JsonResponse:
-        """``GET /v1/figures``."""
+        """``GET /v1/live-metrics``."""
         rows, problems = await self.rows(call)
         return JsonResponse({"at_ms": self._now_ms(), "brokers": list(rows.values()), "problems": list(problems)})
 

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 @with_session
 def command(session: Session) -> None:
     """Show brokers, the controller, the number of unhealthy partitions, certificates about to expire, and faults."""
-    cluster, figures = session.run_with_client(partial(_read, with_figures=not session.as_json))
-    session.show(cluster, lambda screen, _: _print_cluster(screen, cluster, figures))
+    cluster, metrics = session.run_with_client(partial(_read, with_metrics=not session.as_json))
+    session.show(cluster, lambda screen, _: _print_cluster(screen, cluster, metrics))
 
 
-async def _read(client: RestClient, *, with_figures: bool) -> tuple[Document, Document]:
-    """Return the summary of the cluster, and if required the figures of all brokers."""
-    return await client.get("/v1/cluster"), await client.get("/v1/figures") if with_figures else {}
+async def _read(client: RestClient, *, with_metrics: bool) -> tuple[Document, Document]:
+    """Return the summary of the cluster, and if required the metrics of all brokers."""
+    return await client.get("/v1/cluster"), await client.get("/v1/live-metrics") if with_metrics else {}
 
 
-def _print_cluster(screen: Screen, cluster: dict[str, Any], figures: dict[str, Any]) -> None:
+def _print_cluster(screen: Screen, cluster: dict[str, Any], metrics: dict[str, Any]) -> None:
     controller = cluster["controller"] or {}
     zookeeper = cluster["zookeeper"] or {}
     broker_id, epoch = controller.get("broker_id"), controller.get("epoch")
@@ -44,12 +44,12 @@ def _print_cluster(screen: Screen, cluster: dict[str, Any], figures: dict[str, A
             ("  offline", _problem_count(cluster["offline_partitions"])),
             ("  under-replicated", _problem_count(cluster["under_replicated_partitions"])),
             ("  under min.insync.replicas", _problem_count(cluster["under_min_isr_partitions"])),
-            ("certificates", _first_expiry(figures["brokers"])),
+            ("certificates", _first_expiry(metrics["brokers"])),
             ("zookeeper", _zookeeper_text(zookeeper)),
             ("standalone", True if cluster.get("standalone") else None),
         ]
     )
-    for problem in figures["problems"]:
+    for problem in metrics["problems"]:
         screen.line(f"Certificates of a broker are unknown: {problem}", "yellow")
     health = cluster.get("health")
     if health is not None:
@@ -66,7 +66,7 @@ def _zookeeper_text(zookeeper: dict[str, Any]) -> Any:
 def _first_expiry(brokers: list[dict[str, Any]]) -> Any:
     """Return when the first certificate expires, highlighted if its broker warns of it; None without TLS.
 
-    :param brokers: rows of ``/v1/figures``.
+    :param brokers: rows of ``/v1/live-metrics``.
     """
     found = [(each["days"], each["listener"], broker) for broker in brokers for each in broker["certificates"] or ()]
     if not found:

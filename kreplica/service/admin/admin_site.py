@@ -132,7 +132,7 @@ def _basic(
     deletion_enabled = broker.settings["delete.topic.enable"]
     return (
         Cluster(reactor, published, client, identity, health),
-        Brokers(broker.runtime, published, registrations, client, connections, counts, health, load.figures.rows),
+        Brokers(broker.runtime, published, registrations, client, connections, counts, health, load.live_metrics.rows),
         Topics(
             reactor,
             published,

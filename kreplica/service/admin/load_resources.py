@@ -14,7 +14,7 @@ from kreplica.admin.load.history_resource import HistoryResource
 from kreplica.admin.load.topic_loads import TopicLoads
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
-from kreplica.admin.resources.figures import LiveMetricsResource
+from kreplica.admin.resources.live_metrics import LiveMetricsResource
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.client_connections import ClientConnections
 from kreplica.service.admin.group_loads import LocalGroups
@@ -48,7 +48,7 @@ class ClusterLoad:
     :param sampler: samples the history; started and stopped by the owner.
     """
 
-    figures: LiveMetricsResource
+    live_metrics: LiveMetricsResource
     topics: TopicLoads
     groups: GroupLoads
     history: HistoryResource
@@ -58,7 +58,7 @@ class ClusterLoad:
     @property
     def resources(self) -> Sequence[Resource]:
         """The resources for load."""
-        return self.figures, self.topics, self.groups, self.history, self.connections
+        return self.live_metrics, self.topics, self.groups, self.history, self.connections
 
 
 def cluster_load(

@@ -32,7 +32,7 @@ class LiveMetricsDependencies(HealthDependencies, Protocol):
 
 
 class LiveMetrics:
-    """Implements ``admin.resources.figures.LocalMetrics``.
+    """Implements ``admin.resources.live_metrics.LocalMetrics``.
 
     :ivar rates: returns the rates of the last seconds by series of the history; set by the owner.
     """
