@@ -85,8 +85,8 @@ def command(background: bool, overrides: tuple[str, ...], data_dir: str, **value
     Without --background, the command runs until Ctrl-C and prints the log.  With it, the log is in kreplica.log in
     the data directory.  The addresses are printed when the cluster is ready.
 
-    The data persists: the same command starts the same cluster again, also after kill -9.  One cluster at a time runs
-    on a data directory.
+    The data persists: the same command starts the same cluster again, even after kill -9.  Only one cluster at a time
+    can use a data directory.
 
     \b
     kreplica start

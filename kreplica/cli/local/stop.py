@@ -19,9 +19,9 @@ data_dir_option = click.option("--data-dir", "-d", type=click.Path(path_type=Pat
 @click.command()
 @data_dir_option
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0), default=120.0, show_default=True,
-              metavar="SECONDS", help="Fail if the cluster has not ended after this time.")  # fmt: skip
+              metavar="SECONDS", help="Fail if the cluster has not stopped after this time.")  # fmt: skip
 def command(data_dir: Path, timeout_s: float) -> None:
-    """Stop the cluster that `kreplica start` started on a data directory, and wait until it has ended.
+    """Stop the cluster that `kreplica start` started on a data directory, and wait until it has stopped.
 
     The brokers stop in order, so the next start needs no recovery.  Clusters in the foreground are stopped too.
     """

@@ -82,7 +82,7 @@ def command(
     """Verify that all replicas are equal below the high watermark: checksums, offsets, leader epochs.
 
     Reads TOPICS; by default all topics, including internal ones.  The brokers may be running.  Exit status: 0 if all
-    replicas are equal, 1 if there are differences or not everything could be compared.
+    replicas are equal, 1 if there are differences, or if something could not be compared.
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2

@@ -48,7 +48,7 @@ def _parse_columns(_: click.Context, __: click.Parameter, text: str | None) -> C
               help="Start position: earliest, latest, an offset, -N for the last N offsets of each partition, "
               "or a time (2027-01-31T08:30, timestamp:MS).")  # fmt: skip
 @click.option("--newest", type=click.IntRange(1, NEWEST_MAX), help="Start with the newest N records across all "
-              "partitions, in order of time.")  # fmt: skip
+              "partitions, in chronological order.")  # fmt: skip
 @click.option("--partitions", type=PartitionsType(), help="Only these partitions.")
 @click.option("--count", "count_max", type=click.IntRange(min=1), help="Stop after this many records.")
 @click.option("--follow/--until-end", default=None,
@@ -90,8 +90,8 @@ def command(
     """Print the records of a topic.
 
     The records of each partition are printed in order; partitions are read in parallel.  The command does not join a
-    group and commits no offsets.  A null key or value is printed as null.  On a terminal, keys and values are decoded
-    and control characters are escaped.
+    group and does not commit offsets.  A null key or value is printed as null.  On a terminal, keys and values are
+    decoded and control characters are escaped.
 
     \b
     kreplica consume orders

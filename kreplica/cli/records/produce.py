@@ -49,14 +49,15 @@ IDLE_S = 0.02
 )
 @click.option("--header", "headers", multiple=True, type=Setting(),
               help="A header that is added to each record; may be repeated.")  # fmt: skip
-@click.option("--key-format", metavar="FORMAT", help=f"Encode keys: raw, {', '.join(ENCODABLE)}.  Keys and values are "
-              "JSON, or text for text and hex.  [default: raw]")  # fmt: skip
+@click.option("--key-format", metavar="FORMAT", help=f"Encode keys: raw, {', '.join(ENCODABLE)}.  The input is "
+              "JSON, or text for the formats text and hex.  [default: raw]")  # fmt: skip
 @click.option("--value-format", metavar="FORMAT", help="Encode values, like --key-format.")
-@click.option("--schema-id", type=click.IntRange(1), help="Schema of values, for avro, protobuf and json-schema.")
-@click.option("--subject", metavar="NAME", help="Subject whose latest schema is that of values.")
+@click.option("--schema-id", type=click.IntRange(1),
+              help="ID of the schema of values, for avro, protobuf and json-schema.")  # fmt: skip
+@click.option("--subject", metavar="NAME", help="Subject whose latest schema is used for values.")
 @click.option("--message", metavar="NAME", help="Name of the Protobuf message of values.  [default: the first one]")
-@click.option("--key-schema-id", type=click.IntRange(1), help="Schema of keys.")
-@click.option("--key-subject", metavar="NAME", help="Subject whose latest schema is that of keys.")
+@click.option("--key-schema-id", type=click.IntRange(1), help="ID of the schema of keys.")
+@click.option("--key-subject", metavar="NAME", help="Subject whose latest schema is used for keys.")
 @registry_options
 @codec_option
 @click.option("--acks", type=click.Choice(list(ACKS)), default="all", show_default=True,
@@ -82,7 +83,7 @@ def command(
 ) -> None:
     """Write records to a topic, one per line.
 
-    Records are sent in batches; a pause in the input sends the current batch.  The command ends when all records are
+    Records are sent in batches; a pause in the input sends the current batch.  The command exits when all records are
     written.  With --acks all, no record is written twice, even if brokers fail.
 
     \b

@@ -43,7 +43,7 @@ def command(
     """Write the records of FILE to a topic; FILE has one of the formats of `kreplica topic export`.
 
     Partition, timestamp, key, value and headers of each record, and the order within each partition, are preserved;
-    offsets are new.  If a record cannot be written, the command reports it and ends; earlier records remain in the
+    offsets are new.  If a record cannot be written, the command reports it and exits; earlier records remain in the
     topic.
 
     \b

@@ -22,7 +22,7 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
     yield gauge("kreplica_controller_event_queue_size", "Events in the queue.", len(controller.queue))
     yield counter("kreplica_controller_commands", "Commands sent to brokers.", counters.commands)
     yield counter(
-        "kreplica_controller_commands_unanswered", "Commands without a response in time.", counters.unanswered
+        "kreplica_controller_commands_unanswered", "Commands that received no response in time.", counters.unanswered
     )
     round_trips = counters.cost.zookeeper_round_trips
     yield counter("kreplica_controller_zookeeper_round_trips", "ZooKeeper round trips.", round_trips)

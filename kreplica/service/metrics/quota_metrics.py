@@ -47,7 +47,7 @@ def connection_families(limits: ConnectionLimits, now_s: float) -> Iterator[Fami
     )
     yield family(
         "connection_accept_delays",
-        "Times that a listener stopped accepting because of max.connection.creation.rate.",
+        "Number of times that a listener stopped accepting because of max.connection.creation.rate.",
         lambda each: each.delays,
     )
     yield family(

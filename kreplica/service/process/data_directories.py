@@ -34,7 +34,7 @@ def make_data_directory(directory: str) -> None:
 
 
 def check_owners(directories: Iterable[str], own_user: int | None = None) -> None:
-    """Refuse data directories that another user controls.
+    """Reject data directories that another user controls.
 
     Only existing path components are checked, because this process creates the others.
 

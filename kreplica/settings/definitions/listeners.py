@@ -60,7 +60,7 @@ LISTENERS = (
 CONNECTIONS = (
     Setting(
         "connections.max.idle.ms", LONG, 600_000, ANY, MEDIUM, READ_ONLY,
-        "How long a connection may be idle before it is closed; 0 or less is unlimited.",
+        "How long a connection may be idle before it is closed; 0 or less means unlimited.",
     ),
     Setting(
         "fetch.max.bytes", INT, 57_671_680, at_least(1024), MEDIUM, READ_ONLY,
@@ -109,7 +109,7 @@ CONNECTIONS = (
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "The maximum memory of incomplete requests of all connections; -1 is 512 MiB. Beyond it, connections whose "
+        "The maximum memory of incomplete requests of all connections; -1 means 512 MiB. Beyond it, connections whose "
         "requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",
     ),
     Setting(

@@ -205,15 +205,15 @@ RETENTION = (
     Setting(
         "log.retention.hours", INT, 168, ANY, HIGH, READ_ONLY,
         "Default of the topic setting retention.ms in hours, if neither log.retention.ms nor "
-        "log.retention.minutes is set; -1 is unlimited.",
+        "log.retention.minutes is set; -1 means unlimited.",
     ),
     Setting(
         "log.retention.minutes", INT, None, ANY, HIGH, READ_ONLY,
-        "Default of the topic setting retention.ms in minutes, if log.retention.ms is not set; -1 is unlimited.",
+        "Default of the topic setting retention.ms in minutes, if log.retention.ms is not set; -1 means unlimited.",
     ),
     Setting(
         "log.retention.ms", LONG, None, ANY, HIGH, CLUSTER_WIDE,
-        "Default of the topic setting retention.ms; -1 is unlimited.",
+        "Default of the topic setting retention.ms; -1 means unlimited.",
     ),
     Setting(
         "log.cleaner.io.max.bytes.per.second", DOUBLE, sys.float_info.max, ANY, MEDIUM, AT_START,

@@ -36,7 +36,7 @@ SECURITY = (
     ),
     Setting(
         "ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), MEDIUM, AT_START,
-        "Whether clients must have a certificate (required), may have one (requested), or are not asked (none).",
+        "Whether clients must have a certificate (required), may have one (requested), or need not (none).",
     ),
     Setting(
         "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, AT_START,
@@ -112,7 +112,7 @@ SECURITY = (
     Setting(
         "ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, AT_START,
         "Whether a dynamic change of the key store may remove host names and addresses of the certificate. A changed "
-        "file may have any.",
+        "file may contain any host names and addresses.",
     ),
     *not_implemented_protection(
         "Java classes cannot be loaded",
@@ -125,7 +125,8 @@ SECURITY = (
     ),
     Setting(
         "connections.max.reauth.ms", LONG, 0, at_least(0), MEDIUM, READ_ONLY,
-        "How long an authenticated session lasts; then the client must authenticate again (KIP-368). 0 is unlimited.",
+        "How long an authenticated session lasts; then the client must authenticate again (KIP-368). 0 means "
+        "unlimited.",
     ),
     Setting(
         "sasl.enabled.mechanisms", LIST, ("GSSAPI",), ANY, MEDIUM, AT_START,
@@ -145,7 +146,7 @@ SECURITY = (
     *OAUTH,
     Setting(
         "sasl.server.max.receive.size", INT, 524_288, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum size of a request of a client that is not authenticated yet.",
+        "The maximum size of a request from a client that has not authenticated yet.",
     ),
     *not_implemented_protection(
         "only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are supported, without Java classes",
@@ -206,7 +207,7 @@ SECURITY = (
     ),
     Setting(
         "password.encoder.iterations", INT, 4096, between(1024, 1_000_000), LOW, READ_ONLY,
-        "The number of iterations of the derivation of the key from password.encoder.secret.",
+        "The number of iterations used to derive the key from password.encoder.secret.",
     ),
     Setting(
         "password.encoder.key.length", INT, 128, between(128, 256), LOW, READ_ONLY,

@@ -176,12 +176,12 @@ TOPIC = (
     ),
     Setting(
         "retention.bytes", LONG, -1, ANY, MEDIUM, CLUSTER_WIDE,
-        "The size of a partition beyond which its oldest segments are removed; -1 is unlimited.",
+        "The size of a partition beyond which its oldest segments are removed; -1 means unlimited.",
         synonyms=("log.retention.bytes",),
     ),
     Setting(
         "retention.ms", LONG, 604_800_000, at_least(-1), MEDIUM, CLUSTER_WIDE,
-        "The age of a segment's newest record beyond which the segment is removed; -1 is unlimited.",
+        "The age of a segment's newest record beyond which the segment is removed; -1 means unlimited.",
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
     ),
     Setting(

@@ -23,7 +23,7 @@ ZOOKEEPER_SECURITY = (
     Setting(
         "kreplica.zookeeper.sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The login module for SASL DIGEST-MD5 with ZooKeeper: org.apache.zookeeper.server.auth.DigestLoginModule "
-        "required username=\"...\" password=\"...\"; as in the section Client of a JAAS file of Kafka.",
+        "required username=\"...\" password=\"...\"; as in the section Client of Kafka's JAAS file.",
     ),
     Setting(
         "zookeeper.clientCnxnSocket", STRING, None, OneOf(("", *_SOCKET_CLASSES)), MEDIUM, READ_ONLY,

@@ -26,7 +26,7 @@ ZOOKEEPER_SERVER = (
     ),
     Setting(
         f"{PREFIX}ssl.client.auth", STRING, "required", OneOf(("required", "requested", "none")), MEDIUM, READ_ONLY,
-        "Whether clients with TLS must have a certificate (required), may have one (requested), or are not asked "
+        "Whether clients with TLS must have a certificate (required), may have one (requested), or need not "
         "(none). The subject of the certificate is an identity for ACLs (x509).",
     ),
     Setting(
