@@ -64,7 +64,7 @@ class ScriptedLog:
             answer(ErrorCode.NONE)
 
     def reject(self, code: ErrorCode) -> None:
-        """Refuse the first append."""
+        """Reject the first append."""
         _, _, answer = self.waiting.popleft()
         answer(code)
 

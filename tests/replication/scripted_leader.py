@@ -214,7 +214,7 @@ class World:
         return link
 
     def refuse(self) -> None:
-        """Refuse the oldest connection attempt."""
+        """Reject the oldest connection attempt."""
         _, _, factory, *_ = self.reactor.tcpClients.pop(0)
         factory.clientConnectionFailed(None, Failure(ConnectionRefusedError()))
 

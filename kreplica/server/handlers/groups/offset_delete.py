@@ -90,7 +90,7 @@ class OffsetDelete:
 
 
 def _reject_subscribed(group: Group, topics: list[Row], wanted: Partitions) -> None:
-    """Refuse to delete offsets of topics that the group subscribed to in the meantime."""
+    """Reject the deletion of offsets of topics that the group subscribed to in the meantime."""
     for topic in topics:
         for row in topic["partitions"] if group.is_subscribed_to(topic["name"]) else ():
             if row["error_code"] == int(ErrorCode.NONE):

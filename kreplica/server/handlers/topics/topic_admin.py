@@ -345,7 +345,7 @@ def _check_count(count: int) -> None:
 
 
 def _check_not_reassigned(topic: TopicAssignment) -> None:
-    """Refuse changes during a reassignment, because the number of replicas is about to change."""
+    """Reject changes during a reassignment, because the number of replicas is about to change."""
     moving = [n for n, row in topic.removing.items() if any(r in topic.partitions.get(n, ()) for r in row)]
     if topic.adding or moving:
         text = f"A partition reassignment is in progress for the topic '{topic.topic}'."
@@ -366,7 +366,7 @@ def _check_growth(old: TopicAssignment, count: int) -> None:
 
 
 def _check_numbers(topic: TopicAssignment, count: int) -> None:
-    """Refuse partition numbers whose removed replicas still exist."""
+    """Reject partition numbers whose removed replicas still exist."""
     if topic.read_only:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"
