@@ -240,7 +240,7 @@ class Bench:
         try:
             for _ in range(count):
                 clients.append(RawClient(self._broker.port))
-                clients[-1].ask_for_versions()
+                clients[-1].request_versions()
             resident_mb = self._broker.resident_mb() - before_mb
             cpu_s = self._broker.cpu_s()
             time.sleep(IDLE_S)

@@ -107,7 +107,8 @@ class BrokerProcess:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until it lists itself in its metadata, because some libraries stop asking for long after an empty list.
+        """Wait until it lists itself in its metadata, because some libraries wait for long before they retry after an
+        empty list.
 
         :raise RuntimeError: with the process's output, if it ended or is not ready in time.
         """

@@ -33,7 +33,7 @@ Body = dict[str, Any]
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Count for what is frequent.
+    """Count the bytecodes of frequent requests.
 
     :return: one row per package and one for the total.
     """
@@ -51,7 +51,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def bytecode_ns() -> float:
-    """How long a simple bytecode takes, in ns of CPU: the best of some runs of a loop of four."""
+    """Return the CPU time of a simple bytecode in ns: the shortest of five runs of a loop of four bytecodes."""
     count, best_s = 1_000_000, float("inf")
     for _ in range(5):
         begun_s = time.process_time()
@@ -63,26 +63,26 @@ def bytecode_ns() -> float:
 
 
 class Sink:
-    """A connection's transport, which takes everything and looks at none of it."""
+    """Transport of a connection that discards everything and counts the responses."""
 
     def __init__(self) -> None:
-        self.answers = 0
+        self.responses = 0
 
     def send(self, pieces: list[Piece]) -> int:
-        """They have left."""
-        self.answers += 1
+        """Discard a response, and report all its bytes as sent."""
+        self.responses += 1
         return sum(map(piece_size, pieces))
 
     held_bytes = 0
 
     def pause_reading(self) -> None:
-        """Nobody reads."""
+        """Do nothing, because the connection has no reader."""
 
     resume_reading = close = abort = mark_control = pause_reading
 
 
 class Leader:
-    """A broker of a cluster, which leads a partition with a replica on each, and a connection to it."""
+    """The leader of a partition with a replica on every broker, and a connection to it."""
 
     def __init__(self, brokers: int) -> None:
         self.cluster = SimulatedCluster(seed=1, brokers=brokers)
@@ -96,15 +96,17 @@ class Leader:
         self._sink = Sink()
         self._connection.attach(self._sink)
 
-    def ask(self, frame: bytes, times: int = 1) -> None:
-        """Give it a frame, so many times as if one read had brought them, and wait for the answers."""
-        before = self._sink.answers
+    def request(self, frame: bytes, times: int = 1) -> None:
+        """Pass a frame to the broker this number of times, as if one read had returned all of them, and wait for a
+        response.
+        """
+        before = self._sink.responses
         frames = [memoryview(bytearray(frame)) for _ in range(times)]
         with self._resources.flush_scope:
             for view in frames:
                 self._resources.dispatch.frame_received(self._connection, view)
-        if self._sink.answers == before:
-            self.cluster.run_until(lambda: self._sink.answers > before)
+        if self._sink.responses == before:
+            self.cluster.run_until(lambda: self._sink.responses > before)
 
 
 def _produce(acks: int) -> Body:
@@ -126,7 +128,7 @@ def _counted(
     header = build_request_header(api.request_header_version(version), api.key, version, 1, "client")
     frame = header + api.request.build(version, body)
     for _ in range(WARM_UP):
-        leader.ask(frame, times)
+        leader.request(frame, times)
     bytecodes: Counts = Counter()
     calls: Counts = Counter()
 
@@ -143,7 +145,7 @@ def _counted(
     sys.settrace(trace)
     try:
         for _ in range(rounds):
-            leader.ask(frame, times)
+            leader.request(frame, times)
     finally:
         sys.settrace(before)
     return _by_package(bytecodes), _by_package(calls), rounds * times

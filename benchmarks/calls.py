@@ -79,7 +79,7 @@ def describe(row: Mapping[str, Any]) -> str:
 
 
 def compare(costs: Mapping[str, Cost], baseline: Mapping[str, Cost]) -> list[dict[str, Any]]:
-    """:return: one row for each request; ``above`` is True if it exceeds its baseline, False without a baseline."""
+    """Return one row for each request; ``above`` is True if it exceeds its baseline, False without a baseline."""
     rows = []
     for request, cost in costs.items():
         allowed = baseline.get(request)

@@ -29,7 +29,7 @@ class Case:
     :param seconds: duration; work in progress at its end is completed and counted.
     :param varied: values are from half to one and a half times ``record_bytes`` long, not all the same.
     :param batch_bytes: size of a producer's batches; ``acks`` -1 for all, with idempotence, or 1, without.
-    :param fetch_bytes: size limit of one partition in a response; ``answer_bytes`` of all.
+    :param fetch_bytes: size limit of one partition in a response; ``response_bytes`` of all.
     """
 
     what: str
@@ -45,7 +45,7 @@ class Case:
     linger_ms: int = 5
     in_flight: int = 5
     fetch_bytes: int = 1 << 20
-    answer_bytes: int = 50 << 20
+    response_bytes: int = 50 << 20
     wait_ms: int = 500
 
     @property
@@ -101,7 +101,7 @@ def cases() -> Iterator[Case]:
         yield Case(**json.loads(line))
 
 
-def answer(meter: Meter) -> None:
+def print_result(meter: Meter) -> None:
     """Print the result of a case."""
     print(json.dumps(meter.report()), flush=True)
 

@@ -6,11 +6,11 @@ import asyncio
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
+from benchmarks.client_load import CHUNK, Case, Meter, cases, print_result
 
 
 def serve() -> None:
-    """Run cases one after the other, each with its own event loop."""
+    """Run cases one after another, each with its own event loop."""
     for case in cases():
         asyncio.run(produce(case) if case.what == "produce" else consume(case))
 
@@ -38,7 +38,7 @@ async def produce(case: Case) -> None:
                 meter.records += CHUNK
         await producer.flush()
         meter.bytes = meter.records * sum(map(len, values)) // CHUNK
-        answer(meter)
+        print_result(meter)
 
 
 async def _batches_of(
@@ -64,7 +64,7 @@ async def consume(case: Case) -> None:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=case.fetch_bytes,
-        fetch_max_bytes=case.answer_bytes,
+        fetch_max_bytes=case.response_bytes,
         fetch_max_wait_ms=case.wait_ms,
     )
     async with consumer:
@@ -76,7 +76,7 @@ async def consume(case: Case) -> None:
         await consumer.getone()
         meter = Meter(case.seconds)
         await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()) - 1)
-        answer(meter)
+        print_result(meter)
 
 
 async def _records(consumer: AIOKafkaConsumer, meter: Meter, total: int) -> None:

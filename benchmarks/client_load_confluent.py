@@ -6,14 +6,14 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
+from benchmarks.client_load import CHUNK, Case, Meter, cases, print_result
 
 RECORDS_MAX = 10_000
 QUEUED_MAX = 500_000
 
 
 def serve() -> None:
-    """Run cases one after the other."""
+    """Run cases one after another."""
     for case in cases():
         (produce if case.what == "produce" else consume)(case)
 
@@ -52,7 +52,7 @@ def produce(case: Case) -> None:
             producer.poll(0.01)
     producer.flush(60)
     meter.bytes = meter.records * sum(map(len, values)) // CHUNK
-    answer(meter)
+    print_result(meter)
 
 
 def consume(case: Case) -> None:
@@ -64,7 +64,7 @@ def consume(case: Case) -> None:
             "enable.auto.commit": False,
             "check.crcs": True,
             "max.partition.fetch.bytes": case.fetch_bytes,
-            "fetch.max.bytes": case.answer_bytes,
+            "fetch.max.bytes": case.response_bytes,
             "fetch.wait.max.ms": case.wait_ms,
         }
     )
@@ -84,6 +84,6 @@ def consume(case: Case) -> None:
                 for message in consumer.consume(at_once, 0.1):
                     meter.bytes += len(message.value())
                     meter.records += 1
-        answer(meter)
+        print_result(meter)
     finally:
         consumer.close()

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
+from benchmarks.client_load import CHUNK, Case, Meter, cases, print_result
 
 RECORDS_MAX = 10_000
 """Records of one ``poll``: the default of 500 would be a disadvantage."""
 
 
 def serve() -> None:
-    """Run cases one after the other."""
+    """Run cases one after another."""
     for case in cases():
         (produce if case.what == "produce" else consume)(case)
 
@@ -37,7 +37,7 @@ def produce(case: Case) -> None:
             meter.records += CHUNK
         producer.flush()
         meter.bytes = meter.records * sum(map(len, values)) // CHUNK
-        answer(meter)
+        print_result(meter)
 
 
 def consume(case: Case) -> None:
@@ -47,7 +47,7 @@ def consume(case: Case) -> None:
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         max_partition_fetch_bytes=case.fetch_bytes,
-        fetch_max_bytes=case.answer_bytes,
+        fetch_max_bytes=case.response_bytes,
         fetch_max_wait_ms=case.wait_ms,
         max_poll_records=RECORDS_MAX,
     )
@@ -60,7 +60,7 @@ def consume(case: Case) -> None:
         total -= sum(map(len, consumer.poll(timeout_ms=10_000, max_records=1).values()))
         meter = Meter(case.seconds)
         (_records if case.style == "record" else _batches)(consumer, meter, total)
-        answer(meter)
+        print_result(meter)
     finally:
         consumer.close()
 

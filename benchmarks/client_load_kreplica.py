@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from twisted.internet.defer import Deferred
 from twisted.internet.task import react
 
-from benchmarks.client_load import CHUNK, Case, Meter, answer, cases
+from benchmarks.client_load import CHUNK, Case, Meter, cases, print_result
 from kreplica.client import Cluster, Consumer, ConsumerOptions, Producer, ProducerOptions, TopicPartition
 
 
 def serve() -> None:
-    """Run cases one after the other on one reactor."""
+    """Run cases one after another on one reactor."""
     react(lambda reactor: Deferred.fromCoroutine(_serve()), ())
 
 
@@ -40,7 +40,7 @@ async def produce(cluster: Cluster, case: Case) -> None:
                 meter.records += CHUNK
             await producer.flush()
         meter.bytes = meter.records * sum(map(len, values)) // CHUNK
-        answer(meter)
+        print_result(meter)
 
 
 def _values(values: list[bytes], meter: Meter) -> Iterator[bytes]:
@@ -58,7 +58,7 @@ async def consume(cluster: Cluster, case: Case) -> None:
         await consumer.poll(10, records_max=1)
         meter = Meter(case.seconds)
         await (_records if case.style == "record" else _batches)(consumer, meter, sum(ends.values()) - 1)
-        answer(meter)
+        print_result(meter)
 
 
 async def _records(consumer: Consumer, meter: Meter, total: int) -> None:

@@ -81,7 +81,7 @@ class Measured:
     # --- events ---
 
     def topics(self, count: int) -> list[dict[str, Any]]:
-        """Create topics of 1,000 partitions one after the other; the row is that of the slowest."""
+        """Create topics of 1,000 partitions one after another; the row is that of the slowest."""
         self._cluster.create_topic(LOAD_TOPIC, LOAD_PARTITIONS)
         seconds = []
         before = self._steps("TopicsChanged")
@@ -153,9 +153,9 @@ class Measured:
             "configs": [{"name": "file.delete.delay.ms", "value": "0"}],
         }
         body = {"topics": [topic], "timeout_ms": 60_000, "validate_only": False}
-        answer = self._cluster.request(messages.CREATE_TOPICS, body, of=self._cluster.controller())["topics"][0]
-        if answer["error_code"]:
-            raise RuntimeError(f"{name}: {answer['error_message']}")
+        response = self._cluster.request(messages.CREATE_TOPICS, body, of=self._cluster.controller())["topics"][0]
+        if response["error_code"]:
+            raise RuntimeError(f"{name}: {response['error_message']}")
         self._topics.append(name)
 
     def _wait_until_whole(self) -> None:

@@ -47,16 +47,16 @@ class Member:
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": build_versioned(SUBSCRIPTION, 1, {"topics": [TOPIC]})}],
         }
-        answer = self._ask(JOIN_GROUP, join | {"member_id": ""})
-        answer = self._ask(JOIN_GROUP, join | {"member_id": answer["member_id"]})
-        self._member_id, self._generation = answer["member_id"], answer["generation_id"]
+        response = self._request(JOIN_GROUP, join | {"member_id": ""})
+        response = self._request(JOIN_GROUP, join | {"member_id": response["member_id"]})
+        self._member_id, self._generation = response["member_id"], response["generation_id"]
         sync = {
             "group_id": self._group,
             "generation_id": self._generation,
             "member_id": self._member_id,
             "assignments": [{"member_id": self._member_id, "assignment": b""}],
         }
-        self._ask(SYNC_GROUP, sync)
+        self._request(SYNC_GROUP, sync)
 
     def _commit_body(self, partitions: int) -> dict[str, Any]:
         """Return a commit request for each partition."""
@@ -76,23 +76,23 @@ class Member:
 
     def check(self, partitions: int) -> None:
         """:raise RuntimeError: a committed offset is missing."""
-        asked = {"group_id": self._group, "topics": None}
-        answer = self._ask(OFFSET_FETCH, asked)
-        offsets = [row["committed_offset"] for topic in answer["topics"] for row in topic["partitions"]]
+        body = {"group_id": self._group, "topics": None}
+        response = self._request(OFFSET_FETCH, body)
+        offsets = [row["committed_offset"] for topic in response["topics"] for row in topic["partitions"]]
         if offsets != [OFFSET] * partitions:
             raise RuntimeError(f"{self._group} has committed {offsets}")
 
     def _wait_for_coordinator(self) -> None:
         ends_s = time.monotonic() + COORDINATOR_TIME_S
         while time.monotonic() < ends_s:
-            found = self._ask(FIND_COORDINATOR, {"key": self._group, "key_type": 0})
-            fetched = self._ask(OFFSET_FETCH, {"group_id": self._group, "topics": None})
+            found = self._request(FIND_COORDINATOR, {"key": self._group, "key_type": 0})
+            fetched = self._request(OFFSET_FETCH, {"group_id": self._group, "topics": None})
             if not found["error_code"] and not fetched["error_code"]:
                 return
             time.sleep(0.05)
         raise RuntimeError(f"{self._group} has no coordinator")
 
-    def _ask(self, api: Api, body: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, api: Api, body: dict[str, Any]) -> dict[str, Any]:
         version = VERSIONS[api.key]
         data = self._client.request(api.key, version, api.request.build(version, body))
         return api.response.parse(version, data)

@@ -26,7 +26,7 @@ class Connection:
         self._to_send = count * len(frame)
         self._sent = 0
         self._room = min(window, count) * len(frame)
-        self._answer_size = 0
+        self._response_size = 0
         self._received = 0
 
     def start(self) -> None:
@@ -34,7 +34,7 @@ class Connection:
         self.socket.sendall(self._window[: self._frame_size])
         self._sent = self._frame_size
         head = self.socket.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
-        self._answer_size = 4 + int.from_bytes(head, "big")
+        self._response_size = 4 + int.from_bytes(head, "big")
         self.socket.setblocking(False)
 
     def send(self) -> bool:
@@ -51,15 +51,15 @@ class Connection:
         return sent == size
 
     def receive(self) -> bool:
-        """Read responses; returns True at the end, also if the server stops early and closes the connection."""
+        """Read responses; returns True at the end, even if the server stops early and closes the connection."""
         size = self.socket.recv_into(SCRATCH)
         if not size:
             return True
         self._received += size
-        answered, rest = divmod(self._received, self._answer_size)
+        completed, rest = divmod(self._received, self._response_size)
         self._received = rest
-        self.left -= answered
-        self._room += answered * self._frame_size
+        self.left -= completed
+        self._room += completed * self._frame_size
         return self.left <= 0
 
 

@@ -30,7 +30,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
     with BrokerProcess(OVERRIDES) as broker:
         broker.wait_until_ready()
         client = RawClient(broker.port)
-        client.ask_for_topic(b"commits")
+        client.request_topic(b"commits")
         client.close()
         for _ in range(REPETITIONS[scale]):
             for partitions, taken in samples.items():

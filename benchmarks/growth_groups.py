@@ -59,10 +59,10 @@ class Groups:
 
 
 def _join(connection: Connection, group: str) -> tuple[str, int, str]:
-    """:return: the group, its generation, and its only member."""
+    """Join a group; return the group, its generation, and the ID of its only member."""
     _wait_for_coordinator(connection, group)
     metadata = build_versioned(SUBSCRIPTION, 1, {"topics": [TOPIC]})
-    answer = connection.ask(
+    response = connection.request(
         JOINED,
         {
             "group_id": group,
@@ -73,9 +73,9 @@ def _join(connection: Connection, group: str) -> tuple[str, int, str]:
             "protocols": [{"name": "range", "metadata": metadata}],
         },
     )
-    member, generation = answer["member_id"], answer["generation_id"]
+    member, generation = response["member_id"], response["generation_id"]
     assignments = [{"member_id": member, "assignment": b""}]
-    connection.ask(
+    connection.request(
         SYNCED,
         {"group_id": group, "generation_id": generation, "member_id": member, "assignments": assignments},
     )
@@ -87,7 +87,7 @@ def _wait_for_coordinator(connection: Connection, group: str) -> None:
     ends_s = time.monotonic() + COORDINATOR_TIME_S
     while True:
         try:
-            connection.ask(FOUND, {"key": group, "key_type": 0})
+            connection.request(FOUND, {"key": group, "key_type": 0})
             return
         except RuntimeError:
             if time.monotonic() > ends_s:

@@ -73,15 +73,15 @@ class Kind:
         header = build_request_header(1, self.api.key, self.version, 1, CLIENT_ID)
         return frame(header + self.api.request.build(self.version, body))
 
-    def parse(self, answer: bytes) -> Value:
+    def parse(self, response: bytes) -> Value:
         """Parse the body of a response.
 
         :raise RuntimeError: the response contains an error code.
         """
-        body = self.api.response.parse(self.version, answer, 4)
+        body = self.api.response.parse(self.version, response, 4)
         errors = sorted({code for code in _error_codes(body) if code})
         if errors:
-            raise RuntimeError(f"{self.api.name} was answered with error {errors}")
+            raise RuntimeError(f"{self.api.name} returned error {errors}")
         return body
 
 
@@ -105,7 +105,7 @@ class Connection:
         self.send = self._socket.sendall
         self.close = self._socket.close
 
-    def answer(self) -> bytes:
+    def read_response(self) -> bytes:
         """Return the next response from its correlation ID on.
 
         :raise ConnectionError: the broker closed the connection.
@@ -118,14 +118,14 @@ class Connection:
             raise ConnectionError("the broker closed the connection")
         return data
 
-    def ask(self, kind: Kind, body: Value) -> Value:
+    def request(self, kind: Kind, body: Value) -> Value:
         """Send one request.
 
         :return: the response.
         :raise RuntimeError: the response contains an error code.
         """
         self.send(kind.frame(body))
-        return kind.parse(self.answer())
+        return kind.parse(self.read_response())
 
 
 @dataclass(frozen=True)
@@ -143,21 +143,21 @@ class Clients:
         """Create one connection with many requests in flight."""
         return cls([Connection(port)], window)
 
-    def ask(self, frames: Iterable[bytes]) -> list[bytes]:
+    def request_all(self, frames: Iterable[bytes]) -> list[bytes]:
         """Send all requests; ten connections at a time send theirs before the first response is read.
 
         :return: the responses.
         """
-        answers: list[bytes] = []
+        responses: list[bytes] = []
         waiting, turns = iter(frames), cycle(self.connections)
         at_once = min(len(self.connections), AT_ONCE)
         while portion := list(islice(waiting, self.window * at_once)):
             pieces = [portion[start : start + self.window] for start in range(0, len(portion), self.window)]
-            asked = list(zip(islice(turns, len(pieces)), pieces, strict=True))
-            for connection, piece in asked:
+            sent = list(zip(islice(turns, len(pieces)), pieces, strict=True))
+            for connection, piece in sent:
                 connection.send(b"".join(piece))
-            answers += [connection.answer() for connection, piece in asked for _ in piece]
-        return answers
+            responses += [connection.read_response() for connection, piece in sent for _ in piece]
+        return responses
 
     def cost_us(self, broker: Broker, kind: Kind, frames: Iterable[bytes], count: int) -> float:
         """Return the broker's cost per request.
@@ -167,10 +167,10 @@ class Clients:
         :raise RuntimeError: a response contains an error code.
         """
         before_s = broker.cpu_s()
-        answers = self.ask(islice(cycle(frames), count))
+        responses = self.request_all(islice(cycle(frames), count))
         spent_s = broker.cpu_s() - before_s
-        for answer in answers:
-            kind.parse(answer)
+        for response in responses:
+            kind.parse(response)
         return spent_s * 1e6 / count
 
     def close(self) -> None:

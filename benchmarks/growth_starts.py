@@ -59,8 +59,8 @@ class Stopped:
     def _write(self, data_mb: int) -> None:
         clients = Clients.one(self._broker.port, window=5)
         create(clients.connections[0], self._partitions)
-        for answer in clients.ask(_frames(self._partitions, data_mb * MB)):
-            PRODUCED.parse(answer)
+        for response in clients.request_all(_frames(self._partitions, data_mb * MB)):
+            PRODUCED.parse(response)
         clients.close()
 
 

@@ -38,7 +38,7 @@ def create(connection: Connection, partitions: Sequence[Partition]) -> None:
     for name in dict.fromkeys(topic for topic, _ in partitions):
         count = sum(topic == name for topic, _ in partitions)
         topic = {"name": name, "num_partitions": count, "replication_factor": 1, "assignments": [], "configs": []}
-        connection.ask(CREATED, {"topics": [topic], "timeout_ms": 60_000, "validate_only": False})
+        connection.request(CREATED, {"topics": [topic], "timeout_ms": 60_000, "validate_only": False})
 
 
 def produce_frame(partition: Partition, value_bytes: int = RECORD_BYTES) -> bytes:
@@ -82,8 +82,8 @@ class Topics:
 
     def write_once(self, clients: Clients) -> None:
         """Write one record to each partition, which is not measured: the first record creates a file."""
-        for answer in clients.ask(self._writes):
-            PRODUCED.parse(answer)
+        for response in clients.request_all(self._writes):
+            PRODUCED.parse(response)
 
     def touch(self, each_bytes: int, first_bytes: int) -> None:
         """Write zeros ahead of the logs: see ``driver.write_ahead``, whose minimum is too large for many partitions."""
@@ -112,13 +112,13 @@ class Session:
         topics: dict[str, list[Value]] = {}
         for name, index in partitions:
             topics.setdefault(name, []).append({"partition_index": index, "timestamp": LATEST})
-        asked = [{"name": name, "partitions": rows} for name, rows in topics.items()]
-        found = connection.ask(LISTED, {"replica_id": -1, "isolation_level": 0, "topics": asked})["topics"]
+        requested = [{"name": name, "partitions": rows} for name, rows in topics.items()]
+        found = connection.request(LISTED, {"replica_id": -1, "isolation_level": 0, "topics": requested})["topics"]
         offsets = {
             (topic["name"], row["partition_index"]): row["offset"] for topic in found for row in topic["partitions"]
         }
         connection.send(_fetch_frame(offsets, (0, 0)))
-        self._id = FETCHED.parse(connection.answer())["session_id"]
+        self._id = FETCHED.parse(connection.read_response())["session_id"]
         self._epoch = 0
         self._writes = {each: produce_frame(each) for each in partitions}
 
@@ -126,8 +126,8 @@ class Session:
         """Return the CPU time of a fetch that returns no records."""
         frames = [self._next_frame({}) for _ in range(count)]
         cost_us = self._clients.cost_us(self._broker, FETCHED, frames, count)
-        (answer,) = self._clients.ask([self._next_frame({})])
-        if FETCHED.parse(answer)["responses"]:
+        (response,) = self._clients.request_all([self._next_frame({})])
+        if FETCHED.parse(response)["responses"]:
             raise RuntimeError("a session returned records again")
         return cost_us
 
@@ -136,30 +136,30 @@ class Session:
         spent_s, seen = 0.0, dict[Partition, int]()
         for number in range(count):
             written = list(islice(self._writes, number * NEW % len(self._writes), None))[:NEW]
-            self._clients.ask([self._writes[each] for each in written])
+            self._clients.request_all([self._writes[each] for each in written])
             request = self._next_frame(seen)
             before_s = self._broker.cpu_s()
-            (answer,) = self._clients.ask([request])
+            (response,) = self._clients.request_all([request])
             spent_s += self._broker.cpu_s() - before_s
-            seen = _ends(FETCHED.parse(answer))
+            seen = _ends(FETCHED.parse(response))
             if not seen.keys() >= set(written):
                 raise RuntimeError(f"a session returned {sorted(seen)}, not {written}")
-        self._clients.ask([self._next_frame(seen)])
+        self._clients.request_all([self._next_frame(seen)])
         return spent_s * 1e6 / count
 
     def close(self) -> None:
         """Close the session on the broker."""
-        self._clients.ask([_fetch_frame({}, (self._id, FINAL_EPOCH))])
+        self._clients.request_all([_fetch_frame({}, (self._id, FINAL_EPOCH))])
 
     def _next_frame(self, offsets: dict[Partition, int]) -> bytes:
         self._epoch += 1
         return _fetch_frame(offsets, (self._id, self._epoch))
 
 
-def _ends(answer: Value) -> dict[Partition, int]:
+def _ends(response: Value) -> dict[Partition, int]:
     return {
         (topic["topic"], row["partition_index"]): row["high_watermark"]
-        for topic in answer["responses"]
+        for topic in response["responses"]
         for row in topic["partitions"]
     }
 
@@ -180,8 +180,8 @@ def wait_until_started(broker: Broker, partitions: Sequence[Partition]) -> float
             time.sleep(POLL_S)
             continue
         try:
-            for answer in clients.ask(frames):
-                PRODUCED.parse(answer)
+            for response in clients.request_all(frames):
+                PRODUCED.parse(response)
             return time.monotonic() - broker.launched_s
         except (OSError, RuntimeError) as error:
             problem = error

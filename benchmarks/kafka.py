@@ -114,7 +114,7 @@ def _alone(
 def _round(
     number: int, scenarios: Sequence[Scenario], runs: Mapping[str, Run], figures: Mapping[Scenario, Figures]
 ) -> None:
-    """:param number: number of the round; round 0 does not count."""
+    """Run all scenarios once on each system; round 0 does not count."""
     for scenario in scenarios:
         for name in runs if number % 2 else reversed(runs):
             _print_progress(scenario, name, number)

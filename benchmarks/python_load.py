@@ -118,7 +118,7 @@ def consume(bootstrap: str, topic: str, partitions: str, messages: str, fetch_by
 def latency(
     bootstrap: str, topic: str, records_per_s: str, seconds: str, record_bytes: str, *settings: str
 ) -> dict[str, Any]:
-    """:param settings: acks, linger in ms, batch size in bytes."""
+    """Measure end-to-end latencies; ``settings`` are acks, linger in ms, and batch size in bytes."""
     rate, total = int(records_per_s), int(records_per_s) * int(seconds)
     acks, linger_ms, batch_bytes = settings
     producer = new_producer(bootstrap, int(batch_bytes), acks, int(linger_ms))
@@ -160,25 +160,25 @@ def tiny(bootstrap: str, topic: str, connections: str, window: str, seconds: str
     request = struct.pack(">hhih", 0, 7, 0, len(CLIENT_ID)) + CLIENT_ID
     request += struct.pack(">hhiih", -1, 1, 30_000, 1, len(name)) + name + struct.pack(">iii", 1, 0, len(batch)) + batch
     frame = struct.pack(">i", len(request)) + request
-    answer_bytes = 4 + 4 + 4 + 2 + len(name) + 4 + 4 + 2 + 8 + 8 + 8 + 4
+    response_bytes = 4 + 4 + 4 + 2 + len(name) + 4 + 4 + 2 + 8 + 8 + 8 + 4
     host, port = bootstrap.rsplit(":", 1)
     sockets = [socket.create_connection((host, int(port))) for _ in range(int(connections))]
     for each in sockets:
-        _exchange(each, frame, 1, answer_bytes)
+        _exchange(each, frame, 1, response_bytes)
     began, cpu = wait_for_go()
     count = 0
     while time.monotonic() - began < float(seconds):
         for each in sockets:
             each.sendall(frame * int(window))
         for each in sockets:
-            _exchange(each, b"", int(window), answer_bytes)
+            _exchange(each, b"", int(window), response_bytes)
             count += int(window)
     return _report(count, began, cpu)
 
 
-def _exchange(connection: socket.socket, data: bytes, answers: int, answer_bytes: int) -> None:
+def _exchange(connection: socket.socket, data: bytes, responses: int, response_bytes: int) -> None:
     connection.sendall(data)
-    left = answers * answer_bytes
+    left = responses * response_bytes
     while left:
         got = len(connection.recv(min(left, 1 << 16)))
         if not got:

@@ -62,17 +62,17 @@ class RawClient:
             data += piece
         return bytes(data)
 
-    def ask_for_topic(self, topic: bytes) -> None:
+    def request_topic(self, topic: bytes) -> None:
         """Send Metadata version 4 for one topic, which makes the broker create it; the response is ignored."""
         self.request(METADATA, 4, struct.pack(">ih", 1, len(topic)) + topic + b"\1")
 
     def brokers_count(self) -> int:
         """Return the number of brokers in the broker's metadata (Metadata version 4 without topics)."""
-        answer = self.request(METADATA, 4, struct.pack(">i", 0) + b"\0")
-        count: int = struct.unpack_from(">i", answer, 4)[0]
+        response = self.request(METADATA, 4, struct.pack(">i", 0) + b"\0")
+        count: int = struct.unpack_from(">i", response, 4)[0]
         return count
 
-    def ask_for_versions(self) -> None:
+    def request_versions(self) -> None:
         """Send ApiVersions version 0."""
         self.request(API_VERSIONS, 0, b"")
 
@@ -81,6 +81,6 @@ class RawClient:
         batch = record_batch(value, time.time_ns() // 1_000_000)
         body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(topic)) + topic
         body += struct.pack(">iii", 1, 0, len(batch)) + batch
-        answer = self.request(PRODUCE, 7, body)
-        error_code: int = struct.unpack_from(">h", answer, 4 + 2 + len(topic) + 4 + 4)[0]
+        response = self.request(PRODUCE, 7, body)
+        error_code: int = struct.unpack_from(">h", response, 4 + 2 + len(topic) + 4 + 4)[0]
         return error_code

@@ -81,7 +81,7 @@ class Group:
         return max(member.identity.generation for member in self.members)
 
     async def end(self) -> None:
-        """Make all members leave, one after the other."""
+        """Make all members leave, one after another."""
         for member in list(self.members):
             self.stop(member)
         for running in self._running:

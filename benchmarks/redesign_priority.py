@@ -159,20 +159,20 @@ def _data(znodes: Pipe, path: str) -> bytes:
 
 
 def _znode(znodes: Pipe, path: str) -> tuple[bytes, Stat]:
-    error, body = znodes.ask(Opcode.GET_DATA, GetData(path).encode())
+    error, body = znodes.request(Opcode.GET_DATA, GetData(path).encode())
     assert not error, f"{path}: error {error}"
     return decode_data(body, 0, len(body))
 
 
 def _children(znodes: Pipe, path: str) -> list[str]:
-    error, body = znodes.ask(Opcode.GET_CHILDREN, GetChildren(path).encode())
+    error, body = znodes.request(Opcode.GET_CHILDREN, GetChildren(path).encode())
     assert not error, f"{path}: error {error}"
     return decode_children(body, 0, len(body))
 
 
 def _create_topic(port: int) -> None:
     client = RawClient(port)
-    client.ask_for_topic(TOPIC.encode())
+    client.request_topic(TOPIC.encode())
     while client.produce(TOPIC.encode(), b"x"):
         time.sleep(0.01)
     client.close()
@@ -182,7 +182,7 @@ def _create_topic(port: int) -> None:
 
 
 class _Producers:
-    """Process with producers that send the next request when the previous one is answered; a context manager.
+    """Process with producers that send the next request after the response to the previous one; a context manager.
 
     :param count: 0 for no process.
     """

@@ -46,11 +46,11 @@ async def _guarded_batches(client: ZooKeeperClient, paths: Sequence[str], data: 
 async def _in_window(requests: Any) -> None:
     before: list[Deferred[Any]] = []
     while part := list(islice(requests, WINDOW // 2)):
-        for answer in before:
-            await answer
+        for response in before:
+            await response
         before = part
-    for answer in before:
-        await answer
+    for response in before:
+        await response
 
 
 WRITERS: dict[str, Writer] = {

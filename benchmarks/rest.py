@@ -63,13 +63,13 @@ class Api:
     def __init__(self, port: int) -> None:
         self._connection = HTTPConnection("127.0.0.1", port, timeout=60)
 
-    def ask(self, method: str, path: str, body: Any = None) -> bytes:
+    def request(self, method: str, path: str, body: Any = None) -> bytes:
         """Send a request and return the body of a successful response."""
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        assert answer.status in (200, 201), content
+        response = self._connection.getresponse()
+        content = response.read()
+        assert response.status in (200, 201), content
         return content
 
 
@@ -78,10 +78,10 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
     measured = SCALES[scale]
     with tempfile.TemporaryDirectory() as directory, StandaloneProcess(Path(directory)) as process:
         api = Api(process.admin_port)
-        api.ask("POST", "/v1/topics", {"name": WRITTEN, "partitions": 4})
+        api.request("POST", "/v1/topics", {"name": WRITTEN, "partitions": 4})
         few = _loaded(process, measured.seconds)
         for number in range(PARTITIONS // TOPIC_PARTITIONS):
-            api.ask("POST", "/v1/topics", {"name": f"t{number}", "partitions": TOPIC_PARTITIONS})
+            api.request("POST", "/v1/topics", {"name": f"t{number}", "partitions": TOPIC_PARTITIONS})
         _wait_until_led(api)
         return [
             _list_row(api, measured.lists),
@@ -91,14 +91,14 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _wait_until_led(api: Api) -> None:
-    while json.loads(api.ask("GET", "/v1/cluster"))["offline_partitions"]:
+    while json.loads(api.request("GET", "/v1/cluster"))["offline_partitions"]:
         time.sleep(0.2)
 
 
 def _list_row(api: Api, times: int) -> dict[str, Any]:
     path = f"/v1/partitions?limit={PARTITIONS}"
-    assert len(json.loads(api.ask("GET", path))["partitions"]) == PARTITIONS
-    taken_ms = [_timed_ms(lambda: api.ask("GET", path)) for _ in range(times)]
+    assert len(json.loads(api.request("GET", path))["partitions"]) == PARTITIONS
+    taken_ms = [_timed_ms(lambda: api.request("GET", path)) for _ in range(times)]
     return {
         "case": f"list {PARTITIONS:,} partitions",
         "requests": times,
@@ -145,7 +145,7 @@ def _ask_in_turn(port: int, begin_s: float, numbers: range) -> list[float]:
     for number in numbers:
         due_s = begin_s + number / REQUESTS_PER_SECOND
         time.sleep(max(due_s - time.perf_counter(), 0.0))
-        api.ask("GET", PATHS[number % len(PATHS)])
+        api.request("GET", PATHS[number % len(PATHS)])
         taken_ms.append((time.perf_counter() - due_s) * 1000)
     return taken_ms
 

@@ -33,10 +33,10 @@ class ConfirmsCommands(Protocol):
             (size,) = _LENGTH.unpack_from(received)
             if len(received) < 4 + size:
                 return
-            self._answer(bytes(received[4 : 4 + min(size, 300)]))
+            self._respond(bytes(received[4 : 4 + min(size, 300)]))
             del received[: 4 + size]
 
-    def _answer(self, start: bytes) -> None:
+    def _respond(self, start: bytes) -> None:
         header = parse_request_header(start)
         api, version = APIS[header.api_key], header.api_version
         head = build_response_header(api.response_header_version(version), header.correlation_id)

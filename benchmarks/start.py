@@ -39,7 +39,7 @@ def first_record_s(broker: BrokerProcess) -> float:
 
     :raise RuntimeError: it takes too long, or the process ended.
     """
-    answer: object = "nobody listens"
+    response: object = "no process listens on the port"
     while time.monotonic() - broker.started_s < START_TIME_S:
         broker.check_running()
         try:
@@ -48,16 +48,16 @@ def first_record_s(broker: BrokerProcess) -> float:
             time.sleep(POLL_S)
             continue
         try:
-            client.ask_for_topic(TOPIC)
-            answer = client.produce(TOPIC, b"x")
-            if answer == 0:
+            client.request_topic(TOPIC)
+            response = client.produce(TOPIC, b"x")
+            if response == 0:
                 return time.monotonic() - broker.started_s
         except OSError as error:
-            answer = error
+            response = error
         finally:
             client.close()
         time.sleep(POLL_S)
-    raise RuntimeError(f"no record was acknowledged in {START_TIME_S} s; the last error: {answer}\n{broker.output()}")
+    raise RuntimeError(f"no record was acknowledged in {START_TIME_S} s; the last error: {response}\n{broker.output()}")
 
 
 def _row(case: str, samples: list[tuple[float, float]]) -> dict[str, Any]:

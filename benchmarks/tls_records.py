@@ -73,7 +73,7 @@ class Ours:
                 pass
         return 0
 
-    def answer(self) -> bytes:
+    def respond(self) -> bytes:
         """Return the server's part of the handshake."""
         data = b"".join(self._wire.outgoing)
         self._wire.outgoing.clear()
@@ -105,7 +105,7 @@ class PyOpenSsl:
         except SSL.WantReadError:
             return len(b"".join(received))
 
-    def answer(self) -> bytes:
+    def respond(self) -> bytes:
         try:
             return self._connection.bio_read(2**15)
         except SSL.WantReadError:
@@ -142,7 +142,7 @@ class SslModule:
         except ssl.SSLWantReadError:
             return size
 
-    def answer(self) -> bytes:
+    def respond(self) -> bytes:
         return self._outgoing.read()
 
     def send(self, data: bytes) -> None:
@@ -168,8 +168,8 @@ def connect(server: Any) -> SSL.Connection:
             server.receive(client.bio_read(2**16))
         except SSL.WantReadError:
             break
-        if answer := server.answer():
-            client.bio_write(answer)
+        if response := server.respond():
+            client.bio_write(response)
     return client
 
 

@@ -74,15 +74,15 @@ async def _ours(port: int, experiment: Experiment, paths: Sequence[str], data: b
             if experiment.window == 1:
                 await part[0]
                 continue
-            for answer in before:
-                await answer
+            for response in before:
+                await response
             before = part
-        for answer in before:
-            await answer
+        for response in before:
+            await response
         return time.perf_counter() - began
     finally:
-        for answer in (*before, *part):
-            answer.addErrback(lambda _: None)  # the first error is the outcome
+        for response in (*before, *part):
+            response.addErrback(lambda _: None)  # the first error is the outcome
         await client.close()
 
 
@@ -121,11 +121,11 @@ def kazoo(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) 
             if experiment.window == 1:
                 _kazoo_wait(part[0])
                 continue
-            for answer in before:
-                _kazoo_wait(answer)
+            for response in before:
+                _kazoo_wait(response)
             before = part
-        for answer in before:
-            _kazoo_wait(answer)
+        for response in before:
+            _kazoo_wait(response)
         return time.perf_counter() - began
     finally:
         client.stop()
@@ -149,8 +149,8 @@ def _kazoo_multi(client: Any, check: str | None, paths: Sequence[str], data: byt
     return transaction.commit_async()
 
 
-def _kazoo_wait(answer: Any) -> None:
-    result = answer.get()
+def _kazoo_wait(response: Any) -> None:
+    result = response.get()
     if isinstance(result, list) and any(isinstance(each, Exception) for each in result):
         raise AssertionError(f"a multi failed: {result}")
 

@@ -24,7 +24,7 @@ class Experiment:
     """One experiment of the document.
 
     :param kind: ``get`` or ``set`` of single znodes; ``multi``: several sets per multi.
-    :param window: number of requests in flight; 1 is one after the other.
+    :param window: number of requests in flight; 1 is one after another.
     :param size: number of sets in one multi.
     :param check: the znode whose version each multi checks first.
     """
@@ -61,7 +61,7 @@ def experiments(znodes_count: int, *, at_once: bool = False) -> Iterator[Experim
 
 
 def _by_title(singles_ms: tuple[float | str, ...], multi_ms: str, checked_ms: str) -> dict[str, float | str]:
-    """:param multi_ms: one value per batch size; ``checked_ms`` begins with batch size 1."""
+    """Return the figures by title; ``multi_ms`` has a value per batch size, and ``checked_ms`` also one for size 1."""
     figures: dict[str, float | str] = dict(zip((SET_SYNC, GET_SYNC, SET_ASYNC, GET_ASYNC), singles_ms, strict=True))
     figures |= {MULTI.format(size): _figure(text) for size, text in zip(BATCH_SIZES, multi_ms.split(), strict=True)}
     sizes = (1, *BATCH_SIZES)

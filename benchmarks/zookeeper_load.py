@@ -41,11 +41,11 @@ class Pipe:
         """Close the connection; its session expires by itself."""
         self._socket.close()
 
-    def ask(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
+    def request(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
         """Send one request, and return the error code and the body of its response."""
         self._socket.sendall(request_frame(1, opcode, body))
-        answer = self._receive(_LENGTH.unpack(self._receive(4))[0])
-        return struct.unpack_from(">i", answer, 12)[0], answer[16:]
+        response = self._receive(_LENGTH.unpack(self._receive(4))[0])
+        return struct.unpack_from(">i", response, 12)[0], response[16:]
 
     def _receive(self, size: int) -> bytes:
         data = b""
@@ -64,17 +64,17 @@ class Pipe:
         waiting = iter(requests)
         begin = time.perf_counter()
         self._socket.sendall(b"".join(islice(waiting, outstanding)))
-        answers = bytearray(self._socket.recv(1 << 20))
-        size = 4 + _LENGTH.unpack_from(answers)[0]
-        answered = 0
-        while len(answers) < size * len(requests):
-            count = len(answers) // size
-            if count > answered:
-                self._socket.sendall(b"".join(islice(waiting, count - answered)))
-                answered = count
-            answers += self._receive_some()
+        responses = bytearray(self._socket.recv(1 << 20))
+        size = 4 + _LENGTH.unpack_from(responses)[0]
+        complete = 0
+        while len(responses) < size * len(requests):
+            count = len(responses) // size
+            if count > complete:
+                self._socket.sendall(b"".join(islice(waiting, count - complete)))
+                complete = count
+            responses += self._receive_some()
         took_s = time.perf_counter() - begin
-        _check(answers, size)
+        _check(responses, size)
         return took_s
 
     def _receive_some(self) -> bytes:
@@ -84,30 +84,30 @@ class Pipe:
         return data
 
 
-def _check(answers: bytearray, size: int) -> None:
-    for position in range(0, len(answers), size):
-        length, _xid, _zxid, error = _REPLY.unpack_from(answers, position)
+def _check(responses: bytearray, size: int) -> None:
+    for position in range(0, len(responses), size):
+        length, _xid, _zxid, error = _REPLY.unpack_from(responses, position)
         assert (length, error) == (size - 4, 0), f"a response of {length} bytes with error {error}"
 
 
 def clear(pipe: Pipe, path: str) -> None:
     """Delete a znode and its descendants if it exists."""
-    error, body = pipe.ask(Opcode.GET_CHILDREN, GetChildren(path).encode())
+    error, body = pipe.request(Opcode.GET_CHILDREN, GetChildren(path).encode())
     if error:
         return
     names = decode_children(body, 0, len(body))
     for start in range(0, len(names), MULTI_SIZE):
         part = names[start : start + MULTI_SIZE]
-        error, _ = pipe.ask(Opcode.MULTI, Multi([Delete(f"{path}/{name}") for name in part]).encode())
+        error, _ = pipe.request(Opcode.MULTI, Multi([Delete(f"{path}/{name}") for name in part]).encode())
         assert not error
-    pipe.ask(Opcode.DELETE, Delete(path).encode())
+    pipe.request(Opcode.DELETE, Delete(path).encode())
 
 
 def prepare(pipe: Pipe) -> None:
     """Create the znodes that are read and written."""
     clear(pipe, ROOT)
     operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODES_COUNT))]
-    error, _ = pipe.ask(Opcode.MULTI, Multi(operations).encode())
+    error, _ = pipe.request(Opcode.MULTI, Multi(operations).encode())
     assert not error
 
 

@@ -187,15 +187,15 @@ class KafkaBroker:
         self.start()
 
     def start(self) -> None:
-        """Start the process, also after its end, without waiting."""
+        """Start the process, or start it again after it has ended, without waiting."""
         self._begun_s = time.monotonic()
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
     def wait_until_ready(self) -> float:
-        """:return: seconds from its start until its log says that it has started.
+        """Return the seconds from the start of the process until its log says that it is ready.
 
-        :raise RuntimeError: with its output, if it ended or takes too long.
+        :raise RuntimeError: the process ended or takes too long; the message contains its output.
         """
         while time.monotonic() - self._begun_s < START_TIME_S:
             self.check_running()

@@ -124,7 +124,7 @@ class FailOver:
     def _controller(self) -> int:
         for port in self._cluster.ports.values():
             connection = MetadataConnection(port)
-            controller = connection.ask(()).controller
+            controller = connection.read_metadata(()).controller
             connection.close()
             if controller in self._cluster.ports:
                 return controller
@@ -144,7 +144,7 @@ class FailOver:
             for port in self._cluster.ports.values():
                 connection = MetadataConnection(port)
                 stack.callback(connection.close)
-                while sum(map(holds, connection.ask(self._topics).partitions)) != self._partitions:
+                while sum(map(holds, connection.read_metadata(self._topics).partitions)) != self._partitions:
                     if time.monotonic() > deadline_s:
                         raise RuntimeError(f"waited {SETTLING_S_MAX:g} s for {what}")
                     time.sleep(SETTLING_PAUSE_S)
@@ -179,7 +179,7 @@ class Watch:
 
     def __enter__(self) -> Watch:
         self._connections = [MetadataConnection(self._cluster.ports[number]) for number in sorted(self._living)]
-        led = self._connections[0].ask(self._topics).partitions
+        led = self._connections[0].read_metadata(self._topics).partitions
         self._led_by_victim = {(each.topic, each.partition) for each in led if each.leader == self._victim}
         return self
 
@@ -209,7 +209,7 @@ class Watch:
         return self._seen
 
     def _is_led(self, topic: str, connection: MetadataConnection) -> bool:
-        partitions = connection.ask((topic,)).partitions
+        partitions = connection.read_metadata((topic,)).partitions
         signalled_s = time.monotonic()
         led = [(topic, each.partition) for each in partitions if each.leader in self._living]
         if not self._seen.first_s and not self._led_by_victim.isdisjoint(led):
@@ -264,11 +264,11 @@ class _Session(_Moment):
         super().__init__()
         self._pipe = Pipe(int(zookeeper.rpartition(":")[2]))
         self._request = GetData(path).encode()
-        self._before = self._pipe.ask(Opcode.GET_DATA, self._request)
+        self._before = self._pipe.request(Opcode.GET_DATA, self._request)
 
     def find(self) -> None:
         """The victim's session ends."""
-        while self._pipe.ask(Opcode.GET_DATA, self._request) == self._before:
+        while self._pipe.request(Opcode.GET_DATA, self._request) == self._before:
             time.sleep(LOOK_PAUSE_S)
         self._pipe.close()
 
@@ -286,13 +286,13 @@ class _Making(_Moment):
         create_topic(self._ports, name, 1, len(self._ports))
         for port in self._ports.values():
             connection = MetadataConnection(port)
-            while not any(each.leader in self._ports for each in connection.ask((name,)).partitions):
+            while not any(each.leader in self._ports for each in connection.read_metadata((name,)).partitions):
                 time.sleep(PAUSE_S)
             connection.close()
 
 
 def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas: int) -> None:
-    """Create a topic by asking one broker after the other, until the controller is found and has created it.
+    """Create a topic by sending the request to one broker after another, until the controller has created it.
 
     :raise RuntimeError: it takes longer than two minutes; the message contains the last response.
     """
@@ -307,9 +307,9 @@ def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas:
     deadline_s = time.monotonic() + TIME_S_MAX
     for port in cycle(ports.values()):
         with BlockingClient("127.0.0.1", port, timeout_s=TIME_S_MAX) as client:
-            answer = client.request(CREATE_TOPICS, body, version=CREATE_VERSION)["topics"][0]
-        if ErrorCode.of(answer["error_code"]) in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            response = client.request(CREATE_TOPICS, body, version=CREATE_VERSION)["topics"][0]
+        if ErrorCode.of(response["error_code"]) in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             return
         if time.monotonic() > deadline_s:
-            raise RuntimeError(f"{name} could not be created: {answer}")
+            raise RuntimeError(f"{name} could not be created: {response}")
         time.sleep(PAUSE_S)

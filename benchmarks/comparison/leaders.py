@@ -49,7 +49,7 @@ class MetadataConnection:
     def __init__(self, port: int) -> None:
         self._client = RawClient(port, PATIENCE_S)
 
-    def ask(self, topics: Collection[str]) -> LeaderMetadata:
+    def read_metadata(self, topics: Collection[str]) -> LeaderMetadata:
         """Return the broker's metadata of some topics."""
         names = [topic.encode() for topic in topics]
         wanted = b"".join(_I16.pack(len(name)) + name for name in names)
@@ -59,37 +59,37 @@ class MetadataConnection:
         self._client.close()
 
 
-def read(answer: bytes) -> LeaderMetadata:
+def read(response: bytes) -> LeaderMetadata:
     """Parse a response to Metadata version 1."""
-    (brokers_count,) = _I32.unpack_from(answer)
+    (brokers_count,) = _I32.unpack_from(response)
     position = 4
     for _ in range(brokers_count):
-        position = _after_string(answer, position + 4) + 4  # id, host, port
-        position = _after_string(answer, position)  # rack
-    controller, topics_count = struct.unpack_from(">ii", answer, position)
+        position = _after_string(response, position + 4) + 4  # id, host, port
+        position = _after_string(response, position)  # rack
+    controller, topics_count = struct.unpack_from(">ii", response, position)
     position += 8
     partitions: list[PartitionLeader] = []
     for _ in range(topics_count):
-        begin, position = position + 4, _after_string(answer, position + 2)
-        topic = answer[begin:position].decode()
-        (count,) = _I32.unpack_from(answer, position + 1)  # after the flag of an internal topic
-        position = _read_partitions(answer, position + 5, count, topic, partitions)
+        begin, position = position + 4, _after_string(response, position + 2)
+        topic = response[begin:position].decode()
+        (count,) = _I32.unpack_from(response, position + 1)  # after the flag of an internal topic
+        position = _read_partitions(response, position + 5, count, topic, partitions)
     return LeaderMetadata(controller, partitions)
 
 
-def _read_partitions(answer: bytes, position: int, count: int, topic: str, out: list[PartitionLeader]) -> int:
+def _read_partitions(response: bytes, position: int, count: int, topic: str, out: list[PartitionLeader]) -> int:
     """Add a topic's partitions to ``out``, and return the position of their end."""
     for _ in range(count):
-        _, index, leader, replicas = _PARTITION.unpack_from(answer, position)
+        _, index, leader, replicas = _PARTITION.unpack_from(response, position)
         position += _PARTITION.size
-        preferred = _I32.unpack_from(answer, position)[0] if replicas else -1
+        preferred = _I32.unpack_from(response, position)[0] if replicas else -1
         position += 4 * replicas
-        (in_sync,) = _I32.unpack_from(answer, position)
+        (in_sync,) = _I32.unpack_from(response, position)
         position += 4 + 4 * in_sync
         out.append(PartitionLeader(topic, index, leader, preferred, in_sync))
     return position
 
 
-def _after_string(answer: bytes, position: int) -> int:
-    (size,) = _I16.unpack_from(answer, position)
+def _after_string(response: bytes, position: int) -> int:
+    (size,) = _I16.unpack_from(response, position)
     return position + 2 + max(size, 0)

@@ -1,4 +1,4 @@
-"""How each kind of scenario is measured on any system: one sample has a number for each figure."""
+"""Measures each kind of scenario on any deployment; a sample has a number for each figure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.raw_client import RawClient
 MB = 1_000_000
 FETCH_BYTES = 1 << 20
 WRITTEN_MB_MAX = 900
-"""Size of a topic, which stays within its first segment, whose pages are touched before."""
+"""Maximum size of a topic: it must fit into the first segment, whose pages are written in advance."""
 
 START_S_MAX = 120.0
 
@@ -34,7 +34,7 @@ class Run:
         self._deployment = deployment
         self._driver = driver
         self._scale = scale
-        self._wide: FailOver | None = None
+        self._fail_over_run: FailOver | None = None
         self._kinds: Mapping[Kind, Callable[[Scenario], dict[str, float]]] = {
             Kind.PRODUCE: self._produce,
             Kind.CONSUME: self._consume,
@@ -128,9 +128,9 @@ class Run:
 
     def _fail_over(self, scenario: Scenario) -> dict[str, float]:
         assert isinstance(self._deployment, Cluster)
-        if self._wide is None:
-            self._wide = FailOver(self._deployment, self._scale.partitions)
-        return self._wide.sample(scenario.kind)
+        if self._fail_over_run is None:
+            self._fail_over_run = FailOver(self._deployment, self._scale.partitions)
+        return self._fail_over_run.sample(scenario.kind)
 
     # --- topics ---
 
@@ -154,7 +154,7 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
 
     :raise RuntimeError: it takes longer than two minutes.
     """
-    answer: object = "nobody listens"
+    response: object = "no process listens on the port"
     while time.monotonic() - begun_s < START_S_MAX:
         try:
             client = RawClient(port)
@@ -162,28 +162,28 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
             time.sleep(0.002)
             continue
         try:
-            client.ask_for_topic(topic)
-            answer = client.produce(topic, b"x")
-            if answer == 0:
+            client.request_topic(topic)
+            response = client.produce(topic, b"x")
+            if response == 0:
                 return time.monotonic() - begun_s
         except OSError as error:
-            answer = error
+            response = error
         finally:
             client.close()
         time.sleep(0.002)
-    raise RuntimeError(f"no record was acknowledged; the last answer: {answer}")
+    raise RuntimeError(f"no record was acknowledged; the last response: {response}")
 
 
 def wait_for_controller(port: int) -> None:
-    """Wait until the metadata names a controller, because a client without one may not ask again for long.
+    """Wait until the metadata names a controller, because a client without one may wait for long before it retries.
 
-    :raise RuntimeError: the broker knows no controller after two minutes.
+    :raise RuntimeError: the metadata names no controller for two minutes.
     """
     deadline_s = time.monotonic() + START_S_MAX
     connection = MetadataConnection(port)
-    while connection.ask(()).controller < 0:
+    while connection.read_metadata(()).controller < 0:
         if time.monotonic() > deadline_s:
-            raise RuntimeError("the broker knows of no controller")
+            raise RuntimeError("the metadata names no controller")
         time.sleep(0.05)
     connection.close()
 
@@ -196,7 +196,7 @@ def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
     try:
         for _ in range(wanted):
             clients.append(RawClient(port))
-            clients[-1].ask_for_versions()
+            clients[-1].request_versions()
         return {"MB for 10,000": (resident_mb(pid) - before_mb) * 10_000 / wanted}
     finally:
         for client in clients:
@@ -204,7 +204,7 @@ def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
 
 
 def port_of(deployment: Deployment) -> int:
-    """Return the port of its first broker's listener without encryption."""
+    """Return the port of the first broker's listener without encryption."""
     return int(deployment.plain_bootstrap.partition(",")[0].rpartition(":")[2])
 
 

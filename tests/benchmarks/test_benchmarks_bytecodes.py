@@ -6,7 +6,7 @@ from kreplica.wire.messages import PRODUCE
 
 
 def test_package_of():
-    """Generated code is the wire's; what others wrote is nobody's."""
+    """Generated code belongs to ``wire``; code outside of kreplica belongs to no package."""
     assert package_of(f"{HOME}/storage/log.py") == "storage"
     assert package_of(f"{HOME}/server/handlers/produce.py") == "server"
     assert package_of("<parser of <Record +nonbuild>>") == "wire"
@@ -14,7 +14,7 @@ def test_package_of():
 
 
 def test_a_produce_is_counted():
-    """With what it passes through, without the simulator, and with the same numbers again."""
+    """The packages of its path are counted, but not the simulator; a second run has the same counts."""
     leader = Leader(1)
     counted, calls, rounds = bytecodes._counted(leader, PRODUCE, 9, bytecodes._produce(1), 20)
     again, _, _ = bytecodes._counted(leader, PRODUCE, 9, bytecodes._produce(1), 20)

@@ -30,7 +30,7 @@ def _topic(name: str, partitions: list[dict[str, Any]], error_code: int = 0) -> 
     return {"error_code": error_code, "name": name, "is_internal": False, "partitions": partitions}
 
 
-def _answer(topics: list[dict[str, Any]], controller: int = 2, rack: str | None = None) -> bytes:
+def _response(topics: list[dict[str, Any]], controller: int = 2, rack: str | None = None) -> bytes:
     brokers = [{"node_id": number, "host": "127.0.0.1", "port": 9090 + number, "rack": rack} for number in (1, 2, 3)]
     body = {"brokers": brokers, "controller_id": controller, "topics": topics}
     return bytes(METADATA.response.build(1, body))
@@ -41,7 +41,7 @@ def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
     """Leader, preferred leader and number of in-sync replicas of each partition, over several topics."""
     first = _topic("wide-0", [_partition(0, 1, [1, 2, 3], [3]), _partition(1, -1, [2], [])])
     second = _topic("w", [_partition(7, 3, [2, 3], [3, 2])])
-    assert read(_answer([first, second], rack=rack)) == LeaderMetadata(
+    assert read(_response([first, second], rack=rack)) == LeaderMetadata(
         2,
         [
             PartitionLeader("wide-0", 0, 1, 1, 1),
@@ -54,7 +54,7 @@ def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
 def test_an_unknown_topic_has_no_partitions() -> None:
     """A topic without partitions does not count as a topic with leaders."""
     unknown, known = _topic("new", [], error_code=3), _topic("old", [_partition(0, 1, [1], [1])])
-    assert read(_answer([unknown, known], controller=-1)) == LeaderMetadata(-1, [PartitionLeader("old", 0, 1, 1, 1)])
+    assert read(_response([unknown, known], controller=-1)) == LeaderMetadata(-1, [PartitionLeader("old", 0, 1, 1, 1)])
 
 
 def test_every_kind_of_failure_is_measured_and_has_bounds() -> None:
@@ -77,14 +77,14 @@ def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) 
 
     :param script: by port, the leaders in the broker's responses in order.
     """
-    asked: list[int] = []
+    ports: list[int] = []
 
     class Scripted:
         def __init__(self, port: int) -> None:
             self._port = port
 
-        def ask(self, topics: Sequence[str]) -> LeaderMetadata:
-            asked.append(self._port)
+        def read_metadata(self, topics: Sequence[str]) -> LeaderMetadata:
+            ports.append(self._port)
             leaders = script[self._port].pop(0)
             rows = [PartitionLeader("wide-0", index, leader, leader, 3) for index, leader in enumerate(leaders)]
             return LeaderMetadata(1, rows)
@@ -97,24 +97,24 @@ def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) 
     clock = SimpleNamespace(monotonic=lambda: float(next(moments)), sleep=lambda _: None)
     monkeypatch.setattr(fail_over, "time", clock)
     cluster: Any = SimpleNamespace(ports={1: 9091, VICTIM: 9092, 3: 9093})
-    return Watch(cluster, VICTIM, ["wide-0"]), asked
+    return Watch(cluster, VICTIM, ["wide-0"]), ports
 
 
 @pytest.mark.parametrize("not_yet", [LED_BY_VICTIM, WITHOUT_LEADER, UNKNOWN])
 def test_a_partition_has_a_leader_when_every_remaining_broker_returns_one(
     monkeypatch: pytest.MonkeyPatch, not_yet: list[int]
 ) -> None:
-    """A broker that returns the dead leader, none, or no such topic is asked again; the dead one is never asked."""
+    """A broker that returns the dead leader, none, or no such topic is queried again; the dead one is never queried."""
     script = {9091: [LED_BY_VICTIM, not_yet, LED], 9093: [not_yet, not_yet, LED]}
-    watch, asked = _watch(monkeypatch, script)
+    watch, ports = _watch(monkeypatch, script)
     with watch:
         watch.until_led()
     assert script == {9091: [], 9093: []}
-    assert 9092 not in asked
+    assert 9092 not in ports
 
 
 def test_the_first_observation_is_a_new_leader_of_a_victims_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes before the last one if brokers learn of it one after the other."""
+    """It comes before the last one if brokers learn of it one after another."""
     watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM, WITHOUT_LEADER, LED], 9093: [LED_BY_VICTIM] * 2 + [LED]})
     with watch:
         seen = watch.until_led()

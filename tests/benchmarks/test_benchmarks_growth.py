@@ -17,52 +17,52 @@ class Recorder:
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
         self._log = log
-        self._unanswered: list[int] = []
+        self._pending: list[int] = []
 
     def send(self, data: bytes) -> None:
         self._log.append(f"{self._name} {list(data)}")
-        self._unanswered += data
+        self._pending += data
 
-    def answer(self) -> bytes:
-        self._log.append(f"{self._name} answers")
-        return bytes([self._unanswered.pop(0)])
+    def read_response(self) -> bytes:
+        self._log.append(f"{self._name} responds")
+        return bytes([self._pending.pop(0)])
 
 
-def asked(count: int, window: int, requests: int) -> tuple[list[str], list[bytes]]:
+def responses_of(count: int, window: int, requests: int) -> tuple[list[str], list[bytes]]:
     """Return the log of the connections, and the responses."""
     log: list[str] = []
     connections = [cast(Connection, Recorder(f"c{number}", log)) for number in range(count)]
-    return log, Clients(connections, window).ask(bytes([number]) for number in range(requests))
+    return log, Clients(connections, window).request_all(bytes([number]) for number in range(requests))
 
 
 def test_connections_alternate() -> None:
     """All connections of a round send before the first response is read; the next round continues with the next one."""
-    log, answers = asked(12, 1, 13)
-    assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 answers"]
-    assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 answers", "c11 answers", "c0 answers"]
-    assert answers == [bytes([number]) for number in range(13)]
+    log, responses = responses_of(12, 1, 13)
+    assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 responds"]
+    assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 responds", "c11 responds", "c0 responds"]
+    assert responses == [bytes([number]) for number in range(13)]
 
 
 def test_a_window_is_sent_at_once() -> None:
     """The last window may be smaller."""
-    log, answers = asked(1, 3, 5)
-    assert log == ["c0 [0, 1, 2]", *["c0 answers"] * 3, "c0 [3, 4]", *["c0 answers"] * 2]
-    assert answers == [bytes([number]) for number in range(5)]
+    log, responses = responses_of(1, 3, 5)
+    assert log == ["c0 [0, 1, 2]", *["c0 responds"] * 3, "c0 [3, 4]", *["c0 responds"] * 2]
+    assert responses == [bytes([number]) for number in range(5)]
 
 
 def test_an_error_code_anywhere_in_a_response_is_raised() -> None:
     """Rejected requests must not be measured."""
 
-    def answer(code: int) -> bytes:
+    def response(code: int) -> bytes:
         row: dict[str, Any] = {"index": 0, "error_code": code, "base_offset": 7}
         body = {"responses": [{"name": "t", "partition_responses": [row]}], "throttle_time_ms": 0}
         return bytes(4) + PRODUCE.response.build(PRODUCED.version, body)
 
-    assert PRODUCED.parse(answer(0))["responses"][0]["partition_responses"][0]["base_offset"] == 7
-    with pytest.raises(RuntimeError, match=r"Produce was answered with error \[6\]"):
-        PRODUCED.parse(answer(6))
+    assert PRODUCED.parse(response(0))["responses"][0]["partition_responses"][0]["base_offset"] == 7
+    with pytest.raises(RuntimeError, match=r"Produce returned error \[6\]"):
+        PRODUCED.parse(response(6))
     refused = bytes(4) + HEARTBEAT.response.build(2, {"throttle_time_ms": 0, "error_code": 25})
-    with pytest.raises(RuntimeError, match=r"Heartbeat was answered with error \[25\]"):
+    with pytest.raises(RuntimeError, match=r"Heartbeat returned error \[25\]"):
         Kind(HEARTBEAT, 2).parse(refused)
 
 
