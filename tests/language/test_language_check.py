@@ -26,6 +26,7 @@ def found(path: str, text: str) -> list[tuple[int, str]]:
         ('"""Of the query."""\n', [(1, "fragment")]),
         ("x = 1  # the state is written anew\n", [(1, "anew")]),
         ('raise ValueError("the broker is no leader")\n', [(1, "is no")]),
+        ("# the order is kept, also if the client retries without end\n", [(1, "also if"), (1, "without end")]),
         ("# the dispatch learns it; requests wait for dispatch\n", [(1, "dispatch")]),
         ("def known_again(told: int) -> None: ...\n", [(1, "name")]),
         ("class WhoLeads:\n    nobody_waits = 1\n", [(1, "name"), (2, "name")]),
