@@ -64,7 +64,7 @@ if [ "$1" = configure ]; then
 fi
 """
 
-# An upgrade keeps brokers running: the operator restarts one after the other.
+# An upgrade keeps brokers running: the operator restarts one after another.
 PRERM = """#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
