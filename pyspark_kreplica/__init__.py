@@ -1,4 +1,4 @@
-"""The name by which Spark finds ``format("kreplica")`` without being told; everything is in ``kreplica.spark``."""
+"""The name by which Spark finds ``format("kreplica")`` without registration; everything is in ``kreplica.spark``."""
 
 from kreplica.spark.data_source import KreplicaDataSource as DefaultSource
 

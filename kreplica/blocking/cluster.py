@@ -43,7 +43,7 @@ class BlockingCore(ClusterCore[Connection]):
         self._runtime.sleep(seconds)
 
     async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run coroutines one after the other; return their results in order, or raise the first error."""
+        """Run coroutines one after another; return their results in order, or raise the first error."""
         waiting = list(coroutines)
         try:
             return [await coroutine for coroutine in waiting]

@@ -109,7 +109,7 @@ class Reader:
     request lists the partitions that returned records most recently at its end, so that no partition starves.
 
     :param start: start of each partition: an offset, ``EARLIEST`` or ``LATEST``.
-    :param ends: end offset of each partition; a partition without one is consumed without limit.
+    :param ends: end offset of each partition; a partition without one is consumed without a limit.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class Reader:
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[ReadBatch]:
         """Decode a response; subclasses may override it.
 
-        :param end: end offset of the partition, exclusive; None without limit.
+        :param end: end offset of the partition, exclusive; None for no limit.
         :raise CorruptBatch: a batch is damaged.
         """
         return open_batches(fetched, end)

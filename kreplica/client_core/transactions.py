@@ -33,7 +33,7 @@ class Phase(Enum):
 
 
 class TransactionCore(TransactionCoordinatorClient):
-    """The transactions of one producer, one after the other.
+    """The transactions of one producer, one after another.
 
     :ivar unusable: the final error of the producer, or None.
     :ivar broken: the error after which the current transaction can only be aborted, or None.

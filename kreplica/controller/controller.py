@@ -120,7 +120,7 @@ class Controller:
         """Queue a request from a broker or an administrator.
 
         :return: fires with the result that the request's class describes.
-        :raise KafkaError: (from the Deferred) NOT_CONTROLLER, also if the term ends before the response;
+        :raise KafkaError: (from the Deferred) NOT_CONTROLLER, even if the term ends before the response;
             REQUEST_TIMED_OUT if the queue is full.
         """
         with self._observer.request_received(request):

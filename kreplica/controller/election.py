@@ -69,7 +69,7 @@ class Election:
         self._is_watching = False
 
     def run_again(self) -> None:
-        """Run for election in the next check, also after this broker gave ``/controller`` up."""
+        """Run for election in the next check, even after this broker gave ``/controller`` up."""
         self._has_given_up = False
 
     async def check(self, has_term: bool) -> Elected | None:

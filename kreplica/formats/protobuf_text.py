@@ -1,7 +1,7 @@
 """Compiles the source text of Protobuf schemas, for registries that do not return serialized descriptors.
 
-Only what decoding and encoding need is compiled: messages, fields, enums and oneofs. Services, extensions and options
-other than ``allow_alias`` are ignored.
+It compiles only the parts that decoding and encoding need: messages, fields, enums and oneofs. Services, extensions and
+options other than ``allow_alias`` are ignored.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Status(IntEnum):
     """Commits, but falls behind: over the whole window the lag grew and never shrank."""
 
     STALLED = 2
-    """Commits the same offset again and again although there is lag."""
+    """Commits the same offset repeatedly although there is lag."""
 
     STOPPED = 3
     """Has stopped committing although there is lag."""

@@ -37,7 +37,7 @@ class FollowerIncarnations:
     def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]:
         """Fire with True if ZooKeeper confirms the epoch of this broker, as of the call or later.
 
-        Fires with False also if ZooKeeper cannot be reached. Only one batch of reads is in progress at a time, which
+        Also fires with False if ZooKeeper cannot be reached. Only one batch of reads is in progress at a time, which
         limits the cost of forged fetches.
         """
         confirmed: Deferred[bool] = Deferred()

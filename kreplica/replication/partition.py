@@ -39,7 +39,7 @@ class Partition:
     No method blocks; operations that must wait register in ``watchers``.
 
     :param min_insync_replicas: topic setting; updated when it changes.
-    :param role_changed: called each time a role is assigned, also if it is the same role in a new epoch.
+    :param role_changed: called each time a role is assigned, even if it is the same role in a new epoch.
     :ivar bytes_out: bytes of records sent to consumers since this broker started.
     :ivar leader_state: state of the leader role; None if this broker does not lead.
     :ivar leadership_generation: number of times this broker stopped leading; while it is unchanged, no appended record
@@ -299,7 +299,7 @@ class Partition:
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndMarker, now_ms: int, *, bumps_epoch: bool
     ) -> AppendResult:
-        """Append an end-transaction marker with ``acks=all``, also if the transaction is not open here.
+        """Append an end-transaction marker with ``acks=all``, even if the transaction is not open here.
 
         :param bumps_epoch: the producer epoch increases with each transaction, and the marker has the next one
             (KIP-890).

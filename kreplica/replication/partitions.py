@@ -154,7 +154,7 @@ class Partitions:
                 if time_slice.is_over:
                     await time_slice.next()
         finally:
-            # Runs also if the command is cancelled because its connection was lost: a repeated command would not
+            # Runs even if the command is cancelled because its connection was lost: a repeated command would not
             # start these fetchers.
             fetching = Deferred.fromCoroutine(self._fetch(following))
             fetching.addErrback(lambda failure: log.failure("starting the fetchers failed", failure))

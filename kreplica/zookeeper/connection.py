@@ -97,7 +97,8 @@ class Connection(TwistedProtocol):
         self._timeout_s = 0.0
         self._received_at = self._ping_at = reactor.seconds()
         self._pings_sent_at: deque[float] = deque()
-        #: Send time of the latest answered handshake or ping; the server restarted the session timeout then or later.
+        # : Send time of the latest handshake or ping that received a response; the server restarted the session timeout
+        # then or later.
         self.confirmed_at = self._received_at
         #: Requests without a response yet, oldest first.
         self.unanswered: deque[UnansweredRequest] = deque()
@@ -131,7 +132,7 @@ class Connection(TwistedProtocol):
             self.abort(f"the server sent malformed bytes: {error}")
         self._reading = False
         if had_unanswered and not self.unanswered:
-            self._buffered = False  # all requests are answered, so the send buffer is empty
+            self._buffered = False  # all requests have responses, so the send buffer is empty
         if self._out:
             self._flush()
 

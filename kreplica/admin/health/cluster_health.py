@@ -187,7 +187,7 @@ class ClusterHealth:
             if not peer.is_pending and (peer.requested_s is None or now_s - peer.requested_s >= REUSE_SECONDS):
                 peer.requested_s, peer.is_pending = now_s, True
                 peer.request = Deferred.fromCoroutine(self._request(broker, peer, call))
-                peer.request.addErrback(lambda failure: log.failure("asking a broker for its faults failed", failure))
+                peer.request.addErrback(lambda failure: log.failure("cannot request the faults of a broker", failure))
         while (wait_s := self._remaining_wait_s()) > 0:
             await self._next_response(wait_s)
 

@@ -79,7 +79,7 @@ class StandaloneResource:
                 summary,
                 response=written({"brokers": listing(STATE)}),
                 query=(IN_BROKER,),
-                problems={404: f"{absent} Or it has no such broker.", 409: "The broker is dead or starting."},
+                problems={404: f"{absent} Or it has no broker with this ID.", 409: "The broker is dead or starting."},
             )
             for action, summary in ACTIONS.items()
         ]

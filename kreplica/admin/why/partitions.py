@@ -42,21 +42,23 @@ def explain_partition(
 
 
 _REJECTING = ("full_disk", "rejected_appends", "damaged_log", "zookeeper_lost")
-"""Faults of a leader that make it reject some requests: they are the state of the partition."""
+"""Faults of a leader that make it reject some requests; such a fault is shown as the state of the partition."""
 
-_NOT_OF_REPLICAS = (*PUBLISHED_KINDS, *CERTIFICATE_KINDS, *BROKER_ONLY_KINDS)
+_NOT_ABOUT_REPLICAS = (*PUBLISHED_KINDS, *CERTIFICATE_KINDS, *BROKER_ONLY_KINDS)
 """Kinds of faults that do not concern a single replica."""
 
 
 def _relevant(facts: PartitionFacts, faults: Sequence[Document]) -> list[Document]:
     """Return the faults to show; the throttle of a plan is explained with the plan."""
     is_throttled_by_plan = facts.plan is not None and facts.plan.throttle_bytes_per_second is not None
-    hidden = {*_NOT_OF_REPLICAS, *(["throttled_replicas"] if is_throttled_by_plan else [])}
+    hidden = {*_NOT_ABOUT_REPLICAS, *(["throttled_replicas"] if is_throttled_by_plan else [])}
     return [fault for fault in faults if fault["kind"] not in hidden]
 
 
 class _PartitionExplainer:
-    """:param faults: the faults of each replica's broker that concern the replica."""
+    """Derives the parts of the explanation of one partition from its facts; ``faults`` are those of each replica's
+    broker.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class _PartitionExplainer:
             return "moving", f"{leads}, and its replicas move: {self._move()}."
         behind = self._behind()
         if behind:
-            return "under_replicated", f"{leads}, and {brokers_text(behind)} {_be(behind)} not in sync."
+            return "under_replicated", f"{leads}, and {brokers_text(behind)} {_is_or_are(behind)} not in sync."
         if facts.transactions:
             return "open_transaction", f"{leads}, all replicas are in sync, and {self._transaction_text()}"
         if self._state.leader != facts.replicas[0]:
@@ -118,10 +120,10 @@ class _PartitionExplainer:
 
     def _why_offline(self) -> str:
         facts, state = self._facts, self._state
-        able = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
-        others = [broker for broker in facts.online if broker not in able]
+        candidates = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
+        others = [broker for broker in facts.online if broker not in candidates]
         reason = f"{facts.key} has no leader: no replica that has all acknowledged records "
-        reason += f"({brokers_text(able)}) is available"
+        reason += f"({brokers_text(candidates)}) is available"
         if others and not facts.configs.unclean_allowed:
             also = "may lack records and cannot become leader because unclean.leader.election.enable is false"
             return f"{reason}; {brokers_text(others)} {also}."
@@ -162,8 +164,8 @@ class _PartitionExplainer:
             yield from self._unavailable(facts.replicas, "to restart and delete its files")
             return
         if facts.state is None or self._state.leader < 0:
-            able = facts.replicas if facts.state is None else self._state.isr
-            yield from self._unavailable(able, "to restart")
+            candidates = facts.replicas if facts.state is None else self._state.isr
+            yield from self._unavailable(candidates, "to restart")
             yield from self._fault_texts(facts.replicas)
             return
         for broker in self._behind():
@@ -280,7 +282,7 @@ class _PartitionExplainer:
         yield Advice(f"Cancel {plan.plan_id} and revert its ongoing moves.", cancel)
 
 
-def _be(brokers: Sequence[int]) -> str:
+def _is_or_are(brokers: Sequence[int]) -> str:
     return "is" if len(brokers) == 1 else "are"
 
 

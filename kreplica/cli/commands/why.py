@@ -55,7 +55,7 @@ def broker(session: Session, broker: int) -> None:
 
 @command.command(short_help="Explain whether quotas slow down a client.")
 @click.argument("principal", type=PrincipalName(), default="User:ANONYMOUS")
-@click.option("--client-id", metavar="ID", help="The client ID; by default all that were throttled.")
+@click.option("--client-id", metavar="ID", help="The client ID; by default all throttled ones.")
 @click.option("--address", metavar="ADDRESS", help="IP address of the client; needed to explain refused connections.")
 @with_session
 def client(session: Session, principal: str, client_id: str | None, address: str | None) -> None:

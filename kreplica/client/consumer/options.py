@@ -40,7 +40,7 @@ class ConsumerOptions:
     :param fetch_size_max: maximum size of one response; the first batch is returned even if it is larger.
     :param partition_size_max: maximum size of one partition's records in a response.
     :param buffer_size_max: maximum size of all fetched and requested data before decompression.
-    :param patience_s: a partition that cannot be fetched for this time fails; None: retried without limit.
+    :param patience_s: a partition that cannot be fetched for this time fails; None: retried indefinitely.
     :param pattern_refresh_s: interval of lookups of topics that match a pattern.
     :param close_timeout_s: time for which ``close`` waits for handlers before it cancels them.
     :raise ValueError: options contradict each other.

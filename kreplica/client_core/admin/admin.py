@@ -16,8 +16,8 @@ from kreplica.client_core.admin.transactions import Transactions
 class Admin(Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions, DelegationTokens):
     """Administration of a cluster; it holds no resources and need not be closed.
 
-    A method about several items returns ``Outcomes``, with a result or an error per item; a method about one item
-    raises.  Requests are routed and retried, for ``timeout_s`` seconds at most; ``operation_timeout_s`` by default.
+    A method for several items returns ``Outcomes``, with a result or an error per item; a method for one item raises.
+    Requests are routed and retried, for ``timeout_s`` seconds at most; ``operation_timeout_s`` by default.
 
     :param cluster: the cluster's client core; its owner closes it.
     """

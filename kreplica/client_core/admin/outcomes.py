@@ -1,4 +1,4 @@
-"""``Outcomes``: results of a request about several items."""
+"""``Outcomes``: results of a request for several items."""
 
 from __future__ import annotations
 

@@ -85,6 +85,6 @@ async def _repair(term: ControllerTerm, partitions: Sequence[TopicPartition], fa
         return decisions.repairs(term.context, part, rules, failed=failed)
 
     await term.decide(partitions, decide, batch)
-    # Also without a state change, because the list of offline replicas changed.
+    # Published even if no state changed, because the list of offline replicas changed.
     batch.publish(partitions)
     batch.send()

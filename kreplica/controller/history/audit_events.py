@@ -17,7 +17,7 @@ CLIENT_ENTRIES_MAX = 500
 """Maximum number of events of clients, which do not displace other events."""
 
 EXAMPLES_MAX = 5
-"""Maximum number of partitions, topics or the like that one entry names; the rest is only counted."""
+"""Maximum number of partitions, topics or other items that one entry names; the rest is only counted."""
 
 KINDS = {
     "controller_elected": "A broker became the controller",

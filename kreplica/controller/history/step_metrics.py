@@ -85,7 +85,7 @@ class Counters:
     """Counters since the start of the controller; they only increase.
 
     :param timeline: receives the times of the counted work.
-    :ivar unanswered: number of commands that a broker did not answer in time.
+    :ivar unanswered: number of commands to which a broker did not respond in time.
     :ivar resumptions: number of ZooKeeper requests that were continued after a lost connection.
     """
 

@@ -79,7 +79,7 @@ class GroupState:
         return StateName.RECONCILING
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Return the member with this instance id, also if it has left temporarily, or None."""
+        """Return the member with this instance id, even if it has left temporarily, or None."""
         for member in self.members.values():
             if member.subscription.instance_id == instance_id:
                 return member

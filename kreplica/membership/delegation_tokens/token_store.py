@@ -160,7 +160,7 @@ class TokenStore:
         """Return the tokens that a principal may see, including changes of other brokers.
 
         :param owners: only tokens that concern one of these principals; None for all tokens.
-        :param may_describe: asks the authorizer about a token that does not concern the principal.
+        :param may_describe: queries the authorizer about a token that does not concern the principal.
         :raise KafkaError: ZooKeeper cannot be reached.
         """
         await self.catch_up()

@@ -142,7 +142,7 @@ class FetchSession(Generic[PartitionT]):
         for key in changed:
             requested, known_id = self._requested.get(key), known.pop(key, None)
             if known_id is not None and (requested is None or requested.topic_id != known_id):
-                forgotten.append((key, known_id))  # also if the topic was deleted and created again
+                forgotten.append((key, known_id))  # even if the topic was deleted and created again
             if requested is not None:
                 known[key] = requested.topic_id
                 requested.last_request_number = self.number

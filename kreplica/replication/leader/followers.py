@@ -46,7 +46,7 @@ class Progress:
     def fetched(self, broker_epoch: int, fetch_offset: int, leader_end_offset: int, now_s: float) -> None:
         """Record a fetch; the follower has all records below its offset.
 
-        Under load a fetch rarely asks for the leader's log end, because records keep arriving. A follower that asks for
+        Under load a fetch rarely requests the leader's log end, because records keep arriving. A follower that requests
         the log end of its previous fetch was caught up at that time.
         """
         if fetch_offset >= leader_end_offset:

@@ -33,7 +33,7 @@ class LagWatch:
         self._watching.addErrback(lambda failure: log.failure("follower lag checks stopped", failure))
 
     def stop(self) -> None:
-        """Stop the checks; may be called again."""
+        """Stop the checks; idempotent."""
         watching, self._watching = self._watching, None
         if watching is not None:
             watching.cancel()

@@ -20,7 +20,7 @@ class ReplicaView(NamedTuple):
 
 
 class ReplicaSelector(Protocol):
-    """Selects among the replicas that have the offset a consumer asks for."""
+    """Selects among the replicas that have the offset that a consumer requests."""
 
     def __call__(self, rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int | None:
         """Return the id of the broker to read from, or None for the leader.

@@ -1,4 +1,4 @@
-"""Interface of the client side of all SASL mechanisms; that of brokers is ``kreplica.interfaces.ServerExchange``."""
+"""Client side of all SASL mechanisms; the server side is ``kreplica.interfaces.ServerExchange``."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def load_key(options: TlsOptions, read: Read = read_file) -> KeyEntry | None:
 def load_trusted(options: TlsOptions, read: Read = read_file) -> tuple[x509.Certificate, ...] | None:
     """Return the certificates of the trust store; None if none is configured, which means the system's.
 
-    :raise SettingsError: as ``load_key``; also if there is no certificate.
+    :raise SettingsError: as ``load_key``, or if there is no certificate.
     """
     text = options.truststore_certificates
     store_type = _store_type(options, "truststore_type", options.truststore_type)

@@ -105,7 +105,7 @@ def is_visible(
     """Return True if a principal may see a token.
 
     :param owners: only tokens that concern one of these principals; None for all tokens.
-    :param may_describe: asks the authorizer about a token that does not concern the principal.
+    :param may_describe: queries the authorizer about a token that does not concern the principal.
     """
     is_requested = owners is None or any(token.concerns(owner) for owner in owners)
     return is_requested and (token.concerns(principal) or may_describe(token))

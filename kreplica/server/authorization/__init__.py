@@ -1,6 +1,6 @@
 """Authorization of requests by an ``IAuthorizer``; unused if every client may do everything.
 
-* ``permissions`` asks the authorizer; its failures count as rejections
+* ``permissions`` queries the authorizer; its failures count as rejections
 * ``rules`` table of the permissions that each API requires
 * ``request_rules`` requests that are allowed or rejected as a whole; ``row_rules`` requests that are checked row by row
 * ``error_rows`` response rows of rejected request rows

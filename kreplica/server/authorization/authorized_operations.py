@@ -9,7 +9,7 @@ from kreplica.server.authorization.permissions import Permissions, group, topic
 from kreplica.server.protocol.request import Request
 
 NOT_ASKED = -(2**31)
-"""Value of the field if the client did not ask for operations, and in rows with an error."""
+"""Value of the field if the client did not request operations, and in rows with an error."""
 
 _CODES = {
     Operation.READ: 3,
@@ -61,7 +61,7 @@ _ALL = {kind: bit_field(operations) for kind, operations in SUPPORTED.items()}
 class AuthorizedOperations:
     """Computes the authorized operations of clients.
 
-    :param permissions: asks the authorizer; None if every client may do everything.
+    :param permissions: queries the authorizer; None if every client may do everything.
     """
 
     def __init__(self, permissions: Permissions | None) -> None:

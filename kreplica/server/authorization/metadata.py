@@ -26,7 +26,7 @@ def guard_metadata(permissions: Permissions, handle: Handler, metadata: Metadata
         if requested is None or (request.version == 0 and not requested):
             visible = [n for n in sorted(metadata.topics) if permissions.allows(request, Operation.DESCRIBE, topic(n))]
             if not visible and request.version == 0:
-                request.amend_response(_without_topics)  # an empty list would ask for all topics
+                request.amend_response(_without_topics)  # an empty list would request all topics
             else:
                 body["topics"] = [{"name": name, "topic_id": ZERO_UUID} for name in visible]
                 body["allow_auto_topic_creation"] = False

@@ -54,7 +54,7 @@ class Read(NamedTuple):
     :param row: response row; None if there are neither records nor an error.  The row is then built with the response.
     :param size: bytes of records in the row.
     :param partition: None if this broker has no replica.
-    :param settled: True if no more data is available until the partition or the client's offset changes.
+    :param settled: True if no further data becomes available until the partition or the client's offset changes.
     :param urgent: the response must be sent at once.
     :param throttles: token buckets that the bytes are charged to.
     :param role: role of the partition at the time of the read; a later role does not know the follower's progress.

@@ -64,7 +64,7 @@ class Metadata:
         self._auto_create = auto_create
         self._creations = creations
         self._built: dict[tuple[int, str, str, int], _BuiltTopic] = {}
-        """Encoded rows by version, listener, topic and authorized operations, since many clients ask for all topics."""
+        """Encoded rows by version, listener, topic and authorized operations, since many clients request all topics."""
 
     def __call__(self, request: Request) -> None:
         respond_in_slices(request, self._serve(request))

@@ -261,7 +261,7 @@ class _Job:
 
 
 def _validate_all(batches: list[tuple[Bytes, LogConfig]], now_ms: int, size_max: int) -> list[ValidatedBatch]:
-    """Validate batches one after the other; runs in a thread of the offload."""
+    """Validate batches one after another; runs in a thread of the offload."""
     validated = []
     for records, config in batches:
         try:

@@ -1,4 +1,4 @@
-"""From a frame to its handler and from the handler to the response.
+"""Passes each frame to its handler, and sends the responses in the order of the requests.
 
 * ``connection``: order and limits of the requests and responses of one client, without I/O
 * ``dispatch``: finds and calls the handler of a frame; ``handler_table``: the table; ``features``: advertised features

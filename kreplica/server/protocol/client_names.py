@@ -9,7 +9,7 @@ CLIENT_NAME_LENGTH_MAX = 200
 
 
 class ClientNames(NamedTuple):
-    """Names of one client, cut to ``CLIENT_NAME_LENGTH_MAX``.
+    """Names of one client, truncated to ``CLIENT_NAME_LENGTH_MAX``.
 
     :param software_name: name of its library; None for a client without KIP-511.
     """

@@ -1,4 +1,4 @@
-"""Free space of the log directories, read in another thread and remembered, because a failing disk may not answer."""
+"""Free space of the log directories, read in another thread and cached, because a failing disk may not respond."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ STALL_RECENT_MS = 5 * 60 * 1000
 """Maximum age of a stall that makes the broker ``stalling``."""
 
 FETCH_PENDING_S_MAX = 5.0
-"""Time after which a leader that does not answer a fetch is unreachable; fetches wait half a second for records."""
+"""Time after which a leader that does not respond to a fetch is unreachable; fetches wait half a second for records."""
 
 
 class HealthDependencies(Protocol):

@@ -106,8 +106,8 @@ def _text_line(event: LogEvent) -> str:
     at = time.localtime(event.get("log_time"))
     level = (event.get("log_level") or LogLevel.info).name
     host = _host()
-    who = f"{host}: " if host is not None else ""
-    text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {who}{formatEvent(event)}\n"
+    prefix = f"{host}: " if host is not None else ""
+    text = f"{time.strftime('%H:%M:%S', at)} {level:<8} {prefix}{formatEvent(event)}\n"
     failure = event.get("log_failure")
     return text + (_indented(failure.getTraceback()) if failure is not None else "")
 

@@ -46,7 +46,7 @@ class Startable(Protocol):
         """
 
     async def stop(self) -> None:
-        """Stop in order, also after a start that failed."""
+        """Stop in order, even after a failed start."""
 
 
 class ProcessService(Service):

@@ -1,4 +1,4 @@
-"""End positions of records, which can only be found one after the other within a batch. A few batches are processed in
+"""End positions of records, which can only be found one after another within a batch. A few batches are processed in
 Python, many in parallel with numpy.
 """
 

@@ -38,7 +38,7 @@ class Cleaner:
         self._stopped = True
 
     async def run(self, directories: Iterable[LogDirectory], high_watermarks: Mapping[TopicPartition, int]) -> int:
-        """Compact the logs that need it, one after the other.
+        """Compact the logs that need it, one after another.
 
         :param high_watermarks: current high watermarks of all partitions.
         :return: number of logs compacted.

@@ -97,7 +97,7 @@ class LogToOpen:
 
 
 def open_all(work: list[LogToOpen]) -> list[OpenResult]:
-    """Open logs one after the other; an error of one does not affect the others.
+    """Open logs one after another; an error of one does not affect the others.
 
     :raise OSError: the device failed.
     """

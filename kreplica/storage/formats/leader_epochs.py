@@ -4,7 +4,7 @@ A change of leader changes only memory. The file is written when a segment is cl
 shutdown, so that 10,000 partitions can change their leader without disk access. A crash loses only epochs of the active
 segment, which recovery reads from its batches.
 
-An epoch without batches may be lost: its leader wrote no records. A follower that asks for it, or for a later unknown
+An epoch without batches may be lost: its leader wrote no records. A follower that requests it, or for a later unknown
 epoch, receives an older epoch (KIP-279), which ends at the same offset.
 """
 

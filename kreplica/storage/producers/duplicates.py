@@ -52,5 +52,5 @@ def is_forgotten_duplicate(entry: ProducerEntry, header: BatchHeader) -> bool:
     """
     if not entry.is_whole or header.producer_epoch != entry.epoch or header.base_sequence == NO_SEQUENCE:
         return False
-    # After a wrap of the sequence numbers the answer is False: sequence 0 may then not be the start of the epoch.
+    # After a wrap of the sequence numbers the result is False: sequence 0 may then not be the start of the epoch.
     return header.base_sequence + header.last_offset_delta < entry.batches[0].first_sequence

@@ -1,7 +1,7 @@
 """Verification that a partition was added to a transaction before the transaction starts in its log (KIP-890).
 
 A late batch of an ended transaction would open a transaction that never ends and block read_committed consumers. The
-leader therefore asks the coordinator before the first batch of a transaction. An end marker that arrives in between
+leader therefore queries the coordinator before the first batch of a transaction. An end marker that arrives in between
 invalidates the response.
 """
 

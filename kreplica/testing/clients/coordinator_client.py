@@ -54,7 +54,7 @@ class RequestRejected(KafkaError):
 
 
 class CoordinatorClient(WireClient):
-    """A ``WireClient`` of a coordinator, which it looks up at one broker after the other.
+    """A ``WireClient`` of a coordinator, which it looks up at one broker after another.
 
     :param brokers: hosts and ports of the brokers for look-ups.
     :param key: group ID or transactional ID, according to ``kind``.

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class LeaderClient(WireClient):
-    """A ``WireClient`` of a partition's leader, which it looks up at one broker after the other.
+    """A ``WireClient`` of a partition's leader, which it looks up at one broker after another.
 
     It never connects to the leader of an earlier epoch, even if a broker's metadata is stale (KIP-320).
 

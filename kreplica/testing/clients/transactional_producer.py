@@ -78,7 +78,7 @@ class TransactionSettings:
 
 
 class TransactionalProducer:
-    """Producer of one transactional ID: call ``start``, then run transactions one after the other.
+    """Producer of one transactional ID: call ``start``, then run transactions one after another.
 
     After ``RequestRejected`` the transaction is still open: the caller aborts it, or calls ``start`` if that fails too.
 

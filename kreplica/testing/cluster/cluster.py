@@ -171,7 +171,7 @@ class SimulatedCluster:
         self._clients_count = 0
 
     def start(self) -> None:
-        """Start the ZooKeeper server, then the brokers one after the other; return when they serve."""
+        """Start the ZooKeeper server, then the brokers one after another; return when they serve."""
         machines: list[ZooKeeperMachine | Machine[Broker]] = [self.zookeeper, *self.brokers.values()]
         for machine in machines:
             self.run_until(machine.start())

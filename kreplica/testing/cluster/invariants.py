@@ -5,7 +5,7 @@
 * Epochs never decrease: the leader epoch in the znode and in each replica of one process, and the controller epoch
   known to each broker.
 * A leader's high watermark never decreases while it leads, and is at most its log end offset.
-* A committed record is on ``min.insync.replicas`` replicas and on every member of the ISR in the znode, also if a
+* A committed record is on ``min.insync.replicas`` replicas and on every member of the ISR in the znode, even if a
   deposed leader committed it.
 * A committed record stays: every later leader holds it; the bytes of every replica are equal below its high watermark,
   those of every in-sync replica below the highest offset ever committed.

@@ -144,7 +144,7 @@ class ControllerDesign:
         _require(self._administrator.create(znodes.delete_topic_path(topic), b""))
 
     def elect_preferred(self) -> None:
-        """Request the election of all partitions, in as many znodes as their size needs, one after the other."""
+        """Request the election of all partitions, in as many znodes as their size needs, one after another."""
         self._elect(self._cluster.layout.all())
 
     def _elect(self, partitions: list[Partition]) -> None:

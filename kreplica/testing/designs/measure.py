@@ -1,4 +1,4 @@
-"""Runs the events on one cluster, one after the other, and measures each."""
+"""Runs the events on one cluster, one after another, and measures each."""
 
 from __future__ import annotations
 

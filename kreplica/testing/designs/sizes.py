@@ -1,6 +1,7 @@
 """Sizes in bytes of ZooKeeper requests and responses on the wire, without encoding them.
 
-Encoding millions of requests would take most of a run.  A test compares each formula with the real encoding.
+Encoding millions of requests would take most of the time of a run.  A test compares each formula with the real
+encoding.
 """
 
 from __future__ import annotations

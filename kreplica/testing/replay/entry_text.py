@@ -39,8 +39,8 @@ class EntryText:
         self._brokers: dict[int, int] = {}
         self._commands: dict[int, str] = {}
         self._paths: dict[int, str] = {}
-        office = (head["state"] or {}).get("office") or {"channels": ()}
-        for broker, channel in office["channels"]:
+        term = (head["state"] or {}).get("office") or {"channels": ()}
+        for broker, channel in term["channels"]:
             self._brokers[channel["channel"]] = broker
             self._commands |= {each["command"]: f"broker {broker}: {each['api']}" for each in channel["commands"]}
 

@@ -61,7 +61,7 @@ def run_storm(
     fault_numbers: Collection[int] | None = None,
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run one storm and return its outcome, also if it fails.
+    """Run one storm and return its outcome, even if it fails.
 
     :param fault_numbers: numbers of the faults to execute; None for all.
     :param trace: called with one line per event.

@@ -42,7 +42,8 @@ class Verdict:
     :param producer_restarts: number of times a broker had lost a producer's state.
     :param reader_restarts: number of times a log ended before a reader's position.
     :param errors: number of retried client errors by name.
-    :param settled: True if all sent records were finally acknowledged, and each reader read all acknowledged ones.
+    :param settled: True if all sent records were acknowledged in the end, and each reader has read all acknowledged
+        ones.
     :param deletion_error: reason why the topic was not deleted; empty if it was deleted or kept on request.
     """
 

@@ -40,7 +40,7 @@ from kreplica.zookeeper.responses import (
 
 # Maximum size of the response to one multi-read.
 MULTI_READ_BYTES_MAX = 16 << 20
-# Larger responses are counted, so that a slow client cannot make the server buffer them without limit.
+# Larger responses are counted, so that a slow client cannot make the server buffer an unlimited number of them.
 LARGE_RESPONSE_BYTES = 1024
 
 # Length of the frame, xid, zxid, error code (0), and length of the data.

@@ -126,7 +126,7 @@ class TopicAdmin:
         """Write the znodes of a topic: settings and assignment in one multi.
 
         :param planned: the result of ``plan`` if the caller has it.
-        :raise KafkaError: the errors of ``plan``; TOPIC_ALREADY_EXISTS also after a concurrent creation.
+        :raise KafkaError: the errors of ``plan``; TOPIC_ALREADY_EXISTS after a concurrent creation.
         """
         assignment, operations = await self.creation(topic, planned)
         try:

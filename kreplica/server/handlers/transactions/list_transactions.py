@@ -17,7 +17,7 @@ NO_DURATION = -1
 
 
 class ListTransactions:
-    """Lists the transactions that this broker coordinates; clients ask every broker."""
+    """Lists the transactions that this broker coordinates; clients query every broker."""
 
     def __init__(
         self, reactor: Reactor, coordinator: TransactionCoordinator, wall_clock_ms: Callable[[], int]

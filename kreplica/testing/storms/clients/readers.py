@@ -26,7 +26,7 @@ HOST = "readers"
 LATEST = -1
 WAIT_MS = 500
 FETCHES_FROM_NEAREST_MAX = 20
-"""Fetches from a follower before the leader is asked again for the nearest replica, like ``metadata.max.age.ms``."""
+"""Fetches from a follower before the leader is queried again for the nearest replica, like ``metadata.max.age.ms``."""
 
 QUERY_INTERVAL_S = 0.5
 TIMESTAMPS_CHECKED = 5

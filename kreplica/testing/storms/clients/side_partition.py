@@ -59,7 +59,7 @@ class SideHistory(History):
 
     :param exists: returns True while the incarnation exists; later acknowledgements belong to another one.
     :param may_be_late: True if a value of another incarnation may be read here: a produce request without a response
-        may arrive at any time, and is appended to the present incarnation.
+        may arrive at any time, and is appended to the current incarnation.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class SideHistory(History):
 
 
 class SidePartition:
-    """Clients of one incarnation, which end with it.
+    """Clients of one incarnation; they stop when it is deleted.
 
     :param label: number of the incarnation.
     :param exists: returns True while the incarnation exists.

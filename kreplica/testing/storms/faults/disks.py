@@ -14,7 +14,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 from kreplica.testing.storms.faults.fault import End, some_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
-LEFT_BYTES_MAX = 3000
+FREE_BYTES_MAX = 3000
 OPENS_MAX = 30
 DELAYS_S = (0.1, 0.5, 3.0)
 
@@ -22,13 +22,13 @@ DELAYS_S = (0.1, 0.5, 3.0)
 def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
     """Leave space for only a few more records on a broker's disk."""
     disk = run.machine(random.choice(sorted(run.cluster.brokers))).host.disk
-    return _limit_space([disk], [random.randrange(LEFT_BYTES_MAX)])
+    return _limit_space([disk], [random.randrange(FREE_BYTES_MAX)])
 
 
 def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
     """Leave space for only a few more records on every broker's disk, different amounts on each."""
     disks = [run.machine(broker).host.disk for broker in sorted(run.cluster.brokers)]
-    return _limit_space(disks, [random.randrange(LEFT_BYTES_MAX) for _ in disks])
+    return _limit_space(disks, [random.randrange(FREE_BYTES_MAX) for _ in disks])
 
 
 def fill_follower(run: ReplicatedRun, random: Random) -> End | None:
@@ -145,7 +145,7 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def _is_offline(program: Broker) -> bool:
-    """Return true if a log directory is offline, which only a restart ends."""
+    """Return True if a log directory is offline; it stays offline until a restart."""
     return any(directory.offline is not None for directory in program.directories.directories)
 
 

@@ -121,7 +121,7 @@ def _random_broker(run: ReplicatedRun, random: Random) -> Broker | None:
 
 
 def _write(run: ReplicatedRun, random: Random, nodes: list[tuple[str, bytes]]) -> None:
-    """Create znodes one after the other with a random broker's session; the controller may reject the requests."""
+    """Create znodes one after another with a random broker's session; the controller may reject the requests."""
     broker = _random_broker(run, random)
     if broker is not None:
         Deferred.fromCoroutine(_create(broker, nodes)).addErrback(run.record_failure)

@@ -106,7 +106,7 @@ def delay_segments(run: ReplicatedRun, random: Random) -> End:
 
 
 def kill_one_by_one(run: ReplicatedRun, random: Random) -> End:
-    """Kill several brokers one after the other; they start again one after the other in random order."""
+    """Kill several brokers one after another; they start again one after another in random order."""
     brokers = random.sample(sorted(run.cluster.brokers), random.randint(2, len(run.cluster.brokers)))
     for broker in brokers:
         if run.machine(broker).running:

@@ -22,7 +22,7 @@ def restart_all(run: ReplicatedRun, random: Random) -> End:
     """Restart all brokers, by kill or shutdown; the next one follows when the last one serves or after a timeout."""
     restart = _RollingRestart(run, hard=random.random() < HARD_CHANCE)
     order = random.sample(sorted(run.cluster.brokers), len(run.cluster.brokers))
-    run.note(f"brokers {order} are restarted one after the other")
+    run.note(f"brokers {order} are restarted one after another")
     rolling = Deferred.fromCoroutine(restart.run(order))
     rolling.addErrback(lambda failure: failure.trap(CancelledError))
 
@@ -34,7 +34,7 @@ def restart_all(run: ReplicatedRun, random: Random) -> End:
 
 
 class _RollingRestart:
-    """Restarts brokers one after the other.
+    """Restarts brokers one after another.
 
     :param hard: kill the brokers instead of stopping them gracefully.
     """

@@ -1,9 +1,9 @@
 """Checks that every operation of a principal was allowed, and that changes of rights come into force.
 
-A change is in force on a broker from the moment at which the broker has applied it. Rules:
+A change takes effect on a broker as soon as the broker has applied it. Rules:
 
-* A request that a broker receives after a change is in force succeeds only if the principal still has the right. A
-  request that it received before may complete, such as a fetch that waits for records.
+* A request that a broker receives after a change has taken effect succeeds only if the principal still has the
+  permission. A request that it received before may complete, such as a fetch that waits for records.
 * An authentication that begins after a password was changed, or its user deleted, succeeds only with the new password.
 * A session that has expired serves no request before the client has authenticated again.
 * A broker applies changes in the order of ZooKeeper, and never returns to an older value.
