@@ -30,7 +30,7 @@ PACKAGES: Mapping[str, tuple[str, ...]] = {
     "systemd-analyze": ("systemd",),
     "tc": ("iproute2",),
 }
-"""Program -> packages. A test names what it runs: ``@pytest.mark.needs_program("kcat", "jq")``."""
+"""Program -> packages. A test names its programs: ``@pytest.mark.needs_program("kcat", "jq")``."""
 
 APT = ("apt-get", "-qq", "-o", "DPkg::Lock::Timeout=120", "-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30")
 

@@ -1,4 +1,4 @@
-"""Explanations of a partition, a group, a plan or a broker, through any broker, also without a controller."""
+"""Explanations of a partition, a group, a plan or a broker, through any broker, even without a controller."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:512
 
 
 def test_broker_without_stalls():
-    """The broker is healthy, also if another broker forwards the request."""
+    """The broker is healthy, even if another broker forwards the request."""
     scene = Scene()
     why = scene.why("brokers/2", asked=2)
     assert (why["subject"], why["state"]) == ("broker 2", "healthy")

@@ -115,7 +115,7 @@ def test_broker_fails_during_reads(kafka_cluster: KafkaCluster) -> None:
 
 
 def test_broker_fails_during_a_transaction(kafka_cluster: KafkaCluster) -> None:
-    """Each transaction is visible completely or not at all, also if its coordinator and leaders die."""
+    """Each transaction is visible completely or not at all, even if its coordinator and leaders die."""
     kafka_cluster.create_topic("t", PARTITIONS, min_insync_replicas=2)
     committed: list[bytes] = []
     with Cluster(kafka_cluster.bootstrap_servers) as cluster:

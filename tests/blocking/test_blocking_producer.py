@@ -403,7 +403,7 @@ def test_contradictory_options_are_refused() -> None:
 
 
 def test_exit_by_an_exception_waits_for_nothing() -> None:
-    """An interrupt ends a producer at once, also if no broker responds."""
+    """An interrupt ends a producer at once, even if no broker responds."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
     began_s = brokers.now_s

@@ -94,7 +94,7 @@ def answer_all(connection: ssl.SSLSocket) -> None:
 
 
 def test_requests_over_tls(certificate: Path, address: Address) -> None:
-    """Responses of several TLS records are complete, also if they were decrypted before they were requested."""
+    """Responses of several TLS records are complete, even if they were decrypted before they were requested."""
     context = ssl.create_default_context(cafile=str(certificate))
     with Connection.open(address, ClientOptions(), default_runtime(connect=tls_sockets(context))) as connection:
         body = {"topics": [], "allow_auto_topic_creation": False}

@@ -31,7 +31,7 @@ class FakeAdmin:
     """A server on loopback with a response for each request that a test expects.
 
     A response is a document, ``(status, document)``, ``(status, content type, bytes)``, the bytes of a stream of
-    events, or a list of these, used one after the other; the last one is repeated.
+    events, or a list of these, used one after another; the last one is repeated.
     """
 
     url: str = ""

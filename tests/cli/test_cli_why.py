@@ -137,7 +137,7 @@ def follow(admin, count, *words):
 
 
 def test_follow(admin):
-    """Old and new entries are printed once, also after a reconnect; Ctrl-C ends the command."""
+    """Old and new entries are printed once, even after a reconnect; Ctrl-C ends the command."""
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": []}
     admin.answers["GET /v1/events"] = [b": hello\n\n" + event(2) + event(3), event(3) + event(4), b""]
     lines, status = follow(admin, 4, "--json")

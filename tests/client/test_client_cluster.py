@@ -1,4 +1,4 @@
-"""Metadata, leaders and coordinators of a cluster, also while they change."""
+"""Metadata, leaders and coordinators of a cluster, even while they change."""
 
 from __future__ import annotations
 

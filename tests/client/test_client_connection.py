@@ -163,7 +163,7 @@ def test_requests_without_response_complete_when_written(peer: Peer, connection:
 
 
 def test_requests_without_response_wait_for_a_full_transport() -> None:
-    """A producer with acks=0 that is faster than the network is delayed, then refused, not buffered without limit."""
+    """A producer with acks=0 that is faster than the network is delayed, then rejected; its buffer is bounded."""
     peer = Peer(outstanding_max=2)
     connection = peer.accept()
 

@@ -97,7 +97,7 @@ def test_waiting_for_records(scene: Scene) -> None:
 
 
 def test_latest_is_the_end_at_the_assignment(scene: Scene) -> None:
-    """Records written after ``assign`` are read, also if the first fetch is later."""
+    """Records written after ``assign`` are read, even if the first fetch is later."""
     consumer = scene.consumer()
     scene.run_until(consumer.assign({T0: LATEST}))
     scene.write("t", 0, ["new"])

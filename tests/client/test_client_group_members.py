@@ -1,4 +1,4 @@
-"""Members of both protocols share partitions, also when members and coordinators fail."""
+"""Members of both protocols share partitions, even when members and coordinators fail."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_slow_start_loses_all_partitions(brokers: SimulatedCluster, kind: dict[s
 
 
 def test_committed_offsets_are_found_by_the_next_owner(brokers: SimulatedCluster, kind: dict[str, object]) -> None:
-    """A member commits also while it releases partitions."""
+    """A member commits even while it releases partitions."""
     one, two = begin(brokers, "one", "two", **kind)
     offsets = {each: CommittedOffset(each.partition + 10, 0, "note") for each in one.has}
     brokers.run_until(one.membership.commit(offsets))

@@ -157,7 +157,7 @@ def test_records_of_a_fenced_producer_fail(scene: Scene) -> None:
 
 
 def test_failed_record_fails_the_transaction(scene: Scene) -> None:
-    """The transaction can only be aborted; the next one succeeds, also after a gap in the sequences."""
+    """The transaction can only be aborted; the next one succeeds, even after a gap in the sequences."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(transactional_id="x")
     scene.run(producer.begin())

@@ -28,7 +28,7 @@ def test_every_partition_has_distinct_live_replicas_and_leaders_are_balanced(bro
 
 @given(st.integers(1, 12), st.integers(1, 60), st.data())
 def test_replicas_are_balanced(brokers, partitions, data):
-    """Replica counts differ by at most one, also after an incomplete last round."""
+    """Replica counts differ by at most one, even after an incomplete last round."""
     factor = data.draw(st.integers(1, brokers))
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 50)), shift=3)

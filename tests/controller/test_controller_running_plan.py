@@ -58,7 +58,7 @@ def test_counters_and_queues_match_a_full_scan(
     direction: tuple[PlanState, bool],
     after: list[tuple[int, StepOutcome]],
 ) -> None:
-    """Counters, queues and steps in progress match a full scan, also after the plan changes its direction."""
+    """Counters, queues and steps in progress match a full scan, even after the plan changes its direction."""
     run = RunningPlan.with_counters(PLAN, 3, CHUNKS, [StepOutcome()] * len(STEPS))
     for number, outcome in before:
         run.mark(number, outcome)

@@ -32,7 +32,7 @@ class Bench:
 
 
 def test_pipelined_requests_share_a_round_trip() -> None:
-    """Requests sent together are served one after the other, at the server's rate."""
+    """Requests sent together are served one after another, at the server's rate."""
     bench = Bench()
     bench.server.put("/a", b"x")
     for _ in range(3):

@@ -29,7 +29,7 @@ STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERRUPT = "^C"
 
-# Runs fragments one after the other in one coroutine, with a separator line between their outputs.
+# Runs fragments one after another in one coroutine, with a separator line between their outputs.
 FRAGMENTS = """
 import ast, inspect, json, sys
 from twisted.internet.task import react

@@ -323,7 +323,7 @@ BACKTRACKING = "^(a|a)*$"
 
 @pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"])
 def test_patterns_of_parts_with_dialect(dialect: str) -> None:
-    """They are matched in linear time in definitions and references as well, also if these have ``$schema``."""
+    """They are matched in linear time in definitions and references as well, even if these have ``$schema``."""
     part = {"$schema": dialect, "type": "string", "pattern": BACKTRACKING}
     inner = {"definitions": {"a": part}, "$ref": "#/definitions/a"}
     outer = {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "part.json"}

@@ -30,7 +30,7 @@ CASES = {
     "it falls behind all the time": (GROWING, 10, 5, 30, 10, WARN),
     "it fell behind except once": ([5, 6, 7, 6, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
     "it had nothing left to read for a moment": ([5, 6, 0, 8, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
-    "it commits the same offset again and again": (STEADY, 10, 0, 5, 10, STALLED),
+    "it commits the same offset repeatedly": (STEADY, 10, 0, 5, 10, STALLED),
     "it is stuck while records come in": (GROWING, 10, 0, 30, 10, STALLED),
     "it goes back": (GROWING, 10, -5, 30, 10, STALLED),
     "it is idle at the end": ([0] * 10, 10, 0, 0, 10, OK),

@@ -110,7 +110,7 @@ def test_transactions_replace_offsets_at_the_limit() -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_memory_of_a_transaction_is_charged_to_its_address(commits: bool) -> None:
-    """From the first commit on, also if the group has no other offsets."""
+    """From the first commit on, even if the group has no other offsets."""
     scene = LimitedScene()
     scene.pending_code(1, "g", 0)
     assert scene.memory.held_by(ADDRESS) == PENDING_BYTES + ONE - OFFSET_BYTES

@@ -112,7 +112,7 @@ class Committing:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_acknowledged_offset_is_lost(seed: int) -> None:
-    """While brokers die one after the other, each client reads its last committed offset."""
+    """While brokers die one after another, each client reads its last committed offset."""
     with wire_scene(brokers=3, seed=seed) as scene:
         scene.client("first")
         scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))

@@ -41,7 +41,7 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """The clusters one after the other."""
+    """The clusters one after another."""
     try:
         apache_kafka.client_class_path(apache_kafka.KAFKA_VERSION)
         with started(request.param, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:

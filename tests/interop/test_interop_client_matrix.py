@@ -32,7 +32,7 @@ def under_test(
     kafka_cluster_factory: Callable[..., Any],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[UnderTest]:
-    """The clusters one after the other."""
+    """The clusters one after another."""
     name: str = request.param
     try:
         with started(name, kafka_cluster_factory, tmp_path_factory.mktemp("matrix")) as cluster:

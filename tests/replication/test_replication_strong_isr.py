@@ -177,7 +177,7 @@ class Run:
         self.logs[LEADER] = list(leaders)
 
     def change_settings(self) -> None:
-        """Change min.insync.replicas; the controller and the leader learn of it one after the other."""
+        """Change min.insync.replicas; the controller and the leader learn of it one after another."""
         if self.random.random() < 0.5:
             self.required = self.random.randint(1, 3)
         else:

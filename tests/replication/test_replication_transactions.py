@@ -85,7 +85,7 @@ class TestLeading:
         assert len(partition.log.producers.verifications) == 1
 
     def test_first_batch_refused_temporarily_is_not_overtaken(self) -> None:
-        """Batches sent behind it are refused too, also if the producer is unknown (KIP-360)."""
+        """Batches sent behind it are refused too, even if the producer is unknown (KIP-360)."""
         partition = Leading().partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
         assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS

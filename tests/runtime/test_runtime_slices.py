@@ -104,7 +104,7 @@ def test_owner_with_the_least_used_time_goes_first() -> None:
 
 
 def test_tasks_of_one_owner_keep_their_order() -> None:
-    """The requests of a connection are handled one after the other."""
+    """The requests of a connection are handled one after another."""
     clock = IteratedClock()
     slices, owner = Slices(clock), Owner()
     first, second = Work(clock, 3 * SLICE_STEPS_MAX), Work(clock, 1)

@@ -231,7 +231,7 @@ def _numbers(messages: list[list[object]]) -> list[dict[int, int]]:
 
 
 def run_schedules(seeds: list[int], directory: Path) -> Iterator[Result]:
-    """Run the schedules of these seeds one after the other, on one set of hosts and one ensemble."""
+    """Run the schedules of these seeds one after another, on one set of hosts and one ensemble."""
     with (
         Hosts(directory) as hosts,
         RealZooKeeper(directory / "zookeeper", places=hosts.zookeeper_places(), sync_to_disk=False) as zookeeper,

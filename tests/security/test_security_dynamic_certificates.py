@@ -198,7 +198,7 @@ def test_other_authority(tmp_path: Path, certificates: Path, coordinator: Coordi
 def test_pem_text(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, renewed: Path, logged: list[str]
 ) -> None:
-    """Keys and passwords are encrypted in ZooKeeper, also after the secret was replaced, and shown nowhere."""
+    """Keys and passwords are encrypted in ZooKeeper, even after the secret was replaced, and shown nowhere."""
     data = encrypted_key(tmp_path, renewed).read_text()
     key, chain = data[: data.index("-----BEGIN CERT")], data[data.index("-----BEGIN CERT") :]
     values = {

@@ -39,7 +39,7 @@ def test_records_of_one_read_are_handled_together(
     coordinator: CoordinatorProcess,
     handled: dict[TlsSocket, list[bytes]],
 ) -> None:
-    """Two requests in 28 TLS records of one read are handled together, also if the client closes right after."""
+    """Two requests in 28 TLS records of one read are handled together, even if the client closes right after."""
 
     async def story(scene: Brokers) -> None:
         await deferToThread(send_and_receive, scene.address("SSL"), scene.trusted)

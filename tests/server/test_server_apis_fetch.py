@@ -294,7 +294,7 @@ def test_list_offsets_finds_exact_records(tmp_path: Path) -> None:
 
 
 def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
-    """The log start offset only grows; offsets below it are out of range, also after a restart."""
+    """The log start offset only grows; offsets below it are out of range, even after a restart."""
 
     async def delete(scene: Scene, offset: int, partition: int = 0) -> tuple[int, int]:
         rows = [{"partition_index": partition, "offset": offset}]

@@ -225,7 +225,7 @@ def test_responses_behind_an_unanswered_request_count() -> None:
 
 
 def test_closed_connections_hold_nothing() -> None:
-    """Also if they were lost with unread responses, or read them later."""
+    """A lost connection with unread responses holds no memory, nor does one that reads them later."""
     broker = Broker()
     lost, late = slow_reader(broker, 3), slow_reader(broker, 3)
     lost.connection.lost()

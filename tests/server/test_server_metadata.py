@@ -77,7 +77,7 @@ def test_update_without_topics(metadata: MetadataCache) -> None:
 
 
 def test_observers_are_notified_of_removed_topics(metadata: MetadataCache) -> None:
-    """Also if another topic has the same name at once."""
+    """Observers are notified of a removal even if another topic gets the same name immediately."""
     gone: list[str] = []
     metadata.on_topics_removed(gone.extend)
     metadata.update(update_metadata("d"))

@@ -66,7 +66,7 @@ def scene() -> Scene:
 
 
 def test_one_frame_continues_while_others_wait(scene: Scene) -> None:
-    """Above the limit, the first frame that grows continues; the others follow one after the other."""
+    """Above the limit, the first frame that grows continues; the others follow one after another."""
     a, b, c = map(scene.holder, "abc")
     a.holds(80)
     b.holds(70)

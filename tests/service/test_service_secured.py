@@ -91,7 +91,7 @@ def run(command: list[str], directory: Path) -> str:
 
 
 def test_the_steps_of_the_readme(tmp_path: Path) -> None:
-    """They succeed, also after a restart; without credentials, nothing is shown."""
+    """They succeed, even after a restart; without credentials, nothing is shown."""
     start, shell, program = (text for _, text in BLOCKS)
     assert start == "make run ARGS='--secured --data-dir locked'\n"
     shell = "\n".join(line for line in shell.splitlines() if not line.startswith("export PATH"))

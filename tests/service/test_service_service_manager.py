@@ -31,7 +31,7 @@ def test_long_start_extends_the_timeout(notifications):
 
 
 def test_watchdog_is_notified_in_time(notifications):
-    """The watchdog is notified three times per period, also while the broker stops."""
+    """The watchdog is notified three times per period, even while the broker stops."""
     clock = Clock()
     manager = ServiceManager(clock, notifications.append, watchdog_s=30.0)
     manager.ready()

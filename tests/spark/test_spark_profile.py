@@ -83,7 +83,7 @@ def test_figures_equal_those_of_the_records(unpacked: Path, slice_size: int) -> 
 
 @pytest.mark.parametrize("slice_size", [1, 2, 5, 1 << 40])
 def test_outcomes_of_transactions(unpacked: Path, slice_size: int) -> None:
-    """Committed, aborted and open transactions are distinguished, also if a slice ends before the marker."""
+    """Committed, aborted and open transactions are distinguished, even if a slice ends before the marker."""
     figures = profiled(unpacked, "transactions", slice_size=slice_size)
     records, size = written(unpacked, "transactions", figures.partitions[0].end)
     kinds = Counter(

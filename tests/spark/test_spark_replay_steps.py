@@ -43,7 +43,7 @@ def offsets(steps: list[Step]) -> list[tuple[TopicPartition, int]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_offset_is_in_one_step(seed: int) -> None:
-    """Also if later runs with other sizes and more units continue earlier ones."""
+    """Each offset is in one step even if later runs, with other sizes and more units, continue earlier ones."""
     random = Random(seed)
     whole = units(random)
     expected = [(each.partition, offset) for unit in whole for each in unit.ranges for offset in range(*each[1:])]

@@ -272,7 +272,7 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
     with Cluster(brokers.bootstrap_servers) as cluster, Producer(cluster) as producer:
         producer.send("grows", b"new", partition=1)
     end = offset
-    while "1" not in end["grows"]:  # brokers learn of it one after the other
+    while "1" not in end["grows"]:  # brokers learn of it one after another
         end = planner.latestOffset(offset, ReadAllAvailable())
     assert end == {"grows": {"0": 100, "1": 1}}
     assert [row["value"] for row in rows(tasks_reader, planner.partitions(offset, end))] == [b"new"]
@@ -354,7 +354,7 @@ def test_a_topic_deleted_during_a_stream(brokers: KafkaCluster, monkeypatch: pyt
 
     def end_without_it(planner) -> dict:
         end = first
-        while "goes" in end:  # brokers learn of it one after the other
+        while "goes" in end:  # brokers learn of it one after another
             assert time.monotonic() < deadline_s
             end = planner.latestOffset(first, ReadAllAvailable())
         return end

@@ -1,4 +1,4 @@
-"""Runs the programs of the page about Spark one after the other."""
+"""Runs the programs of the page about Spark one after another."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ def test_impossible_replays(spark: SparkSession, brokers: KafkaCluster, archive:
 
 
 def test_other_directories(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """With offsets, rows are in their order; without, in the order of files and rows; also without partitions.
+    """With offsets, rows are in their order; without, in the order of files and rows; even without partitions.
 
     A replay of a directory that has changed since is rejected.
     """

@@ -57,7 +57,7 @@ def test_a_query_resumes_where_it_stopped(
 ) -> None:
     """In limited micro-batches, each row once; its offsets have the same text as those of Spark's Kafka source.
 
-    Also after a partition was added; a listener receives the lag.
+    The same applies after a partition was added; a listener receives the lag.
     """
     brokers.create_topic("jvm-stream", 2)
     brokers.create_topic("jvm-stream-copy", 1)

@@ -199,7 +199,7 @@ class TestReading:
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
 
     def test_truncated_damage_is_forgotten(self, world: World) -> None:
-        """Records written in its place are served, also if no batch starts at the position of the damage."""
+        """Records written in its place are served, even if no batch starts at the position of the damage."""
         log = world.log()
         active = log.segments.active
         position, header = list(active.headers())[-1]

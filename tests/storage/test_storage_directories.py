@@ -345,7 +345,7 @@ def test_retention_and_compaction_run_periodically():
 
 @pytest.mark.parametrize(("synced", "offset"), [(1, 2), (3, 50)])
 def test_log_is_synced_after_a_truncation(synced, offset):
-    """With ``flush.messages=1``, also if it is truncated during a sync, or restarts at an offset above its former end.
+    """With ``flush.messages=1``, even if it is truncated during a sync, or restarts at an offset above its former end.
     """
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_messages=1)).start()
     (log,) = broker.create(KEYS[0])

@@ -85,7 +85,7 @@ def test_kill_at_any_write_keeps_the_epoch_of_every_record():
 
 
 def test_power_loss_at_any_write_keeps_epochs_consistent():
-    """Whichever files are lost, the remaining epochs and records agree, also after another kill."""
+    """Whichever files are lost, the remaining epochs and records agree, even after another kill."""
     for cut in changes():
         for seed in range(4):
             log, disk = crash_at(cut, seed=seed)

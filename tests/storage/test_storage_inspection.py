@@ -79,7 +79,7 @@ class TestIntactLogs:
 
     @pytest.mark.parametrize("archive", ["clean", "killed"])
     def test_directory_of_kafka(self, archive: str, tmp_path: Path) -> None:
-        """Also if Kafka was killed and left indexes padded with zeros."""
+        """The check passes even if Kafka was killed and left indexes padded with zeros."""
         with tarfile.open(KAFKA / f"kafka-3.9-{archive}.tar.xz") as packed:
             unpack(packed, tmp_path)
         before = digest(tmp_path)

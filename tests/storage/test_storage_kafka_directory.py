@@ -58,7 +58,7 @@ def opened(request, tmp_path):
 
 
 def test_all_logs_open_with_their_offsets_epochs_and_ids(opened):
-    """The cluster ID, topic IDs, offsets and leader epochs of Kafka's directory are kept, also after kill -9."""
+    """The cluster ID, topic IDs, offsets and leader epochs of Kafka's directory are kept, even after kill -9."""
     logs = opened.directories.logs
     assert {str(key): log.log_end_offset for key, log in logs.items()} == {
         "codecs-0": 100 if opened.killed else 50,

@@ -121,7 +121,7 @@ class TestLeader:
         ],
     )
     def test_refused_batch_leaves_no_trace(self, tmp_path, records, config, code):
-        """The batch gets its own error code, and the log is unchanged, also after a restart."""
+        """The batch gets its own error code, and the log is unchanged, even after a restart."""
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
         assert (log.log_end_offset, log.segments.size_bytes, log.leader_epochs.entries) == (0, 0, ())

@@ -228,7 +228,7 @@ def test_start_offset_is_kept(path):
 
 
 def test_empty_directory_is_an_empty_log(path):
-    """The log starts at offset 0, also after another open."""
+    """The log starts at offset 0, even after another open."""
     assert open_log(path).log_end_offset == 0
     assert open_log(path, clean_shutdown=True).log_end_offset == 0
 

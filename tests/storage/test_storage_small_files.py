@@ -39,7 +39,7 @@ DISK = OsDisk()
     cut=st.integers(0, 2500),
 )
 def test_offset_index_lookup(rows, asked, cut):
-    """The greatest entry at or below an offset is found, also after truncation, release and reading."""
+    """The greatest entry at or below an offset is found, even after truncation, release and reading."""
     disk = MemoryDisk(directories=["/d"])
     index = OffsetIndex("/d/i", 100, disk, new=True)
     entries, offset, position = [], 100, 0
@@ -61,7 +61,7 @@ def test_offset_index_lookup(rows, asked, cut):
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 def test_empty_index_is_written_as_a_file(kind):
-    """Also if it was released before: the next start would rebuild a missing index."""
+    """Even if it was released before: the next start would rebuild a missing index."""
     disk = MemoryDisk(directories=["/d"])
     index = kind("/d/i", 0, disk, new=True)
     index.release()

@@ -155,7 +155,7 @@ def test_start_detects_every_flipped_byte(suffix: str) -> None:
 
 
 def test_repair_at_a_start_is_durable() -> None:
-    """The next start has nothing to repair, also after a power loss."""
+    """The next start has nothing to repair, even after a power loss."""
     disk = MemoryDisk(directories=[PATH])
     log = written(disk)
     missing(disk, next(path for path in paths(log, ".txnindex") if disk.exists(path)))

@@ -66,7 +66,7 @@ class ZooKeeperProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server, also after it was killed; it keeps its port and its data."""
+        """Start the server, even after it was killed; it keeps its port and its data."""
         with open(self.directory / "output.log", "ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.directory

@@ -30,7 +30,7 @@ class ServerProcess:
 
     :param directory: working directory, created if it is missing.
     :param ready: line in the output that shows readiness.
-    :ivar pid: ID of the process that was started last, also after its end; 0 before the first start.
+    :ivar pid: ID of the process that was started last, even if it has ended; 0 before the first start.
     :ivar paused: True after ``pause``.
     """
 

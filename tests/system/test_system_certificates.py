@@ -77,7 +77,7 @@ class Certificates:
 
 
 class NewClients:
-    """Connects with a new client of librdkafka again and again, in a thread."""
+    """Connects repeatedly with new clients of librdkafka, in a thread."""
 
     def __init__(self, scene):
         self.count = 0

@@ -115,7 +115,7 @@ def test_consecutive_controllers_die_during_a_plan(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
-    """Also if the controller dies during the rollback."""
+    """The assignment is restored even if the controller dies during the rollback."""
     with planned(seed) as (run, planner):
         before = holders(run)
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])

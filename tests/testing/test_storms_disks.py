@@ -60,7 +60,7 @@ def test_a_broker_recovers_from_running_out_of_descriptors(seed: int) -> None:
 
 
 def test_a_slow_disk_recovers_its_speed() -> None:
-    """Also if another fault made it slower in between, and the earlier fault ends first."""
+    """It recovers even if another fault made it slower in between, and the earlier fault ends first."""
     run = ReplicatedRun(1)
     ends = [FAULTS["slow disk"][0](run, Random(seed)) for seed in range(12)]
     for end in ends:

@@ -34,7 +34,7 @@ def _deferred_collection() -> Iterator[None]:
 
 
 def test_a_guard_is_restored_afterwards() -> None:
-    """Also after a failure without it."""
+    """A guard is restored even if the scenario failed without it."""
     before = in_sync.expected_version
 
     def fail() -> None:

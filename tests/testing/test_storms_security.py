@@ -87,7 +87,7 @@ def test_deletion_of_an_acl_that_the_broker_has_not_read() -> None:
 
 
 def test_a_paused_broker_ends_sessions() -> None:
-    """A request is not served after the end of the session, also if a pause has delayed the broker's timers."""
+    """A request is not served after the end of the session, even if a pause has delayed the broker's timers."""
     cluster = SimulatedCluster(1, lifetime_ms=2_000)
     cluster.start()
     client = administrator(cluster)

@@ -128,7 +128,7 @@ def test_losses_of_a_trimmed_topic_are_found() -> None:
 
 
 def test_the_highest_log_start_is_known() -> None:
-    """Also if the replica with the highest log start offset is gone."""
+    """The highest log start offset is known even if the replica that had it is gone."""
     with deferred_collection(), replicated(6) as run:
         create(run)
         (partition,) = run.side_topics.current()

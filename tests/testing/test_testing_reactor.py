@@ -172,7 +172,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_no_listener(self, world: World) -> None:
-        """Connecting to a port without a listener is refused, also after the listener has stopped."""
+        """Connecting to a port without a listener is refused, even after the listener has stopped."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)

@@ -110,7 +110,7 @@ def test_epoch_of_an_abort_is_never_returned():
 
 
 def test_two_phase_transactions_do_not_time_out():
-    """A prepared transaction waits for its decision without limit."""
+    """A prepared transaction waits for its decision indefinitely."""
     assert decide(transaction(), is_two_phase=True).new.timeout_ms == NEVER_MS
 
 

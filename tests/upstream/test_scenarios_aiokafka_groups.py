@@ -145,7 +145,9 @@ async def test_a_silent_member_loses_its_partitions(scene: Scene, topic: str) ->
 
 @scenario
 async def test_a_subscription_may_change_at_once(scene: Scene, topic: str) -> None:
-    """Also during a join for the previous subscription, which the coordinator forgets after the session timeout."""
+    """A change is possible during a join for the previous subscription, which the coordinator forgets after a
+    timeout.
+    """
     await scene.send(f"{topic}-b", 0, range(3))
     consumer = await scene.consumer(group_id=topic, session_timeout_ms=1500, heartbeat_interval_ms=200)
     consumer.subscribe([topic])

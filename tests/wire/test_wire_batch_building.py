@@ -125,7 +125,7 @@ def test_delete_horizon_keeps_record_timestamps(codec: Codec) -> None:
 
 
 def test_delete_horizon_without_removals() -> None:
-    """The time starts when a cleaner first sees the tombstone, also if no record is removed."""
+    """The time starts when a cleaner first sees the tombstone, even if no record is removed."""
     marked = filter_batch(batch_of(), lambda record: True, delete_horizon_ms=50)
     assert marked is not None
     assert parse_header(marked).has_delete_horizon

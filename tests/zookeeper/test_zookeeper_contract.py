@@ -88,7 +88,7 @@ def test_conditions_and_errors_with_their_path(zookeeper_server: ServerUnderTest
 
 
 def test_invalid_paths_are_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
-    """The paths are refused before anything is sent, also if a chroot would hide a missing slash."""
+    """The paths are refused before anything is sent, even if a chroot would hide a missing slash."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()

@@ -159,7 +159,7 @@ def test_response_round_trip(
 def test_truncated_or_extended_response_is_refused(
     body: bytes, decode: Callable[[bytes, int, int], Any], value: object
 ) -> None:
-    """The typed error is raised, also if other frames follow in the buffer."""
+    """The typed error is raised, even if other frames follow in the buffer."""
     for end in (*range(len(body)), len(body) + 1):
         with pytest.raises(ProtocolError):
             decode(body + b"\x00" * 100, 0, end)
