@@ -26,7 +26,7 @@ CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
 APART = ("controller_interruptions", "fail_over", "kafka", "kafka_tls", "zookeeper_appendix")
-"""Benchmarks that run only if they are named: they need software that may be unavailable, or long."""
+"""Benchmarks that run only if they are named: they need software that may be unavailable, or take long."""
 
 TIMES_LONGER = {
     "fail_over": 3,
@@ -40,7 +40,7 @@ TIMES_LONGER = {
 """Benchmarks that need many processes or much data."""
 
 ROUNDS = 5
-"""Number of rounds that the time limit is for."""
+"""Number of rounds for which the time limit is set."""
 
 
 def benchmark_names() -> list[str]:

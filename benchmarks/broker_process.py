@@ -110,7 +110,7 @@ class BrokerProcess:
         """Wait until it lists itself in its metadata, because some libraries wait for long before they retry after an
         empty list.
 
-        :raise RuntimeError: with the process's output, if it ended or is not ready in time.
+        :raise RuntimeError: the process ended or is not ready in time; the message contains its output.
         """
         while time.monotonic() - self.started_s < START_TIME_S:
             self.check_running()
@@ -130,7 +130,7 @@ class BrokerProcess:
         raise RuntimeError(f"not ready after {START_TIME_S} s:\n{self.output()}")
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with the process's output, if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has ended."""
         assert self._process is not None
         if self._process.poll() is not None:
             raise RuntimeError(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
@@ -179,7 +179,8 @@ class BrokerProcess:
 def compile_sources() -> None:
     """Compile the bytecode of all modules once, as in an installed package.
 
-    If the environment forbids Python to write bytecode, each start compiles edited modules, a third of its time.
+    If the environment forbids Python to write bytecode, each start compiles edited modules, which takes a third of its
+    time.
     """
     compileall.compile_dir(ROOT / "kreplica", quiet=1)
 

@@ -250,7 +250,7 @@ def count_calls(action: Callable[[], object]) -> Cost:
 
 
 def count_product_calls(action: Callable[[], object]) -> int:
-    """Count the calls of the product's own Python functions, also those that the simulator makes."""
+    """Count the calls of the product's own Python functions, including those that the simulator makes."""
     count = 0
 
     def profile(frame: Any, event: str, _: Any) -> None:

@@ -6,12 +6,12 @@ in-flight requests and fetch settings are equal if a library has them (``client_
 Produce request per broker in flight.  Every record that is read is accessed.  CPU time is that of the client process
 with all its threads.
 
-* ``aiokafka`` encodes and decodes records by its Cython extension, ``aiokafka (pure)`` by Python
+* ``aiokafka`` encodes and decodes records with its Cython extension, ``aiokafka (pure)`` in Python
   (``AIOKAFKA_NO_EXTENSIONS``), checksums included.
 * ``produce, record by record``: each record has a Deferred, a future or a callback.  ``all at once``: ``send_all``,
   aiokafka's ``send_batch`` (a future for a batch, whose partition the caller chooses), confluent-kafka without
   callbacks; kafka-python has no such method.
-* kreplica and kafka-python have no extension: records are encoded and decoded by Python.  Their checksums are in C:
+* kreplica and kafka-python have no extension: records are encoded and decoded in Python.  Their checksums are in C:
   kafka-python finds the ``crc32c`` package that kreplica installs.
 """
 

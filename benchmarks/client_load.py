@@ -60,9 +60,9 @@ class Case:
 
 
 def make_values(record_bytes: int, *, varied: bool) -> list[bytes]:
-    """Return the values of ``CHUNK`` records, always the same ones.
+    """Return the values of ``CHUNK`` records, which are the same in each run.
 
-    :param varied: from half to one and a half times as long.
+    :param varied: True for values of half to one and a half times this size.
     """
     letters = bytes(97 + number % 26 for number in range(2 * record_bytes))
     random = Random(record_bytes)

@@ -16,7 +16,9 @@ def serve() -> None:
 
 
 async def produce(case: Case) -> None:
-    """``send`` waits only for buffer space and returns a future of the record; ``send_batch`` one of the batch."""
+    """``send`` waits only for buffer space and returns a future of the record; ``send_batch`` returns one for the
+    batch.
+    """
     producer = AIOKafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,

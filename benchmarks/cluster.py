@@ -95,7 +95,7 @@ class Measured:
         return [row | self._verdict(slowest["applied, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
 
     def failures(self, producer: SteadyProducer) -> list[dict[str, Any]]:
-        """Kill a broker, stop another in order, kill the controller, each time with all partitions in sync before."""
+        """Kill a broker, stop another in order, kill the controller, each time after all partitions are in sync."""
         producer.wait_for_more(RECORDS_PER_SECOND)
         partitions = LOAD_PARTITIONS + len(self._topics) * TOPIC_PARTITIONS
         rows = []

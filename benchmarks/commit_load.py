@@ -38,7 +38,7 @@ class Member:
         self._generation = -1
 
     def join(self) -> None:
-        """Find the coordinator, join, and take the assignment, made by itself as the leader."""
+        """Find the coordinator, join, and receive the assignment, which this member makes as the leader."""
         self._wait_for_coordinator()
         join = {
             "group_id": self._group,
@@ -75,7 +75,7 @@ class Member:
         return frame(build_request_header(1, OFFSET_COMMIT.key, VERSION, 1, "load") + body)
 
     def check(self, partitions: int) -> None:
-        """:raise RuntimeError: a committed offset is missing."""
+        """Raise ``RuntimeError`` if a committed offset is missing."""
         body = {"group_id": self._group, "topics": None}
         response = self._request(OFFSET_FETCH, body)
         offsets = [row["committed_offset"] for topic in response["topics"] for row in topic["partitions"]]

@@ -61,7 +61,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
     try:
         task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
-    except SystemExit as ended:  # react's way to return
+    except SystemExit as ended:  # react exits in this way when the coroutine returns
         if ended.code:
             raise
     return rows

@@ -74,7 +74,7 @@ class Cluster:
         return sum(map(cpu_s, (self._process.pid, *_children(self._process.pid))))
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its output, if the process has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has ended."""
         if not self._process.running:
             raise RuntimeError(f"the brokers have ended:\n{self._process.output[-4000:]}")
 

@@ -47,7 +47,7 @@ class Loaded(Protocol):
         """Return the CPU time of all brokers."""
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its output, if a broker has ended."""
+        """Raise ``RuntimeError`` with the output of a broker that has ended."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def measure(
 
     :param before: called when the program is connected and warm, right before the measured part.
     :param client_config: further settings of librdkafka; ``python_load`` ignores them.
-    :raise RuntimeError: with its output, if it fails.
+    :raise RuntimeError: the program failed; the message contains its output.
     """
     (load,), broker_cpu_s = measure_together(
         driver, broker, mode, [arguments], before=before, client_config=client_config
@@ -123,7 +123,7 @@ def measure_together(
     :param arguments: arguments of each program.
     :param before: called when all are connected and warm, right before the measured part.
     :return: the reports, and the brokers' CPU time between the start signal and the last report.
-    :raise RuntimeError: with the output of a program that failed.
+    :raise RuntimeError: a program failed; the message contains its output.
     """
     with ExitStack() as stack:
         loads = [stack.enter_context(_Load(driver, broker, mode, each, client_config)) for each in arguments]
@@ -193,7 +193,7 @@ def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
 
     On a virtual machine, memory that was free for some seconds belongs to the host again.  Getting it back costs 2,000
     us/MB, many times the broker's own cost: a benchmark with a growing page cache measures the hypervisor.  The broker
-    keeps the end of its log in memory, and so overwrites the zeros, as in a file that is used again.
+    keeps the end of its log in memory, so it overwrites the zeros, as in a file that is used again.
 
     :param log: the active segment; it must have space for that much before the broker rolls it.
     :param sync: True if the broker will sync, so that it does not have to write the zeros to the disk as well.

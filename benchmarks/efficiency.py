@@ -137,7 +137,7 @@ class ServerProcess:
         return cpu_s(self.pid)
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its output, if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has ended."""
         if self._process.poll() is not None:
             assert self._process.stderr is not None
             raise RuntimeError(f"{self._command[0]} has ended: {self._process.stderr.read().strip()}")
@@ -197,7 +197,7 @@ def _kernel_part(samples: list[Sample]) -> float:
 
 
 def compile_server(directory: Path) -> Path:
-    """:raise RuntimeError: with the compiler's output, if it is missing or fails."""
+    """Compile ``server.c``; raise ``RuntimeError`` with the output of the compiler if that fails."""
     program = directory / "server"
     command = ["gcc", "-O2", "-msse4.2", "-o", str(program), str(Path(__file__).with_name("server.c"))]
     try:

@@ -83,7 +83,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:
-    """Measure one broker of each size in turn; a first round does not count."""
+    """Measure one broker of each size in turn; the first round does not count."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(_scratch()))
         counts = scale.counts[name]

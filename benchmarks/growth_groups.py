@@ -83,7 +83,7 @@ def _join(connection: Connection, group: str) -> tuple[str, int, str]:
 
 
 def _wait_for_coordinator(connection: Connection, group: str) -> None:
-    """:raise RuntimeError: the group has no coordinator for long; the first request creates the offsets topic."""
+    """Wait for the group's coordinator, because the first request creates the offsets topic; fail after some time."""
     ends_s = time.monotonic() + COORDINATOR_TIME_S
     while True:
         try:

@@ -1,8 +1,8 @@
 """A broker, and prebuilt requests: the broker's cost for each, independent of the client's speed.
 
 Requests are sent in rounds over plain sockets: in each round some connections send theirs, then all responses are read.
-So a broker gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and with
-10,000.  Responses are parsed after the measured part.
+A broker therefore gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and
+with 10,000.  Responses are parsed after the measured part.
 """
 
 from __future__ import annotations

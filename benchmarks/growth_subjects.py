@@ -26,7 +26,7 @@ class Amount:
 
     :param requests: minimum number of requests of each kind.
     :param rounds: number of rounds for the medians, after one that does not count.
-    :param idle_s: seconds for which an idle broker is watched.
+    :param idle_s: seconds for which an idle broker is observed.
     """
 
     requests: int

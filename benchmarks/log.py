@@ -1,7 +1,7 @@
 """One log without a network: append, read of the tail, cold read, recovery, and the bare system calls.
 
-Each size appends to a log whose file was touched before (written to its full length once, as a file that is then
-removed), so that the hypervisor's cold pages are not measured; appends and bare writes alternate.
+Before each size is measured, a file of the full length of the log is written and removed, so that the kernel has got
+the pages from the hypervisor. Appends and bare writes alternate.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _open(directory: str, name: str) -> Log:
 
 
 def _touch(directory: str, size: int) -> None:
-    """Take memory for the page cache from the hypervisor, and return it only to the kernel."""
+    """Write and remove a file, so that the kernel gets memory for the page cache from the hypervisor."""
     path = f"{directory}/touched"
     with open(path, "wb") as file:
         for _ in range(size // 2**20 + 1):

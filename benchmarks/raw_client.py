@@ -13,7 +13,7 @@ CLIENT_ID = b"raw"
 
 
 def record_batch(value: bytes, now_ms: int) -> bytes:
-    """A record batch (magic 2, KIP-98) of one record without key."""
+    """A record batch (magic 2, KIP-98) of one record without a key."""
     record = b"\0\0\0\1" + _zigzag(len(value)) + value + b"\0"
     body = _zigzag(len(record)) + record
     after_crc = struct.pack(">hiqqqhii", 0, 0, now_ms, now_ms, -1, -1, -1, 1) + body

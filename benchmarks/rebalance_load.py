@@ -1,7 +1,7 @@
 """A group that rebalances: ``python -m benchmarks.rebalance_load rebalance HOST:PORT MEMBERS SESSION_MS``.
 
 Members connect; the program prints ``ready`` and waits for a line.  Then all join at once; later one more joins, and
-then the leader leaves, which the others learn by their heartbeats.  The program prints as JSON how long each change
+then the leader leaves, which the others learn from their heartbeats.  The program prints as JSON how long each change
 took until all members had an assignment.
 """
 

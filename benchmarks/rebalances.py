@@ -1,7 +1,7 @@
 """Time of a rebalance of a group of two hundred members, on one broker.
 
 ``first``: all join an empty group at once; the configured delay does not count.  ``one more``, ``one less``: the others
-learn of the change by their heartbeats every ``session / 3``, which is the minimum time in any case.
+learn of the change from their heartbeats every ``session / 3``, so no rebalance can take less time.
 """
 
 from __future__ import annotations

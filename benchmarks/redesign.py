@@ -1,4 +1,4 @@
-"""The controller redesign's proposals, measured: asynchronous writes, batched requests, prioritized commands.
+"""Measures the proposals of the controller redesign: asynchronous writes, batched requests, prioritized commands.
 
 Writes of partition states go to a real ZooKeeper through a proxy that adds a round trip time: one by one (each waits
 for the previous response, as the old controller did), pipelined single writes, one write in each multi (what Kafka
@@ -7,7 +7,7 @@ Events are those of kreplica's controller; `one by one` beside them is the numbe
 duration of one synchronous write.  Times that are marked `computed` were not measured, because they would take too
 long: they follow from the rate with fewer partitions.
 
-The last table shows how soon a broker obeys LeaderAndIsr while 200 producers saturate it, and how many records with
+The last table shows how soon a broker executes LeaderAndIsr while 200 producers saturate it, and how many records with
 acks=1 it acknowledges after the command was sent, which it truncates later.  `sockets first` is kreplica: control
 connections are read before data connections.  `no priority` is kreplica without that.  The others have a request queue:
 `one queue` is the old broker, `two queues` the redesign's first option (a handler that waits for a regular request does

@@ -1,8 +1,8 @@
 """A standalone broker with another order of requests, for the benchmark of control-plane priority.
 
-``python -m benchmarks.redesign_broker ORDER twistd-arguments ...``.  A broker has no request queue, so for the queues
-of the controller redesign one is put between the network and the handlers.  Connections keep at most one request in
-it, as in Kafka, if clients send one request at a time.
+``python -m benchmarks.redesign_broker ORDER twistd-arguments ...``.  A broker has no request queue, so this program
+adds the queues of the controller redesign between the network and the handlers.  A connection has at most one request
+in a queue, as in Kafka, if clients send one request at a time.
 """
 
 from __future__ import annotations

@@ -302,7 +302,7 @@ def _audit(bench: Bench) -> None:
 
 
 def _result_and_time(work: Callable[[], T]) -> tuple[T, Spent]:
-    """Return the result of some work, and its time."""
+    """Call a function; return its result, and the time that it took."""
     found: list[T] = []
     spent = _timed(lambda: found.append(work()))
     return found[0], spent

@@ -1,7 +1,8 @@
 """CPU time to decrypt and encrypt TLS records, without sockets: our TLS socket, pyOpenSSL's methods and module ``ssl``.
 
 librdkafka encrypts the fields of each record of a batch separately, so a Produce arrives in many small TLS records.
-``KB per call`` is the data of one read from the socket, or of one response.  TLS 1.3, and the cipher is the default.
+``KB per call`` is the data of one read from the socket, or of one response.  The version is TLS 1.3, with the default
+cipher.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from uuid import UUID
 Value = dict[str, Any]
 
 TOPIC = "benchmark-topic"
-NOT_ASKED = -(1 << 31)
+NOT_REQUESTED = -(1 << 31)
 """Value of authorized operations that were not requested."""
 
 
@@ -80,9 +80,9 @@ def metadata_response(topics: int, partitions: int) -> Value:
            "offline_replicas": []}  # fmt: skip
     rows = [{"partition_index": index, **row} for index in range(partitions)]
     named = [{"error_code": 0, "name": f"topic-{index}", "is_internal": False, "partitions": rows,
-              "topic_authorized_operations": NOT_ASKED} for index in range(topics)]  # fmt: skip
+              "topic_authorized_operations": NOT_REQUESTED} for index in range(topics)]  # fmt: skip
     return {"throttle_time_ms": 0, "brokers": brokers, "cluster_id": "cluster-of-a-benchmark", "controller_id": 0,
-            "topics": named, "cluster_authorized_operations": NOT_ASKED}  # fmt: skip
+            "topics": named, "cluster_authorized_operations": NOT_REQUESTED}  # fmt: skip
 
 
 def leader_and_isr_request(topics: int, partitions: int) -> Value:

@@ -1,7 +1,7 @@
 """The systems: kreplica and Apache Kafka 3.9 in ZooKeeper mode, configured as recommended for production.
 
-Both use a real ZooKeeper if there are several brokers; a single broker of kreplica coordinates itself by default, and
-Kafka has a separate ZooKeeper, whose costs do not count.
+Both use a real ZooKeeper if there are several brokers. A single kreplica broker uses its embedded ZooKeeper server by
+default, and Kafka a separate ZooKeeper, whose costs do not count.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KAFKA_DEFAULTS = {
     "min.insync.replicas": 1,
     "controlled.shutdown.retry.backoff.ms": 5000,
 }
-"""Overrides the short timeouts that clusters of tests have, with Kafka's own defaults."""
+"""Kafka's default timeouts, which override the shorter ones of test clusters."""
 
 
 class Deployment(ABC):
@@ -75,7 +75,7 @@ class Deployment(ABC):
 
     @abstractmethod
     def check_running(self) -> None:
-        """:raise RuntimeError: with a broker's output, if it has ended."""
+        """Raise ``RuntimeError`` with the output of a broker that has ended."""
 
     @abstractmethod
     def logs(self, topic: str, partition: int) -> list[Path]:
@@ -205,7 +205,7 @@ class KafkaBroker:
         raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._output_end()}")
 
     def check_running(self) -> None:
-        """:raise RuntimeError: with its output, if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has ended."""
         if self.process.poll() is not None:
             raise RuntimeError(f"Kafka ended with status {self.process.returncode}: {self._output_end()}")
 

@@ -1,9 +1,9 @@
 """Fail-over: time until all partitions have leaders after a broker dies, is shut down, or the controller dies.
 
-A client learns the leaders by Metadata.  Every remaining broker is polled about every partition for which it has not
-returned a living leader: a partition has a leader when all of them return one.  The clock starts at the signal, not at
-the end of the process, because a JVM can take longer to end than its session.  The session's end is read from
-ZooKeeper, because no broker can know about the failure before.
+A client learns the leaders from Metadata responses.  Every remaining broker is polled about every partition for which
+it has not returned a living leader: a partition has a leader when all of them return one.  The clock starts at the
+signal, not at the end of the process, because a JVM can take longer to end than its session.  The session's end is read
+from ZooKeeper, because no broker can know about the failure before.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FailOver:
     def _kill(self, *, is_controller: bool) -> dict[str, float]:
         victim = self._broker(is_controller=is_controller)
         session = _Session(self._cluster.zookeeper, CONTROLLER if is_controller else broker_path(victim))
-        making = _Making({number: port for number, port in self._cluster.ports.items() if number != victim})
+        making = _Completion({number: port for number, port in self._cluster.ports.items() if number != victim})
         with Watch(self._cluster, victim, self._topics) as watch:
             session.start()
             killed_s = watch.signal(signal.SIGKILL)
@@ -253,7 +253,7 @@ class _End(_Moment):
         self._broker = broker
 
     def find(self) -> None:
-        """The victim's process has ended."""
+        """Wait until the victim's process has ended."""
         self._cluster.wait(self._broker)
 
 
@@ -267,13 +267,13 @@ class _Session(_Moment):
         self._before = self._pipe.request(Opcode.GET_DATA, self._request)
 
     def find(self) -> None:
-        """The victim's session ends."""
+        """Wait until the victim's session has ended."""
         while self._pipe.request(Opcode.GET_DATA, self._request) == self._before:
             time.sleep(LOOK_PAUSE_S)
         self._pipe.close()
 
 
-class _Making(_Moment):
+class _Completion(_Moment):
     """The completion of a change that is requested from the remaining brokers."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
@@ -281,7 +281,7 @@ class _Making(_Moment):
         self._ports = ports
 
     def find(self) -> None:
-        """A topic exists and has leaders, in the metadata of all brokers."""
+        """Wait until a topic exists and has leaders, in the metadata of all brokers."""
         name = f"probe-{next(_names)}"
         create_topic(self._ports, name, 1, len(self._ports))
         for port in self._ports.values():

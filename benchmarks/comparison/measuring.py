@@ -52,7 +52,7 @@ class Run:
     def sample(self, scenario: Scenario) -> dict[str, float]:
         """Run the scenario once.
 
-        :raise RuntimeError: with the output of the load program or a broker, if it fails.
+        :raise RuntimeError: the load program or a broker failed; the message contains its output.
         """
         return self._kinds[scenario.kind](scenario)
 

@@ -51,7 +51,7 @@ from kreplica.wire.messages import Api
 OUTSTANDING_MAX = 1000
 SYSTEM_DEFAULT = -1
 THROTTLE_S_MAX = 30.0
-"""Maximum throttle time that is obeyed (KIP-219)."""
+"""Maximum throttle time that the client respects (KIP-219)."""
 
 CLOSE_TIMEOUT_S = 5.0
 """Maximum time to write pending data when closing."""

@@ -49,7 +49,7 @@ class ControlFence:
     def check(
         self, controller_id: int, controller_epoch: int, broker_epoch: int, number: int = UNNUMBERED
     ) -> ErrorCode:
-        """Return NONE if a command may be obeyed, otherwise the error code for the response.
+        """Return NONE if a command may be executed, otherwise the error code for the response.
 
         A command from a connection that the controller has closed may arrive after commands from its next connection.
         Obeying it could restore a replica that was deleted in between.
@@ -72,7 +72,7 @@ class ControlFence:
         return ErrorCode.NONE
 
     def rejection(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Return the error if a command must not be obeyed now, otherwise NONE.
+        """Return the error if a command must not be executed now, otherwise NONE.
 
         Called again after ``check`` for a command that was queued.
         """

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kreplica.client.producer.accumulator import OutgoingQueue
 
 THROTTLE_S_MAX = 60.0
-"""Maximum throttle time that is obeyed."""
+"""Maximum throttle time that the client respects."""
 
 
 class LeaderRoute:

@@ -8,7 +8,7 @@ from kreplica.interfaces import CLUSTER, Operation, Resource, ResourceType
 from kreplica.server.authorization.permissions import Permissions, group, topic
 from kreplica.server.protocol.request import Request
 
-NOT_ASKED = -(2**31)
+NOT_REQUESTED = -(2**31)
 """Value of the field if the client did not request operations, and in rows with an error."""
 
 _CODES = {

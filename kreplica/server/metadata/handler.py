@@ -12,7 +12,7 @@ from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_topic_name, is_t
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import NO_LEADER, ZERO_UUID
 from kreplica.runtime.slices import STEP_ROWS, Steps
-from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
+from kreplica.server.authorization.authorized_operations import NOT_REQUESTED, AuthorizedOperations
 from kreplica.server.handlers.topics.topic_admin import TopicAdmin
 from kreplica.server.metadata.creation_limits import TopicCreationLimits
 from kreplica.server.metadata.metadata_cache import (
@@ -182,13 +182,13 @@ class Metadata:
             "throttle_time_ms": 0,
             "cluster_authorized_operations": self._operations.on_cluster(request)
             if request.body.get("include_cluster_authorized_operations")
-            else NOT_ASKED,
+            else NOT_REQUESTED,
         }
 
     def _topic_operations(self, request: Request, name: str) -> int:
         if request.body.get("include_topic_authorized_operations"):
             return self._operations.on_topic(request, name)
-        return NOT_ASKED
+        return NOT_REQUESTED
 
     def _cached(self, request: Request, name: str, operations: int) -> bytes | None:
         """Return a cached topic row if nothing in it has changed."""
@@ -266,7 +266,7 @@ def _unknown_topic_row(name: str, operations: int, has_no_metadata: bool) -> Row
     return _error_row(name, ZERO_UUID, code, operations)
 
 
-def _error_row(name: str | None, topic_id: UUID, error: ErrorCode, operations: int = NOT_ASKED) -> Row:
+def _error_row(name: str | None, topic_id: UUID, error: ErrorCode, operations: int = NOT_REQUESTED) -> Row:
     return {
         "error_code": int(error),
         "name": name,

@@ -10,7 +10,7 @@ from kreplica.groups.consumer.members import Member
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer_coordinator import ConsumerCoordinator
 from kreplica.runtime.slices import Steps
-from kreplica.server.authorization.authorized_operations import NOT_ASKED, AuthorizedOperations
+from kreplica.server.authorization.authorized_operations import NOT_REQUESTED, AuthorizedOperations
 from kreplica.server.handlers.groups.describe_groups import STEP_GROUPS
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
@@ -61,7 +61,7 @@ class ConsumerGroupDescribe:
             "members": [self._member(state, member) for member in state.members.values()],
             "authorized_operations": self._operations.on_group(request, group_id)
             if request.body["include_authorized_operations"]
-            else NOT_ASKED,
+            else NOT_REQUESTED,
         }
 
     def _member(self, state: GroupState, member: Member) -> dict[str, Any]:
