@@ -41,8 +41,8 @@ TITLES = {
 
 HEAD = """# Performance
 
-This page shows the results of kreplica's benchmarks. CPU times come from the operating system's scheduler; other programs
-on the machine distort them less than rates. 1 MB is 10^6 bytes.
+This page shows the results of kreplica's benchmarks. CPU times come from the operating system's scheduler; other
+programs on the machine distort them less than rates. 1 MB is 10^6 bytes.
 
 `python -m benchmarks NAME --scale full --json rows.json` repeats a measurement (`make bench-kafka` for the comparison
 with Apache Kafka, which needs Java, Maven, gcc and librdkafka-dev). `python docs/performance.py rows.json` generates

@@ -27,7 +27,7 @@ def encode_cordon(cordon: Cordon) -> bytes:
 def decode_cordon(broker_id: int, data: bytes) -> Cordon:
     """Parse a cordon; an empty znode, possibly created by hand, is valid.
 
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     if not data.strip():
         return Cordon()

@@ -341,7 +341,7 @@ class ZooKeeperClient:
         """Apply all of these operations in order, or none of them.
 
         :return: one result per operation: ``Created``, ``Stat`` (SetData) or None (Delete, Check).
-        :raise MultiFailed: with the index of the first operation that failed; none was applied.
+        :raise MultiFailed: an operation failed, so none was applied; contains the index of the first one that failed.
         """
         absolute = operations if self._acl_of is None else with_default_acls(operations, self._acl_of)
         if self._chroot.path:

@@ -116,7 +116,7 @@ def encode_plan(plan: Plan) -> bytes:
 def decode_plan(plan_id: str, data: bytes) -> Plan:
     """Parse the header of a plan.
 
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     path = znodes.plan_path(plan_id)
     document = load(path, data)
@@ -184,7 +184,7 @@ def decode_steps(path: str, data: bytes) -> tuple[Step, ...]:
     """Parse one chunk.
 
     :param path: path of the chunk's znode, for error messages.
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
     with Reader(path):
@@ -217,7 +217,7 @@ def encode_outcomes(outcomes: Sequence[StepOutcome]) -> bytes:
 def decode_outcomes(path: str, data: bytes) -> tuple[StepOutcome, ...]:
     """Parse the outcomes of a chunk.
 
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
     with Reader(path):
@@ -247,7 +247,7 @@ def encode_progress(progress: PlanProgress) -> bytes:
 def decode_progress(path: str, data: bytes) -> PlanProgress:
     """Parse the progress of a plan.
 
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     document = load(path, data)
     with Reader(path):

@@ -17,7 +17,7 @@ def encode_throttle(bytes_per_second: int | None) -> bytes:
 def decode_throttle(data: bytes) -> int | None:
     """Parse the throttle; an empty znode means no throttle.
 
-    :raise ZnodeError: with the path and the reason.
+    :raise ZnodeError: the data is malformed; the message contains the path and the reason.
     """
     if not data:
         return None
