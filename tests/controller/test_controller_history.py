@@ -270,7 +270,7 @@ def test_every_kind_of_entry_is_described() -> None:
     """Every kind that the controller records has a description in ``KINDS``."""
     sources = [path.read_text() for path in sorted(Path(kreplica.controller.__file__).parent.rglob("*.py"))]
     recorded_kinds = {kind for text in sources for kind in re.findall(r"""\brecord(?:_many)?\(\s*"(\w+)\"""", text)}
-    listed = {kind for text in sources for kind in re.findall(r"""\("((?:broker|topics)_[a-z]+)",""", text)}
+    listed = {kind for text in sources for kind in re.findall(r"""\("((?:broker|topics|partitions)_[a-z]+)",""", text)}
     assert len(recorded_kinds) >= 15
     assert listed >= {"broker_left", "partitions_added"}
     assert (recorded_kinds | listed) - KINDS.keys() == set()
