@@ -452,7 +452,7 @@ class World:
                 return 200, _why(kind, rest)
             case ["timeline"]:
                 return 200, {"entries": [self.entry(number) for number in range(1, 20)], "problems": []}
-            case ["figures"] if self.has_figures:
+            case ["live-metrics"] if self.has_figures:
                 return 200, self.figures()
         return _missing("/".join(path))
 
