@@ -1,7 +1,6 @@
 # `make run` starts a broker; `make test` runs all checks. Both create a virtual environment in .venv.
-# Python 3.11 or later.
-PYTHON ?= $(shell for each in $(PYTHONS); do $$each packaging/check_python.py 2>/dev/null && echo $$each && exit; done; \
-	for each in $(PYTHONS); do command -v $$each >/dev/null && echo $$each && exit; done; echo python3)
+# Python 3.11 or later, preferably one that was compiled with profile-guided optimization (docs/decisions/0078).
+PYTHON ?= $(eval PYTHON := $(shell sh packaging/choose_python.sh $(PYTHONS)))$(PYTHON)
 PYTHONS := python3.11 python3.12 python3.13 python3.14 python3.15 python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -49,11 +48,11 @@ help:
 	@echo "make soak   fuzzing and crash tests, then one hour of simulation, then make fresh"
 
 $(BIN)/python:
-	@command -v $(PYTHON) >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
+	@command -v "$(PYTHON)" >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
 		"Debian: apt install python3.11-venv" >&2; exit 1; }
-	@$(PYTHON) packaging/check_python.py
-	@echo "kreplica: creating a virtual environment in $(VENV)"
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@"$(PYTHON)" packaging/check_python.py
+	@echo "kreplica: creating a virtual environment in $(VENV) with Python $$("$(PYTHON)" packaging/check_python.py --build)"
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
 $(VENV)/.installed: setup.cfg pyproject.toml $(LOCKS)/broker.txt $(LOCKS)/build.txt | $(BIN)/python
 	@echo "kreplica: installing the broker and its dependencies (once)"
@@ -102,10 +101,10 @@ soak: $(VENV)/.installed-test
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) --option applications=yes
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) --option security=yes
-	@$(PYTHON) tests/fresh/fresh_machine.py
+	@"$(PYTHON)" tests/fresh/fresh_machine.py
 
 fresh:
-	@$(PYTHON) tests/fresh/fresh_machine.py $(ARGS)
+	@"$(PYTHON)" tests/fresh/fresh_machine.py $(ARGS)
 
 $(VENV)/.installed-docs: $(VENV)/.installed $(LOCKS)/docs.txt
 	@echo "kreplica: installing MkDocs and pydoctor (once)"
@@ -130,7 +129,7 @@ image:
 		--build-arg REVISION=$(shell git rev-parse HEAD 2>/dev/null || echo unknown) $(ARGS) .
 
 lock:
-	@$(PYTHON) -m venv build/lock
+	@"$(PYTHON)" -m venv build/lock
 	@build/lock/bin/python -m pip --quiet --disable-pip-version-check install uv==$(UV_VERSION)
 	@$(LOCK) --output-file $(LOCKS)/build.txt $(LOCKS)/build.in
 	@$(LOCK) --output-file $(LOCKS)/broker.txt setup.cfg

@@ -1,10 +1,13 @@
 """Checks the version and the modules of Python before ``make`` creates the virtual environment.
 
+With ``--build``, it prints the version and "optimized", or "not optimized" (profile-guided optimization).
 The file must be valid for every Python 3, so that an old version gets a message and not a syntax error.
 """
 
-# ruff: noqa: UP031, UP036 -- newer forms are syntax errors in an old Python
+# ruff: noqa: UP031, UP036, PTH -- newer forms are syntax errors in an old Python
 
+import os
+import runpy
 import sys
 
 if sys.version_info < (3, 11):
@@ -17,3 +20,7 @@ try:
 except ImportError:
     package = "python%d.%d-venv" % sys.version_info[:2]
     sys.exit("kreplica: %s cannot create virtual environments; Debian: apt install %s" % (sys.executable, package))
+
+if sys.argv[1:] == ["--build"]:
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    print(runpy.run_path(os.path.join(root, "kreplica", "runtime", "interpreter.py"))["interpreter"]())

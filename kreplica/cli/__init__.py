@@ -68,8 +68,18 @@ SUBCOMMANDS = {
 """Commands by name."""
 
 
+def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -> None:
+    if not is_given or context.resilient_parsing:
+        return
+    from kreplica.runtime.interpreter import interpreter
+
+    click.echo(f"kreplica {__version__}\nPython {interpreter()}")
+    context.exit()
+
+
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
-@click.version_option(__version__, message="kreplica %(version)s")
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
+              help="Show the version of kreplica and of Python, and exit.")  # fmt: skip
 @profile_option
 def main() -> None:
     """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.

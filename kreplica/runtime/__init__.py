@@ -5,6 +5,7 @@
 * ``pause`` asynchronous sleep; ``time_slice`` lets long loops yield to the reactor; ``gather`` concurrent coroutines
 * ``pacing`` disables TCP pacing on local connections; ``lean_polling`` is a faster epoll loop
 * ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
+* ``interpreter`` version of Python, and how it was compiled
 * ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` ends a process with its parent
 * ``stalls`` measures how long the reactor was blocked
 * ``hosts/`` several programs in one process, which can be killed, paused and isolated separately

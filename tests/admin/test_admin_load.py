@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred
 from kreplica import __version__
 from kreplica.admin.http.problems import Problem
 from kreplica.errors import KafkaError
+from kreplica.runtime.interpreter import interpreter
 from kreplica.testing.clients.coordinator_client import GROUP, CoordinatorClient
 from kreplica.testing.cluster.cluster import SimulatedCluster
 from kreplica.wire.batch_building import build_batch
@@ -195,12 +196,13 @@ def test_brokers(scene):
     scene.produce(0, 30)
     scene.cluster.run(5)
     scene.sample()
-    fields = "broker_id,version,connections,log_bytes,bytes_in_rate,messages_in_rate,offline_log_dirs,usable_bytes"
-    rows = scene.apis[2].document("GET", "/v1/brokers", fields=fields, sort="-log_bytes")["brokers"]
+    fields = "version,python,connections,log_bytes,bytes_in_rate,messages_in_rate,offline_log_dirs,usable_bytes"
+    rows = scene.apis[2].document("GET", "/v1/brokers", fields=f"broker_id,{fields}", sort="-log_bytes")["brokers"]
     sizes = [row["log_bytes"] for row in rows]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 3000
     assert {row["version"] for row in rows} == {__version__}
+    assert {row["python"] for row in rows} == {str(interpreter())}
     assert sum(row["messages_in_rate"] for row in rows) == pytest.approx(6, rel=0.3)
     assert all(row["connections"] > 0 and row["usable_bytes"] > 0 for row in rows)
     scene.cluster.brokers[3].kill()

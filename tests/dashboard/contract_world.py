@@ -147,6 +147,7 @@ class World:
             "under_replicated_leaders": 0,
             "live": True,
             "version": "0.1.0",
+            "python": "3.11.2, optimized",
             "connections": 250,
             "log_bytes": 40_000_000_000 * number,
             "usable_bytes": 100_000_000_000,

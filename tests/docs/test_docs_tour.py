@@ -42,7 +42,7 @@ def test_tour_prints_the_output_on_the_page(tmp_path: Path) -> None:
 def test_banner_is_the_banner_of_three_brokers() -> None:
     brokers = [f"127.0.0.1:{port}" for port in (9092, 9093, 9094)]
     addresses = ClusterAddresses(brokers, "http://127.0.0.1:8080", "127.0.0.1:2181", "data")
-    shown = banner(__version__, addresses).splitlines()
+    shown = banner(__version__, addresses, "3.11.2, optimized").splitlines()
     lines = re.findall(r"^  (?:brokers|admin) .*$", PAGE, re.MULTILINE)
     assert len(lines) == 2
     assert set(lines) <= set(shown)

@@ -6,12 +6,17 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from kreplica.runtime.interpreter import interpreter
+
 ROOT = Path(__file__).parents[2]
 CHECK = ROOT / "packaging" / "check_python.py"
+CHOOSE = ROOT / "packaging" / "choose_python.sh"
+INTERPRETER = ROOT / "kreplica" / "runtime" / "interpreter.py"
 
 CHECKED = """
 import runpy, sys
@@ -28,25 +33,35 @@ def check(before: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The Makefile and the check, in a directory with a space in its name."""
+    """The Makefile and the files that choose Python, in a directory with a space in its name."""
     folder = tmp_path / "a folder"
     (folder / "packaging").mkdir(parents=True)
+    (folder / "kreplica" / "runtime").mkdir(parents=True)
     shutil.copy(ROOT / "Makefile", folder)
-    shutil.copy(CHECK, folder / "packaging")
+    shutil.copy(INTERPRETER, folder / "kreplica" / "runtime")
+    for file in (CHECK, CHOOSE):
+        shutil.copy(file, folder / "packaging")
     return folder
 
 
-def make(checkout: Path, programs: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Create the virtual environment with only these programs, and sh and rm, in ``PATH``."""
-    folder = checkout / "bin"
-    folder.mkdir()
+def make(
+    checkout: Path, programs: dict[str, str], later: dict[str, str] | None = None, arguments: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Create the virtual environment with only these programs, and sh and rm, in ``PATH``.
+
+    :param later: programs in the second directory of ``PATH``.
+    """
+    folder, second = checkout / "bin", checkout / "more" / "bin"
+    for each in (folder, second):
+        each.mkdir(parents=True)
     for name in ("sh", "rm"):
         (folder / name).symlink_to(shutil.which(name) or name)
-    for name, text in programs.items():
-        (folder / name).write_text(text)
-        (folder / name).chmod(0o755)
-    command = [shutil.which("make") or "make", ".venv/bin/python"]
-    environment = {"PATH": str(folder), "LC_ALL": "C"}
+    for place, some in ((folder, programs), (second, later or {})):
+        for name, text in some.items():
+            (place / name).write_text(text)
+            (place / name).chmod(0o755)
+    command = [shutil.which("make") or "make", ".venv/bin/python", *arguments]
+    environment = {"PATH": f"{folder}:{second}", "LC_ALL": "C"}
     return subprocess.run(
         command, cwd=checkout, env=environment, capture_output=True, text=True, check=False, timeout=60
     )
@@ -91,9 +106,9 @@ def test_a_python_named_python3(checkout: Path) -> None:
     assert not os.path.exists(checkout / ".venv")
 
 
-def python(is_complete: bool, name: str) -> str:
+def python(is_complete: bool, name: str, build: str = "3.11.2, not optimized") -> str:
     """Return a program that passes or fails the check, and whose virtual environments cannot be created."""
-    checked = "exit 0" if is_complete else f'echo "kreplica: {name} is incomplete" >&2; exit 1'
+    checked = f"echo '{build}'; exit 0" if is_complete else f'echo "kreplica: {name} is incomplete" >&2; exit 1'
     return f'#!/bin/sh\ncase "$1" in -m) echo made by {name}; exit 7;; *) {checked};; esac\n'
 
 
@@ -116,3 +131,23 @@ def test_no_complete_python(checkout: Path) -> None:
     ]
     assert "made by" not in done.stdout
     assert not (checkout / ".venv").exists()
+
+
+@pytest.mark.needs_program("make")
+@pytest.mark.parametrize("override", [False, True])
+def test_an_optimized_python_is_preferred(checkout: Path, override: bool) -> None:
+    """The optimized Python is used even if it is later in PATH; ``PYTHON=`` selects another one."""
+    first = {"python3.11": python(True, "plain 3.11"), "python3.12": python(True, "plain 3.12")}
+    later = {
+        "python3.12": python(False, "incomplete 3.12"),
+        "python3.13": python(True, "optimized 3.13", "3.13.5, optimized"),
+    }
+    done = make(checkout, first, later, ["PYTHON=python3.12"] if override else [])
+    assert f"made by {'plain 3.12' if override else 'optimized 3.13'}\n" in done.stdout
+    assert f"with Python {'3.11.2, not optimized' if override else '3.13.5, optimized'}\n" in done.stdout
+
+
+def test_build_of_this_python() -> None:
+    """The check prints the same text as the banner of a cluster."""
+    done = subprocess.run([sys.executable, CHECK, "--build"], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == f"{interpreter()}\n"

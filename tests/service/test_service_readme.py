@@ -73,7 +73,7 @@ def test_banner():
     addresses = ClusterAddresses(
         ["127.0.0.1:9092"], "http://127.0.0.1:8080", "127.0.0.1:2181", "/home/you/kreplica/data"
     )
-    shown = banner(__version__, addresses)
+    shown = banner(__version__, addresses, "3.11.2, optimized")
     assert shown.strip() in README
 
 

@@ -34,6 +34,10 @@ _SILENT = "Null if the broker does not respond."
 
 LIVE = {
     "version": {**nullable(STRING), "description": f"Version of kreplica. {_SILENT}"},
+    "python": {
+        **nullable(STRING),
+        "description": f"Version of Python; `optimized` if compiled with profile-guided optimization. {_SILENT}",
+    },
     "connections": {**nullable(COUNT), "description": f"Open connections. {_SILENT}"},
     "log_bytes": {**nullable(COUNT), "description": f"Size of all its logs. {_SILENT}"},
     "usable_bytes": {**nullable(COUNT), "description": f"Free space of the log directory with the least. {_SILENT}"},

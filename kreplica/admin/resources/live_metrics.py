@@ -59,6 +59,7 @@ METRICS = {
     "reactor_delay_p99_ms": (_NUMBER, "99th percentile of recent reactor timer delays."),
     "certificates": (listing(CERTIFICATE), "The certificate of each listener with TLS."),
     "version": (STRING, "Version of kreplica."),
+    "python": (STRING, "Version of Python; `optimized` if it was compiled with profile-guided optimization."),
     "log_bytes": (COUNT, "Size of all logs."),
     "usable_bytes": (COUNT, "Free space of the log directory with the least; null if none is online."),
     "offline_log_dirs": (COUNT, "Failed log directories."),
@@ -71,6 +72,7 @@ METRICS = {
 
 ABSENT_FROM_OLDER_BROKERS = (
     "version",
+    "python",
     "log_bytes",
     "usable_bytes",
     "offline_log_dirs",

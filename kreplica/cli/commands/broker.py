@@ -52,6 +52,7 @@ COLUMNS = ListColumns(
         "connections": plain("connections"),
         "reactor_delay_p99_ms": plain("reactor_delay_p99_ms", "QUEUE P99 MS"),
         "version": plain("version"),
+        "python": plain("python"),
         "endpoints": plain("endpoints"),
         "admin_url": plain("admin_url", "ADMIN"),
         "broker_epoch": plain("broker_epoch", "EPOCH"),

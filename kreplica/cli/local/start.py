@@ -11,6 +11,7 @@ from twisted.python.reflect import accumulateClassList
 
 from kreplica.cli.local.cluster_process import BackgroundCluster, become_cluster, refuse_if_running
 from kreplica.cli.terminal.parameter_types import ParameterType
+from kreplica.runtime.interpreter import interpreter
 from kreplica.service.process.banner import ClusterAddresses, banner
 from kreplica.service.process.options import StandaloneOptions
 from kreplica.service.standalone.data_directory_lock import ClusterState
@@ -103,7 +104,8 @@ def command(background: bool, overrides: tuple[str, ...], data_dir: str, **value
     state = cluster.wait_until_ready(
         lambda: click.echo(f"kreplica: process {cluster.pid} is still starting; its log: {cluster.log}", err=True)
     )
-    click.echo(banner(state.version, _addresses(state, directory), log_file=str(cluster.log)), nl=False)
+    addresses, python = _addresses(state, directory), str(interpreter())
+    click.echo(banner(state.version, addresses, python, log_file=str(cluster.log)), nl=False)
 
 
 def _check(overrides: tuple[str, ...], values: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from kreplica import __version__
 from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
+from kreplica.runtime.interpreter import interpreter
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
@@ -73,6 +74,7 @@ class LiveMetrics:
             "certificates": [asdict(each) for each in watch.expiries],
             "warnings": [each.text for each in watch.expiring],
             "version": __version__,
+            "python": str(interpreter()),
             "log_bytes": sum(load.disk_bytes for load in loads.values()),
             "usable_bytes": report.usable_bytes,
             "offline_log_dirs": sum(each.offline is not None for each in broker.directories.directories),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kreplica import __version__
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Runtime
+from kreplica.runtime.interpreter import interpreter
 from kreplica.runtime.process_figures import process_figures
 from kreplica.service.metrics.disk_usage import read_usage
 from kreplica.service.metrics.metric_families import counter, gauge
@@ -20,6 +22,14 @@ def process_families() -> Iterator[Family]:
     yield gauge("process_resident_memory_bytes", "Resident memory.", figures.resident_bytes)
     if figures.open_files is not None:
         yield gauge("process_open_fds", "Open file descriptors.", figures.open_files)
+    running = interpreter()
+    yield Family(
+        "kreplica_build_info",
+        Kind.GAUGE,
+        "Always 1: version of kreplica, and of Python and whether it was compiled with profile-guided optimization.",
+        ("version", "python", "python_optimized"),
+        [Sample((__version__, running.version, str(running.optimized).lower()), 1.0)],
+    )
 
 
 async def directory_families(runtime: Runtime, directories: Sequence[LogDirectory]) -> list[Family]:

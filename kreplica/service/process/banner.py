@@ -23,9 +23,10 @@ class ClusterAddresses:
     security_directory: str | None = None
 
 
-def banner(version: str, addresses: ClusterAddresses, *, log_file: str | None = None) -> str:
+def banner(version: str, addresses: ClusterAddresses, python: str, *, log_file: str | None = None) -> str:
     """Return the text that is printed when a cluster is ready.
 
+    :param python: version of the interpreter, and whether it is optimized.
     :param log_file: log of a cluster in the background; None for one in the foreground, which Ctrl-C stops.
     """
     admin_url, security = addresses.admin_url, addresses.security_directory
@@ -35,6 +36,7 @@ def banner(version: str, addresses: ClusterAddresses, *, log_file: str | None = 
         ("admin", f"{admin_url}/    (dashboard in a browser, REST API)" if admin_url else "off"),
         ("coordinator", f"{addresses.coordinator}    (ZooKeeper protocol)"),
         ("data", addresses.data_directory),
+        ("python", python),
     ]
     if log_file is not None:
         rows.append(("log", log_file))

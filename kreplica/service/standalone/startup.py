@@ -13,6 +13,7 @@ from typing import Any
 
 from kreplica import __version__
 from kreplica.runtime import Runtime, real_runtime
+from kreplica.runtime.interpreter import interpreter
 from kreplica.runtime.lean_polling import install_lean_polling
 from kreplica.service.process.banner import banner
 from kreplica.service.process.data_directories import make_data_directory
@@ -40,7 +41,7 @@ class StandaloneProcess:
             security_directory=addresses.security_directory,
         )
         # Printed, since twistd would put a timestamp before each line of a log event.
-        print(banner(__version__, addresses), file=sys.__stdout__, flush=True)
+        print(banner(__version__, addresses, str(interpreter())), file=sys.__stdout__, flush=True)
 
     async def stop(self) -> None:
         with suppress(OSError):  # a full disk, for example, must not prevent an orderly stop
