@@ -8,19 +8,36 @@ imbalance (an incomplete last round, racks of different size) is removed by movi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from kreplica.cluster.count_balancing import balance_counts
 from kreplica.cluster.held_replicas import HeldReplicas
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import Endpoint
 
 
 class BrokerPlace(NamedTuple):
-    """A broker that can hold replicas, and its rack."""
+    """A broker that can hold replicas, and its rack or another failure domain (``failure_domains``)."""
 
     broker_id: int
     rack: str | None = None
+
+
+def failure_domains(
+    racks: Mapping[int, str | None], endpoints: Mapping[int, Iterable[Endpoint]]
+) -> dict[int, str | None]:
+    """Return the failure domain of each broker: its rack; without any rack the host of its first listener.
+
+    Broker processes of one machine fail together, so their replicas count as replicas in one rack.
+
+    :return: by broker ID; None for all brokers if there are no racks, and all hosts differ or all are equal.
+    """
+    if any(rack is not None for rack in racks.values()):
+        return dict(racks)
+    hosts = {broker: next((each.host for each in endpoints[broker]), "") for broker in racks}
+    count = len(set(hosts.values()))
+    return {broker: host if 1 < count < len(hosts) else None for broker, host in hosts.items()}
 
 
 def place(

@@ -11,7 +11,10 @@ from kreplica.model import TopicPartition
 
 
 class PlacementBroker(NamedTuple):
-    """A live broker that can receive new replicas; ``rack`` is its ``broker.rack``."""
+    """A live broker that can receive new replicas.
+
+    :param rack: its ``broker.rack``; if no broker has one and some share a host, the host.
+    """
 
     broker_id: int
     rack: str | None

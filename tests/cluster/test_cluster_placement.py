@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.cluster.placement import BrokerPlace, failure_domains, place
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import Endpoint
 
 
 @given(st.integers(1, 12), st.integers(1, 60), st.data())
@@ -111,3 +112,33 @@ def test_impossible_placements_are_refused(places, partitions, factor, code):
         place(places, partitions, factor)
     assert caught.value.code is code
     assert caught.value.message
+
+
+def domains(hosts, racks=None):
+    """Return the failure domains of brokers 0, 1 and so on."""
+    endpoints = {i: [Endpoint("A", host, 9092 + i), Endpoint("B", "other", 1)] for i, host in enumerate(hosts)}
+    return failure_domains(dict(enumerate(racks or [None] * len(hosts))), endpoints)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "racks", "expected"),
+    [
+        (["m1", "m1", "m2", "m2"], None, ["m1", "m1", "m2", "m2"]),
+        (["m1", "m2", "m3"], None, [None, None, None]),  # as in Kafka
+        (["m1", "m1", "m1"], None, [None, None, None]),
+        (["m1", "m1", "m2"], ["a", "b", "c"], ["a", "b", "c"]),
+        (["m1", "m1", "m2"], ["a", None, None], ["a", None, None]),
+        ([], None, []),
+    ],
+)
+def test_brokers_of_one_host_are_one_failure_domain(hosts, racks, expected):
+    """Hosts count only without racks, and only if they distinguish some brokers from others."""
+    assert list(domains(hosts, racks).values()) == expected
+
+
+def test_replicas_are_on_different_hosts():
+    """With two brokers on each of three machines, no partition has two replicas on one machine."""
+    found = domains(["m1", "m1", "m2", "m2", "m3", "m3"])
+    places = [BrokerPlace(broker, domain) for broker, domain in found.items()]
+    for replicas in place(places, 60, 3, start_index=1, shift=1).values():
+        assert {found[replica] for replica in replicas} == {"m1", "m2", "m3"}

@@ -11,6 +11,7 @@ from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.plans.reading import PlanReader
 from kreplica.admin.plans.replica_sizes import ReplicaSizes
 from kreplica.cluster import documents, znodes
+from kreplica.cluster.placement import failure_domains
 from kreplica.cluster.plans.cluster_state import ClusterState
 from kreplica.cluster.plans.draft import Draft, draft
 from kreplica.cluster.plans.plan import PlanState
@@ -70,7 +71,10 @@ class PlanInputs:
                 await time_slice.next()
         return ClusterState(
             topics=await self._topics(),
-            brokers={broker: registration.rack for broker, registration in live.items()},
+            brokers=failure_domains(
+                {broker: registration.rack for broker, registration in live.items()},
+                {broker: registration.endpoints for broker, registration in live.items()},
+            ),
             cordoned=sorted(int(name) for name in cordoned if name.isdecimal()),
             in_sync=in_sync,
             leaders=leaders,

@@ -11,7 +11,7 @@ from twisted.internet.defer import TimeoutError as DeferredTimeoutError
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.new_topics import NewTopic
-from kreplica.cluster.placement import BrokerPlace, place
+from kreplica.cluster.placement import BrokerPlace, failure_domains, place
 from kreplica.cluster.topic_names import INTERNAL_TOPICS, check_collision, check_topic_name
 from kreplica.cluster.uuids import random_uuid
 from kreplica.errors import ErrorCode, KafkaError
@@ -185,7 +185,12 @@ class TopicAdmin:
         without these topics.
         """
         cordoned = self._cordoned()
-        live = [BrokerPlace(broker.broker_id, broker.rack) for _, broker in sorted(self._metadata.brokers.items())]
+        brokers = self._metadata.brokers
+        domains = failure_domains(
+            {number: broker.rack for number, broker in brokers.items()},
+            {number: broker.endpoints.values() for number, broker in brokers.items()},
+        )
+        live = [BrokerPlace(number, domain) for number, domain in sorted(domains.items())]
         places = [place for place in live if place.broker_id not in cordoned]
         if len(places) < factor and len(places) < len(live):
             if topic in INTERNAL_TOPICS:
