@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 _PROFILE_OPTIONS = ("-fprofile-use", "-fprofile-instr-use")
-"""Options with which gcc and clang use a profile."""
+"""Compiler options that use a profile, of gcc and clang."""
 
 _DEBIAN = "--with-wheel-pkg-dir=/usr/share/python-wheels/"
 _DEBIAN_OPTIMIZED = ("aarch64", "arm", "i386", "powerpc64le", "s390x", "x86_64")
