@@ -322,6 +322,23 @@ def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
     on_broker(tmp_path, after)
 
 
+def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
+    """POLICY_VIOLATION without ``delete`` in cleanup.policy, and INVALID_TOPIC_EXCEPTION, as in Kafka."""
+
+    async def story(scene: Scene) -> None:
+        await scene.make_topic("compacted", cleanup_policy="compact")
+        await scene.make_topic("both", cleanup_policy="compact,delete")
+        codes = {}
+        for name in ("compacted", "both", "__consumer_offsets"):
+            rows = [{"partition_index": 0, "offset": -1}]
+            body = {"topics": [{"name": name, "partitions": rows}], "timeout_ms": 1000}
+            (row,) = (await scene.ask(DELETE_RECORDS, body))["topics"][0]["partitions"]
+            codes[name] = row["error_code"]
+        assert codes == {"compacted": 44, "both": 0, "__consumer_offsets": 17}
+
+    on_broker(tmp_path, story)
+
+
 def test_isolation_levels_agree_without_transactions(tmp_path: Path) -> None:
     """Both levels return the same records; only the list of aborted transactions differs."""
 

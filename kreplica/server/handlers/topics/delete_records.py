@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kreplica.cluster.topic_names import INTERNAL_TOPICS
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
 from kreplica.replication import DelayedOperation, Partition, Partitions
@@ -37,7 +38,11 @@ class DeleteRecords:
     def _delete(self, topic: str, requested: Row, pending: list[_Pending]) -> Row:
         row = {"partition_index": requested["partition_index"], "low_watermark": -1, "error_code": 0}
         try:
+            if topic in INTERNAL_TOPICS:
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators")
             partition = self._partitions.led_partition(TopicPartition(topic, requested["partition_index"]))
+            if not partition.log.config.deletes_segments:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not contain delete")
             offset = partition.delete_records(requested["offset"])
         except KafkaError as error:
             row["error_code"] = int(error.code)
