@@ -84,6 +84,18 @@ class GroupLag(NamedTuple):
     lag_without_commit: int = 0
 
 
+class SampledGroup(NamedTuple):
+    """A group at the last sample.
+
+    :param lag: as in ``GroupLag``; None if no end offset is known.
+    :param committed: sum of the committed offsets.
+    """
+
+    lag: int | None
+    committed: int
+    members: int
+
+
 class GroupSummary(NamedTuple):
     """Lag of a group without its partitions; see ``GroupLag``.
 
@@ -109,6 +121,8 @@ class LagTracker:
     Committed offsets are polled, so that tracking adds no cost to commits.
 
     :param partition_count: returns the number of partitions of a topic; None if the topic is unknown.
+    :ivar sampled: the groups at the last sample, by ID.
+    :ivar sampled_s: time of the last sample on the reactor's clock; None before the first one.
     """
 
     def __init__(
@@ -127,6 +141,8 @@ class LagTracker:
         self._windows: dict[OffsetKey, Window] = {}
         self._ends: Mapping[TopicPartition, int] = {}
         self._running: Deferred[None] | None = None
+        self.sampled: Mapping[str, SampledGroup] = {}
+        self.sampled_s: float | None = None
 
     def start(self) -> None:
         """Start the timer; the first sample is taken after one interval."""
@@ -166,27 +182,18 @@ class LagTracker:
 
     async def summaries(self) -> list[GroupSummary]:
         """Return the current lag of all groups that this broker coordinates."""
-        time_slice = TimeSlice(self._runtime.reactor)
-        groups = [(shard, group_id) for shard in self._shards.loaded_shards() for group_id in list(shard.groups)]
-        keys: dict[TopicPartition, None] = {}
-        uncommitted: dict[TopicPartition, None] = {}
-        for shard, group_id in groups:
-            group = shard.group(group_id)
-            if group is not None:
-                for topic, numbers in shard.offsets.partitions_of(group_id):
-                    keys.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
-                uncommitted.update(dict.fromkeys(self._without_commit(group, shard)))
-            if time_slice.is_over:
-                await time_slice.next()
+        keys, uncommitted = await self._tracked_partitions()
         ends = await self._end_offsets.of(list({**keys, **uncommitted}))
         starts = await self._end_offsets.first_of(list(uncommitted))
+        time_slice = TimeSlice(self._runtime.reactor)
         found = []
-        for shard, group_id in groups:
-            group = shard.group(group_id)
-            if group is not None:
-                found.append(self._summary(group, shard, ends, starts))
-            if time_slice.is_over:
-                await time_slice.next()
+        for shard in self._shards.loaded_shards():
+            for group_id in list(shard.groups):
+                group = shard.group(group_id)
+                if group is not None:
+                    found.append(self._summary(group, shard, ends, starts))
+                if time_slice.is_over:
+                    await time_slice.next()
         return found
 
     def _summary(
@@ -264,50 +271,66 @@ class LagTracker:
 
     async def sample(self) -> None:
         """Sample the commits of all groups once."""
-        keys = await self._committed_partitions()
-        if not keys:
-            self._windows, self._ends = {}, {}
-            return
-        ends = self._ends = await self._end_offsets.of(keys)
+        keys, uncommitted = await self._tracked_partitions()
+        ends = self._ends = await self._end_offsets.of(list({**keys, **uncommitted}))
+        starts = await self._end_offsets.first_of(list(uncommitted))
         time_slice = TimeSlice(self._runtime.reactor)
         windows: dict[OffsetKey, Window] = {}
+        sampled: dict[str, SampledGroup] = {}
         for shard in self._shards.loaded_shards():
-            for group_id in shard.offsets.group_ids():
-                self._sample_group(shard, group_id, ends, windows)
+            for group_id in list(shard.groups):
+                group = shard.group(group_id)
+                if group is not None:
+                    others = self._without_commit(group, shard)
+                    unread = [_unread(key, starts.get(key), ends.get(key)) for key in others]
+                    sampled[group_id] = self._sample_group(shard, group, ends, windows, unread)
                 if time_slice.is_over:
                     await time_slice.next()
-        self._windows = windows
+        self._windows, self.sampled, self.sampled_s = windows, sampled, self._runtime.reactor.seconds()
 
-    async def _committed_partitions(self) -> list[TopicPartition]:
+    async def _tracked_partitions(self) -> tuple[dict[TopicPartition, None], dict[TopicPartition, None]]:
+        """Return the partitions with a committed offset, and the others of the groups' topics."""
         time_slice = TimeSlice(self._runtime.reactor)
         keys: dict[TopicPartition, None] = {}
+        uncommitted: dict[TopicPartition, None] = {}
         for shard in self._shards.loaded_shards():
-            for group_id in shard.offsets.group_ids():
-                for topic, partitions in shard.offsets.partitions_of(group_id):
-                    keys.update(dict.fromkeys(TopicPartition(topic, partition) for partition in partitions))
+            for group_id in list(shard.groups):
+                group = shard.group(group_id)
+                if group is not None:
+                    for topic, numbers in shard.offsets.partitions_of(group_id):
+                        keys.update(dict.fromkeys(TopicPartition(topic, number) for number in numbers))
+                    uncommitted.update(dict.fromkeys(self._without_commit(group, shard)))
                 if time_slice.is_over:
                     await time_slice.next()
-        return list(keys)
+        return keys, uncommitted
 
     def _sample_group(
         self,
         shard: GroupShard,
-        group_id: str,
+        group: Group,
         ends: Mapping[TopicPartition, int],
         windows: dict[OffsetKey, Window],
-    ) -> None:
+        unread: Sequence[PartitionLag],
+    ) -> SampledGroup:
         now_ms = self._runtime.wall_clock_ms()
-        for key, committed in _offsets_of(shard, group_id):
+        lags = [each.lag for each in unread if each.lag is not None]
+        count, committed_sum = len(unread), 0
+        for key, committed in _offsets_of(shard, group.group_id):
+            count += 1
+            committed_sum += max(committed.offset, 0)
             log_end_offset = ends.get(_partition_of(key))
+            lag = None if log_end_offset is None else lag_between(committed.offset, log_end_offset)
+            if lag is not None:
+                lags.append(lag)
             window = self._windows.get(key)
             if window is None:
                 if len(windows) >= self._config.windows_max:
                     continue
                 window = Window()
             windows[key] = window
-            if log_end_offset is not None:
-                lag = lag_between(committed.offset, log_end_offset)
+            if lag is not None:
                 window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
+        return SampledGroup(sum(lags) if lags or not count else None, committed_sum, group.member_count)
 
 
 def _offsets_of(shard: GroupShard, group_id: str) -> Iterator[tuple[OffsetKey, CommittedOffset]]:

@@ -148,6 +148,10 @@ def test_lag_of_groups(scene):
     assert (document["is_complete"], document["total"]) == (True, 2)
     assert [row["group"] for row in groups(scene, filter="lag>0")["groups"]] == ["kitchen"]
     assert scene.topics()["orders"]["groups"] == 2
+    commit(scene, "elsewhere", {0: 0}, topic="idle")
+    scene.cluster.run(3)  # loads are reused for two seconds
+    assert [row["group"] for row in groups(scene, topic="orders")["groups"]] == ["bar", "kitchen"]
+    assert groups(scene, topic="idle", fields="state")["total"] == 1
 
 
 def test_lag_of_one_group_by_partition(scene):

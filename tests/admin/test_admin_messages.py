@@ -433,6 +433,56 @@ def test_follow_a_missing_topic(cluster: StandaloneProcess) -> None:
     assert (problem["status"], problem["detail"]) == (404, "partition 9 of orders does not exist")
 
 
+# --- deletion --------------------------------------------------------------------------------------------------------
+
+
+def test_delete(cluster: StandaloneProcess) -> None:
+    """Records before an offset, a time and the end are deleted; a dry run shows the offsets and deletes nothing."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for future in admin.create_topics([NewTopic("emptied", 2, 2)]).values():
+        future.result(20)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(20):
+        producer.produce("emptied", f"{number}", partition=number % 2, timestamp=BEGIN_MS + number * 1000)
+    assert producer.flush(20) == 0
+
+    def delete(**query: Any) -> list[tuple[int, int]]:
+        document = asked(cluster, "/v1/topics/emptied/messages", "DELETE", **query)
+        return [(row["before"], row["after"]) for row in document["partitions"]]
+
+    assert delete(before="latest", dry_run="true") == [(0, 10), (0, 10)]
+    assert delete(before="offset:3", partition=1) == [(0, 3)]
+    assert delete(before="offset:99", partition=1, dry_run="true") == [(3, 10)]
+    assert values(messages(cluster, "emptied", partition=1))[0] == "7"
+    assert delete(before=f"timestamp:{BEGIN_MS + 10_000}") == [(0, 5), (3, 5)]
+    assert delete(before="offset:1") == [(5, 5), (5, 5)]
+    assert values(messages(cluster, "emptied")) == [str(number) for number in range(10, 20)]
+    assert delete(before="latest") == [(5, 10), (5, 10)]
+    assert values(messages(cluster, "emptied")) == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "query", "status", "detail"),
+    [
+        (ORDERS, {}, 400, "the query parameter 'before' is missing"),
+        (ORDERS, {"before": "latest", "partition": 9}, 404, "partition 9 of orders does not exist; the topic has 3"),
+        ("nosuch", {"before": "latest"}, 404, "topic 'nosuch' does not exist"),
+        ("compacted", {"before": "latest"}, 403, "records of compacted cannot be deleted: cleanup.policy is compact, "
+                                                 "without delete"),
+        ("__transaction_state", {"before": "latest"}, 400, "records of __transaction_state are deleted only by "
+                                                           "coordinators"),
+    ],
+)  # fmt: skip
+def test_refused_deletion(
+    cluster: StandaloneProcess, topic: str, query: dict[str, Any], status: int, detail: str
+) -> None:
+    """The problem names the reason, also in a dry run."""
+    if topic == "compacted":
+        asked(cluster, "/v1/topics", "POST", {"name": topic, "configs": {"cleanup.policy": "compact"}})
+    problem = asked(cluster, f"/v1/topics/{topic}/messages", "DELETE", **query, dry_run="true")
+    assert (problem["status"], problem["detail"]) == (status, detail)
+
+
 # --- missing brokers -------------------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,8 @@ def test_groups_are_listed(admin, kreplica):
     lines = kreplica("group", "list").stdout.splitlines()
     assert lines[1].split() == ["kitchen", "consumer", "Stable", "2", "3", "orders", "6", "70", "2", "WARN"]
     assert lines[2:] == ["Incomplete: some brokers did not respond.", "  broker 3 does not answer"]
+    kreplica("group", "list", "--topic", "orders")
+    assert admin.last.query["topic"] == "orders"
 
 
 def test_group_is_described(admin, kreplica):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -92,6 +93,39 @@ def test_topic_is_deleted_after_confirmation(admin, kreplica):
     assert not admin.asked
     assert kreplica("topic", "delete", "orders", "--yes").stdout == "Topic orders was deleted.\n"
     assert kreplica("topic", "delete", "orders", answer="y\n").stdout == "Topic orders was deleted.\n"
+
+
+DELETED = {"topic": "orders", "partitions": [{"partition": 0, "before": 5, "after": 12},
+                                             {"partition": 1, "before": 3, "after": 3}], "znodes": []}  # fmt: skip
+
+
+def test_records_are_deleted_after_confirmation(admin, kreplica):
+    """The output has the log start offsets before and after; a dry run asks nothing."""
+    admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": True}
+    shown = kreplica("topic", "delete-records", "orders", "--all", "--dry-run").stdout.splitlines()
+    assert [line.split() for line in shown[1:3]] == [["0", "5", "12", "7"], ["1", "3", "3", "0"]]
+    assert shown[-1] == "Nothing was changed (--dry-run): 7 offsets of orders would be deleted."
+    assert admin.last.query == {"before": "latest", "dry_run": "true"}
+    admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": False}
+    admin.asked.clear()
+    refused = kreplica("topic", "delete-records", "orders", "--all", answer="n\n")
+    assert "Delete records of topic orders?" in refused.stderr
+    assert not admin.asked
+    done = kreplica("topic", "delete-records", "orders", "--offset", "12", "-p", "0", "--yes")
+    assert done.stdout.splitlines()[-1] == "Deleted 7 offsets of orders."
+    assert admin.last.query == {"before": "offset:12", "partition": "0", "dry_run": "false"}
+    kreplica("topic", "delete-records", "orders", "--time", "1700000000000", "--yes")
+    assert admin.last.query["before"] == "timestamp:1700000000000"
+    kreplica("topic", "delete-records", "orders", "--older-than", "1h", "--yes")
+    kind, _, time_ms = admin.last.query["before"].partition(":")
+    assert (kind, abs(time.time() - 3600 - int(time_ms) / 1000) < 60) == ("timestamp", True)
+
+
+@pytest.mark.parametrize("words", [(), ("--all", "--offset", "1")])
+def test_one_position_of_deleted_records(admin, kreplica, words):
+    done = kreplica("topic", "delete-records", "orders", *words)
+    assert done.exit_code == 2
+    assert "give exactly one of --all, --time, --older-than, --offset" in done.stderr
 
 
 def test_partitions_are_added(admin, kreplica):

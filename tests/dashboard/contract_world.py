@@ -371,6 +371,8 @@ class World:
                 return _page(topic_list.COLUMNS, "topics", rows, query)
             case ["history"] if self.has_figures:
                 return 200, self.history(query)
+            case ["topics" | "groups", _, "history"] if self.has_figures:
+                return 200, self.history(query)
             case ["topics", name]:
                 return (200, self.topic(name)) if name in self.names else _missing(name)
             case ["topics", name, "partitions"]:
@@ -401,7 +403,8 @@ class World:
             case ["groups"]:
                 names = [HOSTILE, *(f"group-{number:04}" for number in range(self.groups))]
                 rows = [self.group(name, number) for number, name in enumerate(names)]
-                found = [row for row in rows if query.get("search", "") in row["group"]]
+                read = query.get("topic", self.names[0])
+                found = [row for row in rows if query.get("search", "") in row["group"] and read in row["topics"]]
                 return _page(group_list.COLUMNS, "groups", found, query)
             case ["groups", name, "lag"]:
                 row = {

@@ -18,6 +18,7 @@ PAGES = {
     "topics": "Topics",
     "topics/new": "Create a topic",
     "topic/orders-0000": "orders-0000",
+    "topic/orders-0000/groups": "orders-0000",
     "topic/orders-0000/settings": "orders-0000",
     "messages": "Messages",
     "messages/orders-0000": "orders-0000",

@@ -1,5 +1,7 @@
 """Lists that are sorted and filtered by the broker, settings with units, and charts of the last hours."""
 
+import re
+
 import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
@@ -143,6 +145,31 @@ def test_charts_begin_with_the_first_value(at):
     at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
     first = at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d')").split()[0]
     assert float(first.removeprefix("M")) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "titles"),
+    [
+        ("topic/orders-0000", ["Throughput", "Messages", "Size"]),
+        ("group/group-0001", ["Lag", "Consumption", "Members"]),
+    ],
+)
+def test_charts_of_a_topic_and_a_group(at, address, titles):
+    """The charts have the past, and are zoomed together, with the keyboard too."""
+    at.open(address)
+    at.until(lambda: re.search("maximum [0-9]", chart(at, titles[0]).get_attribute("aria-label")))
+    assert [node.text for node in at.all(".chart h3")] == titles
+    lengths = """return [...document.querySelectorAll('.chart .plot .line')]
+        .map(line => (line.getAttribute('d') ?? '').length)"""
+    assert min(at.driver.execute_script(lengths)) > 500
+    at.press("1 hour")
+    at.until(lambda: "range=3600000" in at.address)
+    chart(at, titles[1]).send_keys("+")
+    at.until(lambda: "from=" in at.address and "to=" in at.address)
+    chart(at, titles[2]).send_keys("0")
+    at.until(lambda: "from=" not in at.address)
+    assert faults(at, RULES) == []
+    assert at.complaints() == []
 
 
 def test_settings_have_units(at):

@@ -91,11 +91,14 @@ class GroupList:
             name: _getter(by_name, name) for name in ("group", "type", "protocol_type", "state", "coordinator")
         }
         used = (selection.sort, *(condition.column for condition in selection.conditions))
-        needs_load = selection.needs(LOAD) or MEMBERS in used
+        topic = call.query["topic"]
+        needs_load = selection.needs(LOAD) or MEMBERS in used or topic is not None
         if needs_load:
             load = await self._loads.all(call)
             problems = sorted({*problems, *load.problems})
             values |= _load_values(load.content.groups, call)
+            if topic is not None:
+                names = [name for name in names if topic in (values["topics"](name) or ())]
         else:
             values["members"] = lambda _: None
         page = await read_page(self._reactor, names, call, selection, values)

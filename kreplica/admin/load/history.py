@@ -73,18 +73,18 @@ def span_of(from_ms: int, to_ms: int, now_ms: int) -> Span:
 class _Ring:
     """Means and maxima of all series in periods of equal length; a new period overwrites the oldest one."""
 
-    def __init__(self, step_ms: int, points: int, names: Iterable[str]) -> None:
+    def __init__(self, step_ms: int, points: int, names: Iterable[str], value_type: str) -> None:
         self.step_ms = step_ms
         self._points = points
-        self._numbers = array("q", [-1]) * points
-        self.means = {name: array("d", [nan]) * points for name in names}
-        self.peaks = {name: array("d", [nan]) * points for name in names}
+        self._numbers = array("i", [-1]) * points
+        self.means = {name: array(value_type, [nan]) * points for name in names}
+        self.peaks = {name: array(value_type, [nan]) * points for name in names}
         self._counts = dict.fromkeys(self.means, 0)
 
     @property
     def size_bytes(self) -> int:
-        count = 1 + len(self.means) + len(self.peaks)
-        return count * self._points * self._numbers.itemsize
+        values = (*self.means.values(), *self.peaks.values())
+        return self._points * (self._numbers.itemsize + sum(each.itemsize for each in values))
 
     def add(self, at_ms: int, values: Mapping[str, float | None]) -> None:
         number = at_ms // self.step_ms
@@ -112,11 +112,14 @@ class _Ring:
 
 
 class History:
-    """Values of all series, for 15 minutes in steps of 5 seconds, and for 6 hours in steps of a minute."""
+    """Values of all series, for 15 minutes in steps of 5 seconds, and for 6 hours in steps of a minute.
 
-    def __init__(self, names: Sequence[str] = tuple(SERIES)) -> None:
+    :param value_type: type code of the arrays: ``d``, or ``f`` for half the memory and 7 significant digits.
+    """
+
+    def __init__(self, names: Sequence[str] = tuple(SERIES), value_type: str = "d") -> None:
         self._rings = {
-            step_ms: _Ring(step_ms, points, names)
+            step_ms: _Ring(step_ms, points, names, value_type)
             for step_ms, points in ((FINE_MS, FINE_POINTS), (COARSE_MS, COARSE_POINTS))
         }
 

@@ -1,14 +1,18 @@
-"""``/v1/history``: values of charts over the last hours, from all brokers."""
+"""``/v1/history`` and the histories of topics and groups: values of charts over the last hours, from all brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
+from urllib.parse import quote
 
+from kreplica.admin.cluster_state.published_metadata import PublishedMetadata, once_complete, topic_of
 from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.problems import SHOWN_MAX, Problem, similar_name
-from kreplica.admin.http.schemas import BROKER_ID, COUNT, STRING, TIME_MS, listing, record
+from kreplica.admin.http.schemas import BROKER_ID, COUNT, IN_TOPIC, STRING, TIME_MS, listing, record
 from kreplica.admin.load.history import COARSE_POINTS, FINE_MS, FINE_POINTS, SERIES, History, Span, span_of
+from kreplica.admin.load.subject_histories import GROUP_SERIES, SUBJECTS_MAX, TOPIC_SERIES, SubjectHistories
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.responses import PeerResponseValidator
 
@@ -34,57 +38,93 @@ RESPONSE = record(
 )
 PEER_RESPONSE = PeerResponseValidator(RESPONSE)
 
+TOPIC_PATH, GROUP_PATH = "/v1/topics/{topic}/history", "/v1/groups/{group:path}/history"
+
 _TIME = {"type": "integer", "minimum": -(2**53), "maximum": 2**53}
 _MEANING = "milliseconds since 1970; a negative value is relative to now"
+_IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
+
+Series = Mapping[str, tuple[str, str]]
+Points = Mapping[str, Mapping[str, Sequence[float | None]]]
+ReadLocal = Callable[[Sequence[str], Span], Points | None]
+"""Returns this broker's points by series; None if it has none."""
 
 
 class HistoryResource:
     """Reads the history of this broker and of the others.
 
     :param now_ms: the wall clock.
+    :param subjects: the histories of this broker's topics, and those of its groups.
     """
 
-    def __init__(self, broker_id: int, now_ms: Callable[[], int], history: History, others: OtherBrokers) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        now_ms: Callable[[], int],
+        history: History,
+        subjects: tuple[SubjectHistories, SubjectHistories],
+        published: PublishedMetadata,
+        others: OtherBrokers,
+    ) -> None:
         self._broker_id = broker_id
         self._now_ms = now_ms
         self._history = history
+        self._topics, self._groups = subjects
+        self._published = published
         self._others = others
 
     def routes(self) -> Sequence[Route]:
-        """Return the route of the history."""
-        names = {"type": "string", "minLength": 1, "maxLength": 600}
-        texts = "; ".join(f"{name} ({unit}): {text}" for name, (unit, text) in SERIES.items())
+        """Return the routes of the histories of brokers, topics and groups."""
+        kept = f"at most {SUBJECTS_MAX} per broker, the most active ones"
         return (
-            Route(
-                "GET",
-                PATH,
-                self.read,
-                "Values of charts over the last 6 hours.",
-                response=RESPONSE,
-                query=(
-                    Parameter("series", names, f"Names separated by commas; all if absent. {texts}"),
-                    Parameter("from", _TIME, f"Start, in {_MEANING}.", default=-DEFAULT_MS),
-                    Parameter("to", _TIME, f"End, in {_MEANING}.", default=-1),
-                ),
+            _route(PATH, self.of_brokers, "Values of charts over the last 6 hours.", SERIES),
+            _route(
+                TOPIC_PATH,
+                self.of_topic,
+                f"Values of a topic's charts over the last 6 hours; {kept}.",
+                TOPIC_SERIES,
+                IN_TOPIC,
+                {404: "The topic does not exist."},
+            ),
+            _route(
+                GROUP_PATH,
+                self.of_group,
+                f"Values of a group's charts over the last 6 hours; {kept}.",
+                GROUP_SERIES,
+                _IN_GROUP,
             ),
         )
 
-    async def read(self, call: Call) -> JsonResponse:
+    async def of_brokers(self, call: Call) -> JsonResponse:
         """``GET /v1/history``."""
-        now_ms = self._now_ms()
-        names = _names(call.query["series"])
-        from_ms, to_ms = (_absolute(call.query[name], now_ms) for name in ("from", "to"))
-        to_ms = min(to_ms, now_ms)
-        if from_ms > to_ms:
-            detail = "from: the start is later than the end of the range, or than now"
-            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send an earlier time.")
-        span = span_of(from_ms, to_ms, now_ms)
+        return await self._read(call, PATH, SERIES, self._history.read)
 
-        async def read_local() -> dict[str, Any]:
-            return _document(now_ms, span, [{"broker_id": self._broker_id, "series": self._history.read(names, span)}])
+    async def of_topic(self, call: Call) -> JsonResponse:
+        """``GET /v1/topics/{topic}/history``: the leaders' points, whose sum is that of the topic."""
+        topic = call.path["topic"]
+        if not call.forwarded:
+            topic_of(await once_complete(self._published), topic)
+        path = f"/v1/topics/{quote(topic, safe='')}/history"
+        return await self._read(call, path, TOPIC_SERIES, partial(self._topics.read, topic))
+
+    async def of_group(self, call: Call) -> JsonResponse:
+        """``GET /v1/groups/{group}/history``: the points of its coordinators."""
+        group = call.path["group"]
+        path = f"/v1/groups/{quote(group, safe='')}/history"
+        return await self._read(call, path, GROUP_SERIES, partial(self._groups.read, group))
+
+    async def _read(self, call: Call, path: str, series: Series, read_local: ReadLocal) -> JsonResponse:
+        now_ms = self._now_ms()
+        names = _names(call.query["series"], series)
+        span = _span(call, now_ms)
+
+        async def read() -> dict[str, Any]:
+            points = read_local(names, span)
+            rows = [] if points is None else [{"broker_id": self._broker_id, "series": points}]
+            return _document(now_ms, span, rows)
 
         query = {"series": ",".join(names), "from": span.from_ms, "to": span.from_ms + (span.count - 1) * span.step_ms}
-        responses = await self._others.request_all(call, PATH, PEER_RESPONSE, read_local, query=query)
+        responses = await self._others.request_all(call, path, PEER_RESPONSE, read, query=query)
         rows = [
             row
             for document in responses.documents.values()
@@ -93,6 +133,32 @@ class HistoryResource:
             if (document["from_ms"], document["step_ms"]) == (span.from_ms, span.step_ms)
         ]
         return JsonResponse({**_document(now_ms, span, rows), "problems": list(responses.problems)})
+
+
+def _route(
+    path: str,
+    handler: Callable[[Call], Awaitable[JsonResponse]],
+    summary: str,
+    series: Series,
+    in_path: Parameter | None = None,
+    problems: Mapping[int, str] | None = None,
+) -> Route:
+    names = {"type": "string", "minLength": 1, "maxLength": 600}
+    texts = "; ".join(f"{name} ({unit}): {text}" for name, (unit, text) in series.items())
+    return Route(
+        "GET",
+        path,
+        handler,
+        summary,
+        response=RESPONSE,
+        query=(
+            *(() if in_path is None else (in_path,)),
+            Parameter("series", names, f"Names separated by commas; all if absent. {texts}"),
+            Parameter("from", _TIME, f"Start, in {_MEANING}.", default=-DEFAULT_MS),
+            Parameter("to", _TIME, f"End, in {_MEANING}.", default=-1),
+        ),
+        problems=problems or {},
+    )
 
 
 def _document(at_ms: int, span: Span, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -106,11 +172,20 @@ def _document(at_ms: int, span: Span, rows: list[dict[str, Any]]) -> dict[str, A
     }
 
 
-def _names(text: str | None) -> list[str]:
-    names = list(SERIES) if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
+def _span(call: Call, now_ms: int) -> Span:
+    from_ms, to_ms = (_absolute(call.query[name], now_ms) for name in ("from", "to"))
+    to_ms = min(to_ms, now_ms)
+    if from_ms > to_ms:
+        detail = "from: the start is later than the end of the range, or than now"
+        raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Send an earlier time.")
+    return span_of(from_ms, to_ms, now_ms)
+
+
+def _names(text: str | None, series: Series) -> list[str]:
+    names = list(series) if text is None else list(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
-        if name not in SERIES:
-            advice = similar_name(name, SERIES) or f"Series: {', '.join(SERIES)}."
+        if name not in series:
+            advice = similar_name(name, series) or f"Series: {', '.join(series)}."
             raise Problem(400, "INVALID_REQUEST", f"series: unknown series {name[:SHOWN_MAX]!r}", what_to_do=advice)
     return names
 

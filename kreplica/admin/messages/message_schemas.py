@@ -159,6 +159,30 @@ WRITTEN = written(
     title="MessageWritten",
 )
 
+DELETED = written(
+    {
+        "topic": STRING,
+        "partitions": listing(
+            record(
+                {
+                    "partition": PARTITION,
+                    "before": {**COUNT, "description": "The log start offset until now."},
+                    "after": {**COUNT, "description": "The new log start offset."},
+                },
+                title="RecordsDeletedInPartition",
+            )
+        ),
+    },
+    title="RecordsDeleted",
+)
+
+BEFORE = Parameter(
+    "before",
+    {"type": "string", "pattern": r"^(latest|offset:[0-9]{1,18}|timestamp:[0-9]{1,18})$"},
+    "Deletes the records before this position: `latest` (all records), `offset:N`, or `timestamp:MS` (milliseconds "
+    "since 1970). Required.",
+)
+
 FORMATS = record(
     {
         "formats": listing(

@@ -155,6 +155,7 @@ DELETION_RESPONSE = written({"group": STRING, "offsets": listing(record(CHANGED)
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
 OF_TOPIC = Parameter("topic", TOPIC, "The topic; required.")
+READERS = Parameter("topic", TOPIC, "Only groups with committed offsets of this topic, or subscribed to it.")
 SEARCH = Parameter("search", {"type": "string", "maxLength": 1000}, "Only IDs that contain this text, ignoring case.")
 _ABSENT = {404: "The group does not exist."}
 _IN_USE = {**_ABSENT, 409: "The group has members."}
@@ -193,7 +194,7 @@ class Groups:
                 self._list.read,
                 "All groups.",
                 response=GROUPS,
-                query=(LIMIT, AFTER, SEARCH, *COLUMNS.parameters()),
+                query=(LIMIT, AFTER, SEARCH, READERS, *COLUMNS.parameters()),
             ),
             Route(
                 "GET",

@@ -1,20 +1,23 @@
-"""``/v1/topics/{topic}/messages``: reads pages of records, follows new ones and writes records."""
+"""``/v1/topics/{topic}/messages``: reads pages of records, follows new ones, writes and deletes records."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from kreplica.admin.cluster_state.published_metadata import PublishedTopic, topic_of
 from kreplica.admin.http.api import Call, Download, EventStream, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_TOPIC
+from kreplica.admin.messages.deleting import CleanupSettings, RecordDeletions
 from kreplica.admin.messages.downloading import CONTENT_TYPES, CSV, NDJSON, file_parts
 from kreplica.admin.messages.fetching import TopicQuery
 from kreplica.admin.messages.message_schemas import (
     AFTER,
     BASE64,
+    BEFORE,
     BODY,
+    DELETED,
     DOWNLOAD_LIMIT,
     FILE_TYPE,
     FORMATS,
@@ -22,6 +25,7 @@ from kreplica.admin.messages.message_schemas import (
     LIMIT,
     MESSAGE,
     MESSAGES,
+    ONE_PARTITION,
     ORDER,
     SCAN_LIMIT,
     SELECTION,
@@ -49,9 +53,19 @@ _ABSENT = "The topic or partition does not exist."
 
 
 class Messages:
-    """Reads and writes records through the leaders of the partitions, over Kafka's protocol."""
+    """Reads, writes and deletes records through the leaders of the partitions, over Kafka's protocol.
 
-    def __init__(self, runtime: Runtime, leaders: Leaders, formats: Formats, schemas: RecordSchemas) -> None:
+    :param settings_of: returns the effective settings of a topic.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        leaders: Leaders,
+        formats: Formats,
+        schemas: RecordSchemas,
+        settings_of: Callable[[str], CleanupSettings],
+    ) -> None:
         self._leaders = leaders
         self._formats = formats
         self._schemas = schemas
@@ -59,9 +73,13 @@ class Messages:
         self._reader = MessageReader(runtime, leaders, schemas)
         self._tail = MessageTail(runtime, leaders, self._reader.fetcher)
         self._writer = MessageWriter(runtime, leaders)
+        self._deletions = RecordDeletions(leaders, settings_of)
 
     def routes(self) -> Sequence[Route]:
-        """Return the routes that read, follow and write records."""
+        """Return the routes that read, follow, write and delete records."""
+        return (*self._reads(), *self._writes())
+
+    def _reads(self) -> Sequence[Route]:
         return (
             Route(
                 "GET",
@@ -93,6 +111,11 @@ class Messages:
                 media_type=CONTENT_TYPES[NDJSON],
                 other_media_types=(CONTENT_TYPES[CSV],),
             ),
+            Route("GET", "/v1/formats", self.formats, "The formats of keys and values.", response=FORMATS),
+        )
+
+    def _writes(self) -> Sequence[Route]:
+        return (
             Route(
                 "POST",
                 PATH,
@@ -108,7 +131,15 @@ class Messages:
                     413: "The record is larger than the topic allows.",
                 },
             ),
-            Route("GET", "/v1/formats", self.formats, "The formats of keys and values.", response=FORMATS),
+            Route(
+                "DELETE",
+                PATH,
+                self.delete,
+                "Delete the records before a position.",
+                response=DELETED,
+                query=(IN_TOPIC, BEFORE, ONE_PARTITION),
+                problems={404: _ABSENT, 503: "A leader does not respond; the problem has the number of deletions."},
+            ),
         )
 
     async def read(self, call: Call) -> JsonResponse:
@@ -146,6 +177,19 @@ class Messages:
             offset, timestamp_ms = await self._writer.write(topic, partition, key, value, headers)
         document = {"partition": partition, "offset": offset, "timestamp_ms": timestamp_ms}
         return JsonResponse({**document, "dry_run": call.dry_run, "znodes": []}, status=200 if call.dry_run else 201)
+
+    async def delete(self, call: Call) -> JsonResponse:
+        """``DELETE /v1/topics/{topic}/messages``."""
+        topic, before = self._published(call), call.query["before"]
+        if before is None:
+            raise Problem(
+                400,
+                "INVALID_REQUEST",
+                "the query parameter 'before' is missing",
+                what_to_do="Name the position: ?before=timestamp:1700000000000. To delete all records: ?before=latest.",
+            )
+        rows = await self._deletions.delete(topic, call.query["partition"], _begin(before), dry_run=call.dry_run)
+        return JsonResponse({"topic": topic.name, "partitions": rows, "dry_run": call.dry_run, "znodes": []})
 
     async def formats(self, call: Call) -> JsonResponse:
         """``GET /v1/formats``."""

@@ -164,6 +164,7 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/partitions": LISTED_TOPICS,
     "GET /v1/topics/{topic}/partitions": _DESCRIBE_TOPIC,
     "GET /v1/topics/{topic}/partitions/{partition}": _DESCRIBE_TOPIC,
+    "GET /v1/topics/{topic}/history": _DESCRIBE_TOPIC,
     "GET /v1/decisions/{topic}/{partition}": _DESCRIBE_TOPIC,
     # Settings.
     "GET /v1/configs/topics/{topic}": _on_topic(Operation.DESCRIBE_CONFIGS),
@@ -175,11 +176,13 @@ RULES: Mapping[str, Rule] = {
     "GET /v1/topics/{topic}/messages/tail": _READ_TOPIC,
     "GET /v1/topics/{topic}/messages/download": _READ_TOPIC,
     "POST /v1/topics/{topic}/messages": _on_topic(Operation.WRITE),
+    "DELETE /v1/topics/{topic}/messages": _on_topic(Operation.DELETE),
     "GET /v1/formats": AUTHENTICATED,
     # Groups.
     "GET /v1/groups": LISTED_GROUPS,
     "GET /v1/groups/{group:path}": _DESCRIBE_GROUP_AND_TOPICS,
     "GET /v1/groups/{group:path}/lag": _DESCRIBE_GROUP_AND_TOPICS,
+    "GET /v1/groups/{group:path}/history": _DESCRIBE_GROUP,
     "DELETE /v1/groups/{group:path}": _on_group(Operation.DELETE),
     "POST /v1/groups/{group:path}/offsets": Rule("Read on the group and the topics", _reset_offsets),
     "DELETE /v1/groups/{group:path}/offsets": Rule("Delete on the group, and Read on the topic", _delete_offsets),

@@ -62,19 +62,20 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--search", metavar="TEXT", help="Only names that contain this text.")
+@click.option("--topic", "-t", metavar="TOPIC", help="Only groups that read this topic.")
 @COLUMNS.options
 @with_session
-def list_groups(session: Session, search: str | None, options: ListOptions) -> None:
+def list_groups(session: Session, search: str | None, topic: str | None, options: ListOptions) -> None:
     """List all groups of the cluster, with their lag.
 
     Partitions without a committed offset are included in the lag with all their records; the column NEVER COMMITTED
     shows their number.
 
     \b
-    kreplica group list --sort -lag --limit 10
+    kreplica group list --topic orders --sort -lag --limit 10
     kreplica group list --filter 'status!=OK'
     """
-    document = COLUMNS.fetch(session, "/v1/groups", "groups", options, {"search": search})
+    document = COLUMNS.fetch(session, "/v1/groups", "groups", options, {"search": search, "topic": topic})
 
     def print_groups(screen: Screen, document: dict[str, Any]) -> None:
         COLUMNS.print(screen, document["groups"], options, empty_text="No groups.")

@@ -81,6 +81,7 @@ SUBCOMMANDS = {
     "export": Subcommand("transfer.topic_export", "Export records to a file."),
     "import": Subcommand("transfer.topic_import", "Import records from a file."),
     "copy": Subcommand("transfer.topic_copy", "Copy records to another topic."),
+    "delete-records": Subcommand("commands.topic_records", "Delete the oldest records of a topic."),
     "shrink": Subcommand("commands.topic_shrink", "Create a plan that removes partitions."),
 }
 

@@ -13,6 +13,7 @@ from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.messages import Messages
 from kreplica.admin.resources.standalone import StandaloneBrokers, StandaloneResource
+from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_documents import GroupDocuments
@@ -41,6 +42,9 @@ class DataDependencies(Protocol):
     def metadata(self) -> MetadataCache: ...
 
     @property
+    def dynamic_settings(self) -> DynamicSettings: ...
+
+    @property
     def plugins(self) -> Plugins: ...
 
     @property
@@ -55,7 +59,7 @@ def data_resources(broker: DataDependencies, others: OtherBrokers, loads: GroupL
     coordinators = GroupCoordinators(runtime.reactor, broker.broker_id, documents, connections)
     formats, schemas = record_formats(runtime, broker.settings, broker.plugins.formats)
     return (
-        Messages(runtime, leaders, formats, schemas),
+        Messages(runtime, leaders, formats, schemas, broker.dynamic_settings.log_config),
         Groups(runtime, leaders, coordinators, documents.lag_of, others, loads),
         StandaloneResource(broker.standalone),
     )

@@ -22,6 +22,7 @@ from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.metrics.history_sampler import HistorySampler
 from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
 from kreplica.service.metrics.local_health import LocalHealth
+from kreplica.service.metrics.subject_sampler import SubjectSampler
 from kreplica.service.metrics.topic_loads import TopicLoadSampler
 
 if TYPE_CHECKING:
@@ -73,14 +74,15 @@ def cluster_load(
     reactor, now_ms = runtime.reactor, runtime.wall_clock_ms
     topic_loads = TopicLoadSampler(reactor, broker.partitions)
     live, history = LiveMetrics(broker, stalls, topic_loads, health), History()
-    sampler = HistorySampler(runtime, live, broker.metadata, history)
+    subjects = SubjectSampler(runtime, topic_loads, broker.coordinators.lag)
+    sampler = HistorySampler(runtime, live, broker.metadata, history, subjects)
     live.rates = lambda: sampler.rates
     connections = ClientConnections(runtime, lambda: broker.server)
     return ClusterLoad(
         LiveMetricsResource(broker_id, now_ms, live, registrations, others),
         TopicLoads(reactor, now_ms, topic_loads, others),
         GroupLoads(reactor, now_ms, LocalGroups(reactor, broker_id, broker.coordinators.lag), others),
-        HistoryResource(broker_id, now_ms, history, others),
+        HistoryResource(broker_id, now_ms, history, (subjects.topics, subjects.groups), broker.metadata, others),
         ConnectionList(reactor, broker_id, connections.read, registrations, others),
         sampler,
     )

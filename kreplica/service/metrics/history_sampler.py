@@ -14,6 +14,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.pause import pause
 from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.service.metrics.subject_sampler import SubjectSampler
 
 log = Logger()
 
@@ -51,14 +52,23 @@ class Metrics(Protocol):
 class HistorySampler:
     """Samples from ``start`` to ``stop``; the live metrics keep the load of topics fresh, so its rates are known.
 
+    :param subjects: samples the topics and groups; None for none.
     :ivar rates: rates of the last interval, for lists of brokers; empty before the second sample.
     """
 
-    def __init__(self, runtime: Runtime, metrics: Metrics, metadata: MetadataCache, history: History) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        metrics: Metrics,
+        metadata: MetadataCache,
+        history: History,
+        subjects: SubjectSampler | None = None,
+    ) -> None:
         self._runtime = runtime
         self._metrics = metrics
         self._metadata = metadata
         self._history = history
+        self._subjects = subjects
         self._before: tuple[float, Mapping[str, Any]] | None = None
         self._offline: int | None = None
         self._is_old = False
@@ -104,6 +114,8 @@ class HistorySampler:
             values |= _latencies(self._before[1], now)
         self._before = now_s, now
         self._history.add(self._runtime.wall_clock_ms(), values)
+        if self._subjects is not None:
+            await self._subjects.sample()
 
     async def _offline_partitions(self) -> int:
         """Count partitions without a leader; again only after the metadata has changed."""

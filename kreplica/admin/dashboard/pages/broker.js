@@ -53,7 +53,7 @@ export function open(page) {
   } else {
     page.add(element("div", { class: "card" }, facts.node));
     page.section("Log directories", directories.node);
-    page.add(historyCharts(page, id));
+    page.add(historyCharts(page, { broker: id }));
   }
   const shown = { cordoned: null };
   const refresh = page.poll(PERIOD_MS, async () => {

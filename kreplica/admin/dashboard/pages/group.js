@@ -1,7 +1,8 @@
 /** One group: its members and its lag. */
 
 import { barPart, chip, chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { count, dateTime, commaSeparated, pluralize, ranges } from "../parts/format.js";
+import { count, dateTime, commaSeparated, perSecond, pluralize, ranges } from "../parts/format.js";
+import { historyCharts } from "../parts/history_charts.js";
 import { table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
@@ -11,6 +12,12 @@ import { deleteGroup, resetOffsets } from "./group_changes.js";
 const PERIOD_MS = 2000;
 /** Maximum number of partitions; those with the most lag are shown. */
 const ROWS_MAX = 300;
+const CHARTS = [
+  { title: "Lag", series: [["lag", "Messages behind"]], format: count, minTop: 10 },
+  { title: "Consumption", series: [["consumed_rate", "Messages committed"]], format: perSecond, minTop: 1 },
+  { title: "Members", series: [["members", "Members"]], format: count, minTop: 2 },
+];
+const NO_HISTORY = "There are no values: the group is new, or 200 other groups were more active. Each broker keeps the charts of 200 groups.";
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
@@ -30,7 +37,7 @@ export function open(page) {
   });
   const members = memberTable(name);
   const lags = lagTable(name);
-  page.add(numbers.node);
+  page.add(numbers.node, historyCharts(page, { charts: CHARTS, path: ["groups", name, "history"], empty: NO_HISTORY }));
   page.section("Lag by partition", lags.node);
   page.section("Members", members.node);
   const refresh = page.poll(PERIOD_MS, async () => {

@@ -1,9 +1,9 @@
 /** Changes of a group: reset its offsets, delete it. */
 
-import { element, show } from "../parts/elements.js";
+import { element } from "../parts/elements.js";
 import { count } from "../parts/format.js";
 import { dismissButton, openDialog } from "../parts/dialogs.js";
-import { selectField, field, splitNames, topicField } from "../parts/forms.js";
+import { selectField, field, showWith, splitNames, topicField } from "../parts/forms.js";
 import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
@@ -56,25 +56,19 @@ function signed(difference) {
 function openResetDialog(group) {
   return openDialog(`Reset offsets of ${group}`, (close) => {
     const kind = selectField({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
-    const values = Object.entries(TARGETS).filter(([, [, options]]) => options)
-      .map(([name, [, options]]) => ({ name, valueField: field({ ...options, name }) }));
+    const values = showWith(kind, Object.fromEntries(Object.entries(TARGETS).filter(([, [, options]]) => options)
+      .map(([name, [, options]]) => [name, field({ ...options, name })])));
     const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
-    const updateVisibility = () => values.forEach(({ name, valueField }) => {
-      show(valueField.node, kind.input.value === name);
-      valueField.input.required = kind.input.value === name;
-    });
-    kind.input.addEventListener("change", updateVisibility);
-    updateVisibility();
     return {
       content: [
         element("p", { class: "muted" }, "Stop the members first: offsets of a group with active members cannot be reset."),
-        kind.node, ...values.map(({ valueField }) => valueField.node), topics.node,
+        kind.node, ...values.nodes, topics.node,
         element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview")),
       ],
       submit() {
-        const chosen = values.find(({ name }) => name === kind.input.value);
-        if (!chosen || chosen.valueField.input.reportValidity()) {
-          close(bodyOf(kind.input.value, chosen?.valueField.input.value, splitNames(topics.input.value)));
+        const chosen = values.shown();
+        if (!chosen || chosen.input.reportValidity()) {
+          close(bodyOf(kind.input.value, chosen?.input.value, splitNames(topics.input.value)));
         }
       },
     };

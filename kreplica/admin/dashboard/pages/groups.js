@@ -20,8 +20,14 @@ const STATUS = {
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
   page.title("Groups");
-  const list = dataList(page, {
+  page.add(groupList(page).node);
+}
+
+/** The list of all groups, or of those that read a topic. @param {import("../shell/page.js").Page} page @param {string} [topic] */
+export function groupList(page, topic) {
+  return dataList(page, {
     path: ["groups"], caption: "Groups", noun: "group", search: "Find a group", filters: FILTERS, fields: FIELDS, keyOf: ({ group }) => group,
+    query: () => ({ topic }),
     columns: [
       { header: "Group", names: true, sort: "group", part: linkPart(({ group }) => href(["group", group]), ({ group }) => group || "(no name)") },
       { header: "State", sort: "state", part: chipPart(groupState) },
@@ -35,7 +41,6 @@ export function open(page) {
       { header: "Coordinator", numeric: true, sort: "coordinator", text: ({ coordinator }) => `Broker ${coordinator}` },
     ],
   });
-  page.add(list.node);
 }
 
 function topicsText(topics) {

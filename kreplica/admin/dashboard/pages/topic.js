@@ -1,14 +1,16 @@
-/** One topic: its partitions, settings and actions. */
+/** One topic: its load, partitions, groups, settings and actions. */
 
 import { configEditor } from "../parts/config_editor.js";
 import { chipPart, element, linkPart, termList } from "../parts/elements.js";
-import { bytes, count, pluralize, commaSeparated, rate } from "../parts/format.js";
+import { bytes, count, pluralize, commaSeparated, perSecond, rate } from "../parts/format.js";
+import { historyCharts } from "../parts/history_charts.js";
 import { pager, table } from "../parts/tables.js";
 import { tabs } from "../parts/tabs.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
+import { groupList } from "./groups.js";
 import { retentionText } from "./topics.js";
-import { deleteTopic, electPreferred, addPartitions } from "./topic_changes.js";
+import { addPartitions, deleteRecords, deleteTopic, electPreferred } from "./topic_changes.js";
 
 const PERIOD_MS = 2000;
 const PAGE = 100;
@@ -16,6 +18,12 @@ const FIELDS = [
   "partitions", "replication_factor", "records", "size_bytes", "disk_bytes", "bytes_in_rate", "bytes_out_rate", "retention_ms", "retention_bytes",
   "groups", "under_replicated_partitions", "offline_partitions",
 ].join(",");
+const CHARTS = [
+  { title: "Throughput", series: [["bytes_in_rate", "In"], ["bytes_out_rate", "Out to consumers"]], format: rate, minTop: 1000 },
+  { title: "Messages", series: [["records_in_rate", "In"]], format: perSecond, minTop: 1 },
+  { title: "Size", series: [["size_bytes", "Logs, without replicas"]], format: bytes, minTop: 1000 },
+];
+const NO_HISTORY = "There are no values: the topic is new, or 200 other topics were more active. Each broker keeps the charts of 200 topics.";
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
@@ -28,13 +36,15 @@ export function open(page) {
     element("button", { type: "button", onclick: () => addPartitions(name, state.partitions) }, "Add partitions"),
     element("button", { type: "button", onclick: () => electPreferred(name) }, "Elect preferred leaders"),
     element("a", { class: "button", href: href(["plans", "new"], { kind: "reassign", topic: name }) }, "Move replicas"),
+    element("button", { type: "button", class: "danger", onclick: () => deleteRecords(name, state.partitions) }, "Delete records"),
     element("button", { type: "button", class: "danger", onclick: async () => (await deleteTopic(name)) && page.go(["topics"]) }, "Delete"));
   page.add(tabs("Views of the topic", [
     [href(["topic", name]), "Partitions", tab === "partitions"],
+    [href(["topic", name, "groups"]), "Groups", tab === "groups"],
     [href(["topic", name, "settings"]), "Settings", tab === "settings"],
   ]));
-  if (tab === "settings") {
-    page.add(configEditor(page, ["configs", "topics", name], name));
+  if (tab === "settings" || tab === "groups") {
+    page.add(tab === "groups" ? groupList(page, name).node : configEditor(page, ["configs", "topics", name], name));
     page.once(async () => {
       state.partitions = (await get(pathOf("topics", name), {}, page.signal)).partitions;
     });
@@ -59,7 +69,8 @@ function partitionsOf(page, name, state) {
   });
   const list = partitionTable(`Partitions of ${name}`);
   const pages = pager(page.path);
-  page.add(element("div", { class: "stack" }, numbers.node, list.node, pages.node));
+  page.add(numbers.node, historyCharts(page, { charts: CHARTS, path: ["topics", name, "history"], empty: NO_HISTORY }));
+  page.section("Partitions", list.node, pages.node);
   page.poll(PERIOD_MS, async () => {
     const { topics: [topic] } = await get(pathOf("topics"), { fields: FIELDS, filter: `name=${name}` }, page.signal);
     if (topic) {

@@ -1,11 +1,16 @@
-/** Changes of a topic: add partitions, elect leaders, delete it. */
+/** Changes of a topic: add partitions, elect leaders, delete its records, delete it. */
 
 import { element } from "../parts/elements.js";
-import { pluralize } from "../parts/format.js";
+import { count, pluralize } from "../parts/format.js";
 import { dismissButton, openDialog } from "../parts/dialogs.js";
-import { field } from "../parts/forms.js";
+import { field, selectField, showWith } from "../parts/forms.js";
+import { partitionChoices } from "../parts/partition_choices.js";
+import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { get, pathOf } from "../shell/api.js";
+
+/** Maximum number of partitions in a preview. */
+const ROWS_MAX = 200;
 
 /** @param {string} name @param {number} partitions  the current number */
 export async function addPartitions(name, partitions) {
@@ -24,6 +29,65 @@ export async function addPartitions(name, partitions) {
     body: { partitions: total },
     confirm: "Add partitions",
     done: `${name} gets ${pluralize(total, "partition")}.`,
+  });
+}
+
+/** Positions before which records are deleted: label, options of the value's field, and the position of a value. */
+const POSITIONS = {
+  latest: ["All records"],
+  timestamp: ["Records before a time", { label: "Time", type: "datetime-local", step: 1 }, (text) => `timestamp:${new Date(text).getTime()}`],
+  age: ["Records older than", { label: "Hours", type: "number", min: 0, step: "any" }, (text) => `timestamp:${Date.now() - Math.round(Number(text) * 3_600_000)}`],
+  offset: ["Records before an offset", { label: "Offset", type: "number", min: 0, step: 1 }, (text) => `offset:${text}`],
+};
+
+/** @param {string} name @param {number} partitions */
+export async function deleteRecords(name, partitions) {
+  const query = await openDeletionDialog(name, partitions);
+  return query === null ? null : confirmWrite({
+    title: `Delete records of ${name}?`,
+    explain: "The records are deleted on all brokers. This cannot be undone.",
+    method: "DELETE",
+    path: pathOf("topics", name, "messages"),
+    query,
+    confirm: "Delete records",
+    danger: true,
+    typed: name,
+    done: `The records of ${name} are deleted.`,
+    preview: ({ partitions: rows = [] }) => {
+      const list = table({
+        caption: "First offset before and after",
+        keyOf: ({ partition }) => partition,
+        empty: "The topic has no partitions.",
+        columns: [
+          { header: "Partition", names: true, numeric: true, text: ({ partition }) => String(partition) },
+          { header: "Before", numeric: true, text: ({ before }) => count(before) },
+          { header: "After", numeric: true, text: ({ after }) => count(after) },
+          { header: "Offsets deleted", numeric: true, text: ({ before, after }) => count(Math.max(after - before, 0)) },
+        ],
+      });
+      list.update(rows.slice(0, ROWS_MAX));
+      return list.node;
+    },
+  });
+}
+
+function openDeletionDialog(name, partitions) {
+  return openDialog(`Delete records of ${name}`, (close) => {
+    const kind = selectField({ label: "Delete", name: "before" }, Object.entries(POSITIONS).map(([key, [text]]) => [key, text]), "latest");
+    const values = showWith(kind, Object.fromEntries(Object.entries(POSITIONS).filter(([, [, options]]) => options)
+      .map(([key, [, options]]) => [key, field({ ...options, name: key })])));
+    const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "All"));
+    return {
+      content: [kind.node, ...values.nodes, partition.node,
+        element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
+      submit() {
+        const chosen = values.shown();
+        if (!chosen || chosen.input.reportValidity()) {
+          const before = POSITIONS[kind.input.value][2]?.(chosen.input.value) ?? "latest";
+          close({ before, partition: partition.input.value });
+        }
+      },
+    };
   });
 }
 

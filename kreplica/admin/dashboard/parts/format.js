@@ -33,6 +33,11 @@ export function rate(value) {
   return value === null || value === undefined ? "–" : `${bytes(value)}/s`;
 }
 
+/** @param {number|null|undefined} value  events per second */
+export function perSecond(value) {
+  return value === null || value === undefined ? "–" : `${THREE_DIGITS.format(value)}/s`;
+}
+
 /** @param {number|null|undefined} value  milliseconds */
 export function milliseconds(value) {
   if (value === null || value === undefined) {

@@ -5,7 +5,7 @@
  */
 
 import { get, pathOf } from "../shell/api.js";
-import { element, setText } from "./elements.js";
+import { element, setText, show } from "./elements.js";
 
 let idCount = 0;
 
@@ -42,6 +42,22 @@ export function setOptions(select, choices, selected = select.value) {
     option.selected = value === selected;
     return option;
   }));
+}
+
+/**
+ * Fields for the values of a choice: only the field of the selected value is shown and required.
+ *
+ * @param {Field} choice  a select
+ * @param {Record<string, Field>} fields  by the value of the select
+ */
+export function showWith(choice, fields) {
+  const update = () => Object.entries(fields).forEach(([value, each]) => {
+    show(each.node, choice.input.value === value);
+    each.input.required = choice.input.value === value;
+  });
+  choice.input.addEventListener("change", update);
+  update();
+  return { nodes: Object.values(fields).map(({ node }) => node), shown: () => fields[choice.input.value] ?? null };
 }
 
 /** @param {Record<string, any>} options @returns {Field} */

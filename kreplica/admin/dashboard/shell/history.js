@@ -14,6 +14,10 @@ export const RANGES = [[900_000, "15 minutes"], [3_600_000, "1 hour"], [21_600_0
 const MERGES = {
   queue_ms: highest,
   offline_partitions: highest,
+  // While the coordinator moves, the previous one may still have a value.
+  lag: highest,
+  consumed_rate: highest,
+  members: highest,
   produce_ms: weighted("produce_requests"),
   produce_wait_ms: weighted("produce_requests"),
   fetch_ms: weighted("fetch_requests"),
@@ -21,19 +25,19 @@ const MERGES = {
 };
 
 /** Series whose maximum is shown if a point covers a minute: a short problem must stay visible. */
-const PEAKS = new Set(["queue_ms", "produce_ms", "produce_wait_ms", "fetch_ms", "under_replicated", "offline_partitions", "under_min_isr"]);
+const PEAKS = new Set(["queue_ms", "produce_ms", "produce_wait_ms", "fetch_ms", "under_replicated", "offline_partitions", "under_min_isr", "lag"]);
 
 /**
  * @param {string[]} names  series
  * @param {{from_ms: number, to_ms: number}} range  negative times are relative to now
  * @param {AbortSignal} signal
- * @param {string|number|null} [broker]  only this broker
+ * @param {{path?: string[], broker?: string|number|null}} [source]  path in the API, and one broker instead of all
  * @returns {Promise<History>}
  */
-export async function loadHistory(names, range, signal, broker = null) {
+export async function loadHistory(names, range, signal, { path = ["history"], broker = null } = {}) {
   const needed = new Set([...names, ...names.map((name) => MERGES[name]?.weight).filter(Boolean)]);
   const query = { series: [...needed].join(","), from: Math.round(range.from_ms), to: Math.round(range.to_ms) };
-  const { from_ms, step_ms, points: count, brokers, problems } = await get(pathOf("history"), query, signal);
+  const { from_ms, step_ms, points: count, brokers, problems } = await get(pathOf(...path), query, signal);
   const rows = brokers.filter(({ broker_id: id }) => broker === null || String(id) === String(broker));
   const points = [];
   for (let index = 0; index < count; index += 1) {
