@@ -1,26 +1,21 @@
-"""Each choice of a dialog: the preview, and the state of the cluster afterwards."""
+"""Each choice of each dialog of topics, groups, brokers and plans: the preview, and the writes."""
 
-import json
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kreplica.cluster.plans.plan import PlanKind
-from tests.support.standalone import StandaloneProcess
+
+from .dialogs import asked, confirm_writes, dialog_cluster, previewed, until_asked
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
-
-OVERRIDES = ("default.replication.factor=2", "offsets.topic.replication.factor=2", "zookeeper.session.timeout.ms=3000")
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory):
-    arguments = tuple(word for override in OVERRIDES for word in ("--override", override))
-    with StandaloneProcess(tmp_path_factory.mktemp("dialogs"), brokers=3, arguments=arguments) as process:
-        yield process
+    with dialog_cluster(tmp_path_factory.mktemp("dialogs")) as started:
+        yield started
 
 
 @pytest.fixture
@@ -28,19 +23,6 @@ def at(page, cluster):
     page.base = cluster.admin_url
     yield page
     assert page.complaints() == []
-
-
-def asked(cluster, path, method="GET", body=None):
-    """Return the API's own response."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=30) as response:
-            return json.load(response)
-    except urllib.error.HTTPError as error:
-        raise AssertionError(error.read().decode()) from None
 
 
 def put_time(at, label, seconds):
@@ -167,3 +149,287 @@ def test_a_cordon_is_written_and_removed(at, cluster):
     at.press("Uncordon")
     at.confirm("Uncordon")
     at.until(lambda: not asked(cluster, "/v1/brokers/2")["cordoned"])
+
+
+# --- topics -----------------------------------------------------------------------------------------------------------
+
+
+def partitions_of(cluster, name):
+    return asked(cluster, f"/v1/topics/{name}/partitions")["partitions"]
+
+
+def config_of(cluster, path, name):
+    (row,) = [each for each in asked(cluster, f"/v1/configs/{path}")["configs"] if each["name"] == name]
+    return row
+
+
+def test_a_topic_is_created_grown_and_deleted(at, cluster):
+    """All fields of the form, then without the optional ones; more partitions; the name is typed for the deletion."""
+    at.open("topics/new")
+    for label, text in {"Name": "full", "Partitions": "2", "Replication factor": "1"}.items():
+        at.fill(label, text)
+    at.fill("Settings", "retention.ms=86400000\ncleanup.policy=compact")
+    at.press("Preview")
+    at.until_text("2 partitions with 1 replica each.", "dialog")
+    paths = [path for _, path, _ in confirm_writes(at, cluster, "Create")]
+    assert paths == ["/config/topics/full", "/brokers/topics/full"]
+    at.until(lambda: at.address == "topic/full")
+    assert [len(each["replicas"]) for each in partitions_of(cluster, "full")] == [1, 1]
+    values = {name: config_of(cluster, "topics/full", name)["value"] for name in ("retention.ms", "cleanup.policy")}
+    assert values == {"retention.ms": "86400000", "cleanup.policy": "compact"}
+
+    at.open("topics/new")
+    at.fill("Name", "default")
+    at.press("Preview")
+    at.until_text("1 partition with 2 replicas each.", "dialog")
+    confirm_writes(at, cluster, "Create")
+    assert [len(each["replicas"]) for each in partitions_of(cluster, "default")] == [2]
+
+    at.until(lambda: at.address == "topic/default")
+    at.press("Add partitions")
+    at.until_text("It has 1.", "dialog")
+    at.fill("New number of partitions", "3")
+    at.press("Preview")
+    at.until_text("3 partitions for default?", "dialog")
+    assert [path for _, path, _ in confirm_writes(at, cluster, "Add partitions")] == ["/brokers/topics/default"]
+    assert len(partitions_of(cluster, "default")) == 3
+
+    at.press("Delete")
+    at.fill("Type “default” to continue", "default")
+    assert [path for _, path, _ in confirm_writes(at, cluster, "Delete")] == ["/admin/delete_topics/default"]
+    until_asked(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
+
+
+VALUES = (
+    ("retention.ms", "1500", "ms", "1500"),
+    ("retention.ms", "90", "s", "90000"),
+    ("retention.ms", "1.5", "min", "90000"),
+    ("retention.ms", "36", "h", "129600000"),
+    ("retention.ms", "2", "d", "172800000"),
+    ("retention.bytes", "5000", "B", "5000"),
+    ("retention.bytes", "3", "KiB", "3072"),
+    ("retention.bytes", "2", "MiB", "2097152"),
+    ("retention.bytes", "1", "GiB", "1073741824"),
+    ("unclean.leader.election.enable", "true", None, "true"),
+    ("unclean.leader.election.enable", "false", None, "false"),
+    ("cleanup.policy", "compact,delete", None, "compact,delete"),
+)
+"""Setting, value and unit as entered, and the value that is written."""
+
+
+def edit(at, name, value, unit=None, *, is_choice=False):
+    at.press(f"Edit {name}")
+    if is_choice:
+        at.choose("Value", value)
+    else:
+        at.fill("Value", value)
+    if unit is not None:
+        at.choose("Unit", unit)
+    at.press("Preview")
+
+
+def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(at, cluster):
+    topic(cluster, "configured", {"0": [1, 2]})
+    at.open("topic/configured/settings")
+    for name, value, unit, written in VALUES:
+        if config_of(cluster, "topics/configured", name)["value"] == written:
+            continue  # 1.5 min is 90 s
+        edit(at, name, value, unit, is_choice=name.startswith("unclean"))
+        at.until_text(f"{name} = {written}?", "dialog")
+        assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
+        assert config_of(cluster, "topics/configured", name)["value"] == written
+    at.press("Reset retention.ms")
+    at.until_text("Reset retention.ms to its default?", "dialog")
+    confirm_writes(at, cluster, "Change")
+    assert config_of(cluster, "topics/configured", "retention.ms")["is_default"]
+    assert config_of(cluster, "topics/configured", "retention.bytes")["value"] == "1073741824"
+
+
+def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
+    at.open("broker/2/settings")
+    at.press("Only changed settings", "label")
+    edit(at, "log.retention.ms", "2", "d")
+    at.until_text("log.retention.ms = 172800000?", "dialog")
+    assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
+    value = lambda _: config_of(cluster, "brokers/2", "log.retention.ms")["value"]  # noqa: E731
+    until_asked(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")
+    at.press("Reset log.retention.ms")
+    confirm_writes(at, cluster, "Change")
+    until_asked(cluster, "/v1/configs/brokers/2", lambda found: value(found) != "172800000")
+
+
+def test_a_group_is_deleted(at, cluster):
+    """Its offsets are gone; another group remains."""
+    topic(cluster, "grouped", {"0": [1, 2]})
+    for group in ("old", "other"):
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "log_level": 0})
+        consumer.commit(offsets=[TopicPartition("grouped", 0, 0)], asynchronous=False)
+        consumer.close()
+    at.open("group/old")
+    at.press("Delete")
+    at.until_text("Its committed offsets are lost", "dialog")
+    at.fill("Type “old” to continue", "old")
+    at.confirm("Delete")
+    names = [row["group"] for row in asked(cluster, "/v1/groups")["groups"]]
+    assert "old" not in names
+    assert "other" in names
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def start_plan(at):
+    """Start the previewed plan, and return its ID."""
+    at.press("Start the plan")
+    at.until(lambda: at.address.startswith("plan/"))
+    return at.address.removeprefix("plan/")
+
+
+def test_a_broker_is_drained_and_filled_again(at, cluster):
+    """The boxes of the form are those of brokers; force is off unless its box is checked."""
+    topic(cluster, "drained", {"0": [3, 2]})
+    at.open("plans/new?kind=drain&brokers=3")
+    at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    assert 3 not in partitions_of(cluster, "drained")[0]["replicas"]
+    assert asked(cluster, "/v1/brokers/3")["replicas"] == 0
+    if asked(cluster, "/v1/brokers/3")["cordoned"]:
+        at.open("broker/3")
+        at.press("Uncordon")
+        confirm_writes(at, cluster, "Uncordon")
+    at.open("plans/new?kind=add_brokers&brokers=3")
+    at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    assert asked(cluster, "/v1/brokers/3")["replicas"] > 0
+
+
+def test_each_kind_of_plan_is_executed(at, cluster):
+    """The plan has the values of the form, and the replicas are moved."""
+    topic(cluster, "moved", {"0": [1, 2], "1": [2, 1]})
+    done = lambda found: found["state"] == "completed"  # noqa: E731
+    expected = {
+        "reassign": ({"Partitions and their replicas": "moved 0 3,1"}, [[3, 1], [2, 1]]),
+        "replication_factor": ({"Replication factor": "3"}, None),
+        "add_partitions": ({"New number of partitions": "3"}, None),
+        "remove_partitions": ({"New number of partitions": "2", "Wait for consumers, minutes": "0"}, None),
+    }
+    for kind, (fields, replicas) in expected.items():
+        at.open(f"plans/new?kind={kind}&topic=moved")
+        at.named("Preview", "button")
+        for label, value in {**fields, "Comment": f"a {kind}", "Concurrent moves per broker": "2"}.items():
+            at.until(lambda label=label: at.field(label))
+            at.fill(label, value)
+        at.press("Preview", "button")
+        plan = start_plan(at)
+        found = until_asked(cluster, f"/v1/plans/{plan}", done)
+        assert (found["kind"], found["comment"], found["moves_at_once"]) == (kind, f"a {kind}", 2)
+        if replicas is not None:
+            assert [each["replicas"] for each in partitions_of(cluster, "moved")] == replicas
+    factors = [len(each["replicas"]) for each in partitions_of(cluster, "moved")]
+    assert factors == [3, 3]
+
+
+def slow_plan(at, cluster, name, replicas):
+    """Start a plan that finishes the move of one partition, and would copy the other one for hours.
+
+    :param replicas: others than in other tests, because the throttles of brokers remember the bytes that were copied.
+    """
+    topic(cluster, name, {"0": replicas, "1": replicas})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for _ in range(200):
+        producer.produce(name, value=bytes(10_000), partition=1)
+    assert producer.flush(20) == 0
+    at.open(f"plans/new?kind=replication_factor&topic={name}")
+    at.until(lambda: at.field("Topics"))
+    at.fill("Throttle, MB/s per broker", "0.001")
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    found = until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["progress"]["finished"] == 1)
+    assert (found["throttle_bytes_per_second"], found["state"]) == (1000, "running")
+    return plan
+
+
+def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
+    """Without a throttle, the plan completes; its record is then deleted, and the replicas stay."""
+    plan = slow_plan(at, cluster, "slow", [1, 2])
+    throttles = (("0.002", "Throttle the plan to 2 kB/s per broker?", 2000), ("", "Remove the throttle?", None))
+    for text, title, throttle in throttles:
+        at.press("Change throttle")
+        at.fill("Maximum MB/s per broker", text)
+        at.press("Preview")
+        at.until_text(title, "dialog")
+        assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed(at)]
+        at.confirm("Change")
+        assert asked(cluster, f"/v1/plans/{plan}")["throttle_bytes_per_second"] == throttle
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    at.press("Forget")
+    assert ("delete", f"/kreplica/plans/{plan}") in [write[:2] for write in confirm_writes(at, cluster, "Forget")]
+    assert plan not in [each["id"] for each in asked(cluster, "/v1/plans")["plans"]]
+    assert [len(each["replicas"]) for each in partitions_of(cluster, "slow")] == [3, 3]
+
+
+@pytest.mark.parametrize(("reverts", "replicas", "after"), [(False, [2, 3], [3, 2]), (True, [3, 1], [2, 2])])
+def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
+    """Finished moves stay, unless the box reverts them; "Keep it running" changes nothing."""
+    name = f"cancelled-{reverts}"
+    plan = slow_plan(at, cluster, name, replicas)
+    at.press("Cancel plan")
+    at.press("Keep it running")
+    at.until(lambda: not at.all("dialog"))
+    assert asked(cluster, f"/v1/plans/{plan}")["state"] == "running"
+    at.press("Cancel plan")
+    if reverts:
+        at.press("Revert the moves that are finished", "label")
+    at.press("Preview")
+    at.until_text("Cancel the plan and revert all moves?" if reverts else "Cancel the plan?", "dialog h2")
+    at.confirm("Cancel the plan")
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
+    assert [len(each["replicas"]) for each in partitions_of(cluster, name)] == after
+
+
+# --- records ----------------------------------------------------------------------------------------------------------
+
+DELETIONS = (
+    ("Records before an offset", "Offset", 3, "1", [0, 3]),
+    ("Records before a time", "Time", lambda: time.time() - 2 * 86_400, "All", [10, 10]),
+    ("Records older than", "Hours", 1, "All", [30, 30]),
+    ("All records", None, None, "0", [40, 30]),
+)
+"""Text of each choice, label and value of its field, partition, and the first offsets afterwards."""
+
+
+def test_each_choice_of_a_deletion_of_records(at, cluster):
+    """The first offsets are those of the preview; the topic stays."""
+    topic(cluster, "emptied", {"0": [1, 2], "1": [2, 1]})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    now = time.time()
+    for count, age_s in ((10, 3 * 86_400), (20, 7_200), (10, 0)):
+        for number in range(2 * count):
+            producer.produce("emptied", value="v", partition=number % 2, timestamp=int((now - age_s) * 1000))
+    assert producer.flush(20) == 0
+    at.open("topic/emptied")
+    at.until_text("2", ".numbers")
+    for text, label, value, partition, after in DELETIONS:
+        at.press("Delete records")
+        at.choose("Delete", text)
+        if callable(value):
+            put_time(at, label, value())
+        elif label is not None:
+            at.fill(label, str(value))
+        at.choose("Partition", partition)
+        at.press("Preview")
+        at.until(lambda: at.all("dialog tbody tr"))
+        cells = [row.find_elements("css selector", "th, td") for row in at.all("dialog tbody tr")]
+        shown = [[cell.text for cell in row] for row in cells]
+        rows = [number for number in (0, 1) if partition in ("All", str(number))]
+        assert [(row[0], row[2]) for row in shown] == [(str(number), str(after[number])) for number in rows]
+        at.fill("Type “emptied” to continue", "emptied")
+        at.confirm("Delete records")
+        consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "x", "log_level": 0})
+        starts = [consumer.get_watermark_offsets(TopicPartition("emptied", number), timeout=10)[0] for number in (0, 1)]
+        consumer.close()
+        assert starts == after

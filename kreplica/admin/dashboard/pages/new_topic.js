@@ -43,6 +43,8 @@ function confirmCreation(name, partitions, replicationFactor, configs) {
     method: "POST",
     path: pathOf("topics"),
     body,
+    // Without it, the broker would choose other replicas than in the preview.
+    bodyOf: ({ assignment }) => (assignment ? { name, assignment, configs: body.configs } : body),
     confirm: "Create",
     done: `${name} is created.`,
     preview: (document) => (document.partitions

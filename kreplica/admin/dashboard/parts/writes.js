@@ -8,6 +8,7 @@
  * @property {string} path
  * @property {Record<string, any>} [query]
  * @property {any} [body]
+ * @property {(document: any) => any} [bodyOf]  body of the write, from the preview, if the broker would choose other values again
  * @property {string|null} [ifMatch]
  * @property {string} confirm  label of the button
  * @property {boolean} [danger]
@@ -35,12 +36,14 @@ export function confirmWrite(write) {
     const typedField = write.typed === undefined ? null : field({ label: `Type “${write.typed}” to continue`, name: "typed", autocomplete: "off" });
     const confirm = element("button", { class: write.danger ? "primary danger" : "primary", disabled: true }, write.confirm);
     let isPreviewed = false;
+    let confirmed = write;
     const updateButton = () => {
       confirm.disabled = !isPreviewed || (typedField !== null && typedField.input.value !== write.typed);
     };
     typedField?.input.addEventListener("input", updateButton);
-    showPreview(write, preview, problem).then((succeeded) => {
-      isPreviewed = succeeded;
+    showPreview(write, preview, problem).then((document) => {
+      isPreviewed = document !== null;
+      confirmed = isPreviewed && write.bodyOf ? { ...write, body: write.bodyOf(document) } : write;
       setText(loading, "");
       loading.hidden = true;
       updateButton();
@@ -58,7 +61,7 @@ export function confirmWrite(write) {
         confirm.disabled = true;
         problem.show(null);
         try {
-          const document = (await send(write, false)).document ?? {};
+          const document = (await send(confirmed, false)).document ?? {};
           announce(typeof write.done === "function" ? write.done(document) : write.done);
           close(document);
         } catch (error) {
@@ -70,14 +73,15 @@ export function confirmWrite(write) {
   });
 }
 
+/** @returns {Promise<any>} the response to the dry run; null if it was refused */
 async function showPreview(write, area, problem) {
   try {
-    const { document } = await send(write, true);
-    area.replaceChildren(...[write.preview?.(document ?? {}), znodesOf(document ?? {})].filter(Boolean));
-    return true;
+    const document = (await send(write, true)).document ?? {};
+    area.replaceChildren(...[write.preview?.(document), znodesOf(document)].filter(Boolean));
+    return document;
   } catch (error) {
     problem.show(error);
-    return false;
+    return null;
   }
 }
 

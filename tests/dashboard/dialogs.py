@@ -1,0 +1,106 @@
+"""A cluster for tests of dialogs, and a check that the writes of a dialog are those of its preview."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+
+from tests.support.standalone import StandaloneProcess
+
+from .browser import Browser
+
+OVERRIDES = (
+    "zookeeper.session.timeout.ms=3000",
+    "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
+    "super.users=User:ANONYMOUS",
+)
+
+TRANSIENT = ("/config/changes/", "/kafka-acl-changes/", "/kafka-acl-extended-changes/", "/admin/")
+"""Prefixes of znodes that the controller or the brokers delete when they have processed them."""
+
+TIMEOUT_S = 20
+
+
+@contextmanager
+def dialog_cluster(directory: Path, brokers: int = 3) -> Iterator[StandaloneProcess]:
+    """Run a cluster in which every caller is a super user; ``zookeeper`` is a client of its ZooKeeper server."""
+    factors = (f"{name}.replication.factor={min(brokers, 2)}" for name in ("default", "offsets.topic"))
+    arguments = tuple(word for override in (*OVERRIDES, *factors) for word in ("--override", override))
+    with StandaloneProcess(directory, brokers=brokers, arguments=arguments) as process:
+        client = KazooClient(hosts=f"127.0.0.1:{process.coordinator_port}")
+        client.start(timeout=TIMEOUT_S)
+        process.zookeeper = client  # type: ignore[attr-defined]
+        try:
+            yield process
+        finally:
+            client.stop()
+            client.close()
+
+
+def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: object = None) -> Any:
+    """Return the API's own response."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(
+        cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return json.load(response)
+    except urllib.error.HTTPError as error:
+        raise AssertionError(error.read().decode()) from None
+
+
+def until_asked(cluster: StandaloneProcess, path: str, condition: Callable[[Any], Any]) -> Any:
+    """Repeat a read until its response meets a condition, and return the response."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition(found := asked(cluster, path)):
+        assert time.monotonic() < deadline, found
+        time.sleep(0.02)
+    return found
+
+
+def previewed(at: Browser) -> list[tuple[str, str, str]]:
+    """Return the writes to ZooKeeper that the open dialog shows: operation, path and data."""
+    read = "return document.querySelector('dialog pre')?.textContent"
+    text = at.until(lambda: at.driver.execute_script(read), "writes in the dialog")
+    writes = []
+    for each in text.split("\n\n"):
+        first, _, data = each.partition("\n")
+        operation, _, path = first.partition(" ")
+        writes.append((operation, path, data))
+    return writes
+
+
+def confirm_writes(at: Browser, cluster: StandaloneProcess, button: str) -> list[tuple[str, str, str]]:
+    """Press a dialog's button, check that the znodes are as previewed, and return the previewed writes."""
+    writes = previewed(at)
+    at.confirm(button)
+    client = cluster.zookeeper  # type: ignore[attr-defined]
+    for operation, path, data in writes:
+        if path.startswith(TRANSIENT):
+            continue
+        if operation == "delete":
+            assert client.exists(path) is None, path
+        else:
+            content = client.get(path)[0].decode()
+            assert _parsed(content) == _parsed(data), path
+    return writes
+
+
+def _parsed(text: str) -> object:
+    """Return data for a comparison, without the ID of a topic: a preview shows an example of it."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return text
+    if isinstance(document, dict):
+        document.pop("topic_id", None)
+    return document

@@ -1,0 +1,290 @@
+"""Each choice of the dialogs of ACLs, users and quotas, of the form that produces a message, and of the keys."""
+
+import base64
+import json
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from selenium.webdriver.common.keys import Keys
+
+from .accessibility import faults
+from .dialogs import asked, confirm_writes, dialog_cluster, until_asked
+
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with dialog_cluster(tmp_path_factory.mktemp("access"), brokers=1) as started:
+        yield started
+
+
+@pytest.fixture
+def at(page, cluster):
+    page.base = cluster.admin_url
+    yield page
+    assert page.complaints() == []
+
+
+def options(at, label):
+    """Return the texts of a field's choices."""
+    return at.driver.execute_script("return [...arguments[0].options].map(each => each.text)", at.field(label))
+
+
+def paths(writes):
+    return [path for _, path, _ in writes]
+
+
+# --- ACLs -------------------------------------------------------------------------------------------------------------
+
+ACLS = (
+    ("Allow", "Read", "Topic", "orders", False, "*", "/kafka-acl/Topic/orders"),
+    ("Deny", "Write", "Topic", "*", False, "*", "/kafka-acl/Topic/*"),
+    ("Allow", "Create", "Topic", "made", False, "*", "/kafka-acl/Topic/made"),
+    ("Allow", "Describe configs", "Topic", "pre", True, "10.0.0.1", "/kafka-acl-extended/prefixed/Topic/pre"),
+    ("Allow", "Delete", "Group", "kitchen", False, "*", "/kafka-acl/Group/kitchen"),
+    ("Allow", "All", "Group", "app-", True, "*", "/kafka-acl-extended/prefixed/Group/app-"),
+    ("Allow", "Alter", "Cluster", None, False, "*", "/kafka-acl/Cluster/kafka-cluster"),
+    ("Allow", "Alter configs", "Cluster", None, False, "*", "/kafka-acl/Cluster/kafka-cluster"),
+    ("Deny", "Cluster action", "Cluster", None, False, "*", "/kafka-acl/Cluster/kafka-cluster"),
+    ("Allow", "Idempotent write", "Cluster", None, False, "*", "/kafka-acl/Cluster/kafka-cluster"),
+    ("Allow", "Describe", "Transactional ID", "tx", False, "*", "/kafka-acl/TransactionalId/tx"),
+)
+"""Permission, operation, resource, name, whether it is a prefix, host, and the znode."""
+
+
+def test_each_choice_of_an_acl_is_written(at, cluster):
+    """The dialog offers all values; the preview names the znode; the ACL is the one that was entered."""
+    at.open("acls")
+    written = []
+    for number, (permission, operation, resource, name, is_prefix, host, path) in enumerate(ACLS):
+        at.press("Create ACL")
+        if number == 0:
+            assert faults(at) == []
+            offered = [options(at, label) for label in ("Permission", "Operation")]
+            offered.append(options(at, "Resource"))
+        at.fill("Principal", "User:alice")
+        for label, text in (("Permission", permission), ("Operation", operation)):
+            at.choose(label, text)
+        at.choose("Resource", resource)
+        if name is not None:
+            at.fill("Name of the resource", name)
+        if is_prefix:
+            at.press("All names that start with this name", "label")
+        at.fill("Host", host)
+        at.press("Preview")
+        assert path in paths(confirm_writes(at, cluster, "Create"))
+        written.append(
+            {
+                "resource_type": resource.lower().replace(" ", "_"),
+                "resource_name": "kafka-cluster" if name is None else name,
+                "pattern_type": "prefixed" if is_prefix else "literal",
+                "principal": "User:alice",
+                "host": host,
+                "operation": operation.lower().replace(" ", "_"),
+                "permission": permission.lower(),
+            }
+        )
+    known = until_asked(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS))["acls"]
+    order = json.dumps
+    assert sorted(known, key=order) == sorted(written, key=order)
+    for index, used in enumerate(("permission", "operation", "resource_type")):
+        entered = {acl[used] for acl in written}
+        assert {text.lower().replace(" ", "_") for text in offered[index]} == entered
+
+    at.open("acls?type=topic&name=orders&principal=User:alice")
+    at.until(lambda: [row.text for row in at.all("tbody tr") if "orders" in row.text])
+    at.driver.execute_script("""
+        [...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('topic orders'))
+            .querySelector('button').click()""")
+    at.until_text("Allow User:alice: Read on topic orders", "dialog")
+    confirm_writes(at, cluster, "Delete")
+    left = until_asked(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS) - 1)["acls"]
+    assert written[0] not in left
+
+
+# --- users ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_user_is_created_changed_and_deleted(at, cluster):
+    """Each mechanism has its credentials; a new password replaces them; the user is deleted after typing its name."""
+
+    def credentials(user):
+        return cluster.zookeeper.get(f"/config/users/{user}")[0].decode()
+
+    at.open("users")
+    for user, mechanism in (("alice", "SCRAM-SHA-512"), ("bob", "SCRAM-SHA-256")):
+        at.press("Create user")
+        at.fill("User", user)
+        at.fill("New password", "first-password")
+        at.fill("Repeat the password", "first-password")
+        assert options(at, "Mechanism") == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
+        at.choose("Mechanism", mechanism)
+        assert faults(at) == []
+        at.confirm("Create")
+        assert mechanism in credentials(user)
+    until_asked(cluster, "/v1/users", lambda found: len(found["users"]) == 2)
+    users = {row["user"]: row["mechanisms"][0]["mechanism"] for row in asked(cluster, "/v1/users")["users"]}
+    assert users == {"alice": "SCRAM-SHA-512", "bob": "SCRAM-SHA-256"}
+
+    before = credentials("alice")
+    at.open("users")
+    at.press("Change password")
+    at.until_text("Change the password of alice", "dialog")
+    at.fill("New password", "second-password")
+    at.fill("Repeat the password", "second-password")
+    at.confirm("Change")
+    assert credentials("alice") != before
+    assert "second-password" not in credentials("alice")
+
+    at.driver.execute_script("""
+        [...document.querySelectorAll('tbody tr')].find(row => row.innerText.includes('bob'))
+            .querySelector('button:last-child').click()""")
+    at.until_text("Delete bob?", "dialog")
+    at.fill("Type “bob” to continue", "bob")
+    confirm_writes(at, cluster, "Delete")
+    until_asked(cluster, "/v1/users", lambda found: [row["user"] for row in found["users"]] == ["alice"])
+
+
+# --- quotas -----------------------------------------------------------------------------------------------------------
+
+QUOTAS = (
+    ("User", {"User": "alice"}, "Produced bytes (bytes/s)", "1000", "/config/users/alice"),
+    ("User", {"User": ""}, "Fetched bytes (bytes/s)", "2000", "/config/users/<default>"),
+    ("Client ID", {"Client ID": "app"}, "Request time (% of the event loop)", "12.5", "/config/clients/app"),
+    ("Client ID", {"Client ID": ""}, "Created and deleted partitions (partitions/s)", "2.5",
+     "/config/clients/<default>"),
+    ("Client ID of a user", {"User": "alice", "Client ID": "app"}, "Fetched bytes (bytes/s)", "7",
+     "/config/users/alice/clients/app"),
+    ("IP address", {"IP address or host": "10.0.0.1"}, "New connections (connections/s)", "50", "/config/ips/10.0.0.1"),
+    ("IP address", {"IP address or host": ""}, "New connections (connections/s)", "60", "/config/ips/<default>"),
+)  # fmt: skip
+"""Kind, names, quota, value, and the znode."""
+
+
+def test_each_choice_of_a_quota_is_written(at, cluster):
+    """The dialog shows only the names of its kind; the quota is the one that was entered, then changed and deleted."""
+    at.open("quotas")
+    offered, used = set(), set()
+    for kind, names, quota, value, path in QUOTAS:
+        at.press("Set quota")
+        assert options(at, "Quota of a") == list(dict.fromkeys(row[0] for row in QUOTAS))
+        at.choose("Quota of a", kind)
+        labels = [each.text for each in at.all("dialog label") if each.is_displayed()]
+        assert labels == ["Quota of a", *names, "Quota", "Value for each broker"]
+        for label, name in names.items():
+            at.fill(label, name)
+        offered.update(options(at, "Quota"))
+        used.add(quota)
+        at.choose("Quota", quota)
+        at.fill("Value for each broker", value)
+        at.press("Preview")
+        assert path in paths(confirm_writes(at, cluster, "Set"))
+    assert offered == used
+    rows = asked(cluster, "/v1/quotas")["quotas"]
+    names = ("user", "client_id", "ip")
+    assert sorted((*(row[name] or "" for name in names), *row["quotas"].items()) for row in rows) == [
+        ("", "", "10.0.0.1", ("connection_creation_rate", 50)),
+        ("", "", "<default>", ("connection_creation_rate", 60)),
+        ("", "<default>", "", ("controller_mutation_rate", 2.5)),
+        ("", "app", "", ("request_percentage", 12.5)),
+        ("<default>", "", "", ("consumer_byte_rate", 2000)),
+        ("alice", "", "", ("producer_byte_rate", 1000)),
+        ("alice", "app", "", ("consumer_byte_rate", 7)),
+    ]
+    at.open("quotas")
+    pick = """[...document.querySelectorAll('tbody tr')].find(row => row.innerText.startsWith(arguments[0]))
+        .querySelectorAll('button')[arguments[1]].click()"""
+    at.until_text("user alice, client ID app", "tbody")
+    at.driver.execute_script(pick, "user alice, client ID app", 0)
+    at.until_text("Fetched bytes: 7 bytes/s now.", "dialog")
+    at.fill("Value for each broker", "8")
+    at.press("Preview")
+    confirm_writes(at, cluster, "Set")
+    assert {"consumer_byte_rate": 8} in [row["quotas"] for row in asked(cluster, "/v1/quotas")["quotas"]]
+    at.driver.execute_script(pick, "user alice, client ID app", 1)
+    at.until_text("The next less specific quota then applies", "dialog")
+    confirm_writes(at, cluster, "Delete")
+    assert {"consumer_byte_rate": 8} not in [row["quotas"] for row in asked(cluster, "/v1/quotas")["quotas"]]
+
+
+# --- produce ----------------------------------------------------------------------------------------------------------
+
+FORMATS = {
+    "text": ("tea", b"tea"),
+    "json": ('{"a": [1, null]}', b'{"a":[1,null]}'),
+    "base64": (base64.b64encode(b"\0\xff").decode(), b"\0\xff"),
+    "hex": ("00ff7a", b"\0\xffz"),
+    "msgpack": ('{"a": 1}', b"\x81\xa1a\x01"),
+    "cbor": ('{"a": 1}', b"\xa1\x61a\x01"),
+}
+"""Text of the field and bytes of the record, by format."""
+
+WITH_SCHEMA = {"avro", "protobuf", "json-schema"}
+
+
+def records(cluster, name, partition):
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "x", "log_level": 0})
+    consumer.assign([TopicPartition(name, partition, 0)])
+    end = consumer.get_watermark_offsets(TopicPartition(name, partition))[1]
+    found = consumer.consume(end, timeout=10) if end else []
+    consumer.close()
+    return found
+
+
+def test_each_choice_of_a_produced_message_is_written(at, cluster):
+    """Each format of key and value, no key, a tombstone, headers and the partition; Check only writes nothing."""
+    asked(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})
+    at.open("messages/made/produce")
+    at.until(lambda: at.field("Value"))
+    assert set(options(at, "Value is")) - WITH_SCHEMA == FORMATS.keys()
+    assert set(options(at, "Key is")) == set(options(at, "Value is"))
+    assert options(at, "Partition") == ["By the key", "0", "1", "2"]
+    at.choose("Partition", "1")
+    for number, (name, (text, _)) in enumerate(FORMATS.items()):
+        at.choose("Key is", name)
+        at.choose("Value is", name)
+        at.fill("Key", text)
+        at.fill("Value", text)
+        at.press("Check only")
+        at.until_text("This message would be accepted by partition 1. Nothing was written.", "main form")
+        at.press("Produce", "button")
+        at.until_text(f"Written to partition 1 at offset {number}.", "main form")
+    at.choose("Value is", "text")
+    at.fill("Value", "with headers")
+    at.fill("Headers", "trace: 42\nempty:\ncolons: a:b")
+    at.press("No key (null)", "label")
+    at.press("Produce", "button")
+    at.until_text(f"at offset {len(FORMATS)}.", "main form")
+    at.fill("Headers", "")
+    at.press("No value (null, a tombstone)", "label")
+    at.choose("Key is", "text")
+    at.fill("Key", "k")
+    at.press("Produce", "button")
+    at.until_text(f"at offset {len(FORMATS) + 1}.", "main form")
+    found = records(cluster, "made", 1)
+    expected = [content for _, content in FORMATS.values()]
+    assert [(each.key(), each.value()) for each in found] == [
+        *zip(expected, expected, strict=True), (None, b"with headers"), (b"k", None)
+    ]
+    assert found[-2].headers() == [("trace", b"42"), ("empty", b""), ("colons", b"a:b")]
+    assert records(cluster, "made", 0) == records(cluster, "made", 2) == []
+
+
+# --- keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_keys_are_turned_off_and_on(at):
+    at.open("topics")
+    for is_on in (False, True):
+        at.one("#tools button:last-child").click()
+        at.press("Use these keys", "label")
+        at.press("Close")
+        at.until(lambda: not at.all("dialog"))
+        at.driver.execute_script("document.activeElement.blur()")
+        at.keys("g", "b")
+        if is_on:
+            at.until(lambda: at.address == "brokers")
+        else:
+            at.keys(Keys.SHIFT)
+            assert at.address == "topics"
