@@ -17,6 +17,8 @@ WORKERS ?= 3
 # `make check`: the package below kreplica/ and tests/.
 PACKAGE ?=
 CHECKED = $(wildcard kreplica/$(PACKAGE) tests/$(PACKAGE))
+# `make bench-kafka`: with librdkafka; with Kafka's own programs and at steady rates; the same with Kafka 4 (KRaft) as peer.
+KAFKA_BENCHMARKS ?= kafka kafka_java kafka_kraft
 # `make soak`: seeds of the simulation, its duration, and its number of processes.
 SEEDS ?= 1001-
 MINUTES ?= 30
@@ -38,14 +40,14 @@ help:
 	@echo "make lint   ruff, import rules, mypy, language check and spelling"
 	@echo "make fresh  make run and make test in a new Debian 12, as root and as another user (needs root and debootstrap)"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
-	@echo "make bench-kafka  the same benchmarks with Apache Kafka 3.9 for comparison (needs Maven and Java)"
+	@echo "make bench-kafka  comparison with Apache Kafka 3.9 and 4 (needs Maven and Java; KAFKA_BENCHMARKS=kafka for one part)"
 	@echo "make docs   the documentation site with the API reference, in build/site"
 	@echo "make manual  manual pages and shell completion, in build/manual"
 	@echo "make deb    a Debian package in build/, with all dependencies except Python"
 	@echo "make dist   the wheel and the source distribution in build/dist, with a lock file"
 	@echo "make image  a container image, kreplica:VERSION and kreplica:latest (needs podman or docker)"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
-	@echo "make soak   fuzzing and crash tests, then one hour of simulation, then make fresh"
+	@echo "make soak   calls and instructions of a request, fuzzing and crash tests, one hour of simulation, then make fresh"
 
 $(BIN)/python:
 	@command -v "$(PYTHON)" >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
@@ -94,9 +96,10 @@ bench: $(VENV)/.installed-test
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-kafka: $(VENV)/.installed-test
-	@$(BIN)/python -m benchmarks kafka $(ARGS)
+	@$(BIN)/python -m benchmarks $(KAFKA_BENCHMARKS) $(ARGS)
 
 soak: $(VENV)/.installed-test
+	@$(BIN)/python -m benchmarks calls instructions
 	@$(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS)
 	@$(BIN)/kreplica simulate --seeds $(SEEDS) --minutes $(MINUTES) --jobs $(JOBS) --option applications=yes

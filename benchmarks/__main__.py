@@ -25,12 +25,17 @@ CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 """BBR's timers cost more on loopback than the sending itself: results with and without BBR are not comparable."""
 
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
-APART = ("controller_interruptions", "fail_over", "kafka", "kafka_tls", "zookeeper_appendix")
+APART = ("controller_interruptions", "fail_over", "instructions", "interpreters", "kafka", "kafka_java", "kafka_kraft",
+         "kafka_tls", "zookeeper_appendix")  # fmt: skip
 """Benchmarks that run only if they are named: they need software that may be unavailable, or take long."""
 
 TIMES_LONGER = {
     "fail_over": 3,
+    "instructions": 3,
+    "interpreters": 5,
     "kafka": 10,
+    "kafka_java": 10,
+    "kafka_kraft": 15,
     "kafka_tls": 5,
     "redesign": 3,
     "spark": 5,

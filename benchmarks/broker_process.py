@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import compileall
+import re
 import resource
 import shutil
 import signal
@@ -194,6 +195,18 @@ def cpu_s(pid: int) -> float:
         except (FileNotFoundError, ProcessLookupError):
             continue  # the thread has just ended
     return total_ns / 1e9
+
+
+def context_switches(pid: int) -> int:
+    """Return the voluntary and involuntary context switches of the threads of a process that still run."""
+    total = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            text = (task / "status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # the thread has just ended
+        total += sum(int(count) for count in re.findall(r"voluntary_ctxt_switches:\s+(\d+)", text))
+    return total
 
 
 def resident_mb(pid: int) -> float:

@@ -118,7 +118,7 @@ def measure() -> dict[str, Cost]:
 
 def _broker_costs() -> dict[str, Cost]:
     one = Leader(brokers=1)
-    session_id = one.response(FETCH, 11, _fetch(PARTITIONS, "empty", session_epoch=0))["session_id"]
+    session_id = one.response(FETCH, 11, fetch_body(PARTITIONS, "empty", session_epoch=0))["session_id"]
     assert session_id
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     ends = {"replica_id": -1, "isolation_level": 0, "topics": [{"name": "t", "partitions": [row]}]}
@@ -126,15 +126,15 @@ def _broker_costs() -> dict[str, Cost]:
     limited = Leader(brokers=1)
     limited.set_quotas({PRODUCER_BYTE_RATE: 1e12, CONSUMER_BYTE_RATE: 1e12})
     return {
-        "Produce, one partition, acks=1": one.cost(PRODUCE, 9, lambda _: _produce(1)),
-        f"Produce, {PARTITIONS} partitions, acks=1": one.cost(PRODUCE, 9, lambda _: _produce(PARTITIONS)),
-        f"Produce, {RUN} requests in one read": one.cost(PRODUCE, 9, lambda _: _produce(1), times=RUN),
-        "Produce, one partition, with a quota that is not reached": limited.cost(PRODUCE, 9, lambda _: _produce(1)),
-        "Fetch, one partition, with a quota that is not reached": limited.cost(FETCH, 11, lambda _: _fetch(1)),
-        "Fetch, one partition": one.cost(FETCH, 11, lambda _: _fetch(1)),
-        f"Fetch, {PARTITIONS} partitions": one.cost(FETCH, 11, lambda _: _fetch(PARTITIONS)),
+        "Produce, one partition, acks=1": one.cost(PRODUCE, 9, lambda _: produce_body(1)),
+        f"Produce, {PARTITIONS} partitions, acks=1": one.cost(PRODUCE, 9, lambda _: produce_body(PARTITIONS)),
+        f"Produce, {RUN} requests in one read": one.cost(PRODUCE, 9, lambda _: produce_body(1), times=RUN),
+        "Produce, one partition, with a quota that is not reached": limited.cost(PRODUCE, 9, lambda _: produce_body(1)),
+        "Fetch, one partition, with a quota that is not reached": limited.cost(FETCH, 11, lambda _: fetch_body(1)),
+        "Fetch, one partition": one.cost(FETCH, 11, lambda _: fetch_body(1)),
+        f"Fetch, {PARTITIONS} partitions": one.cost(FETCH, 11, lambda _: fetch_body(PARTITIONS)),
         f"Fetch in a session, {PARTITIONS} partitions without new records": one.cost(
-            FETCH, 11, lambda number: _fetch(0, session_id=session_id, session_epoch=1 + number)
+            FETCH, 11, lambda number: fetch_body(0, session_id=session_id, session_epoch=1 + number)
         ),
         "ListOffsets, one partition": one.cost(LIST_OFFSETS, 5, lambda _: ends),
         f"Metadata, one topic of {PARTITIONS} partitions": one.cost(METADATA, 8, lambda _: topic),
@@ -188,7 +188,7 @@ class Leader:
 
     def response(self, api: Api, version: int, body: Body) -> Any:
         """Return the parsed response to one request that is answered at once."""
-        self._receive([_frame(api, version, body)])
+        self.receive([build_frame(api, version, body)])
         frame = memoryview(b"".join(self._sink.sends))[4:]
         self._sink.sends.clear()
         _, start = parse_response_header(api.response_header_version(version), frame)
@@ -202,8 +202,8 @@ class Leader:
         """
         costs = []
         for number in range(WARM_UP + ROUNDS):
-            frames = [_frame(api, version, body(number)) for _ in range(times)]
-            cost = count_calls(lambda frames=frames: self._receive(frames))
+            frames = [build_frame(api, version, body(number)) for _ in range(times)]
+            cost = count_calls(lambda frames=frames: self.receive(frames))
             assert self._sink.sends, "the request was not answered at once"
             self._sink.sends.clear()
             costs.append(cost)
@@ -211,19 +211,20 @@ class Leader:
 
     def replicated_cost(self) -> Cost:
         """Return the median cost of a produce with acks=all, in Python calls of all brokers."""
-        frame = _frame(PRODUCE, 9, _produce(1) | {"acks": -1})
+        frame = build_frame(PRODUCE, 9, produce_body(1) | {"acks": -1})
         costs = []
         for _ in range(WARM_UP + ROUNDS):
 
             def produce() -> None:
-                self._receive([frame])
+                self.receive([frame])
                 self.cluster.run_until(lambda: bool(self._sink.sends))
 
             costs.append(Cost(count_product_calls(produce), 0))
             self._sink.sends.clear()
         return median(costs[WARM_UP:])
 
-    def _receive(self, frames: Iterable[memoryview]) -> None:
+    def receive(self, frames: Iterable[memoryview]) -> None:
+        """Handle the frames of one read."""
         with self.resources.flush_scope:
             for frame in frames:
                 self.resources.dispatch.frame_received(self._connection, frame)
@@ -275,7 +276,8 @@ def median(costs: list[Cost]) -> Cost:
     return sorted(costs)[len(costs) // 2]
 
 
-def _frame(api: Api, version: int, body: Body) -> memoryview:
+def build_frame(api: Api, version: int, body: Body) -> memoryview:
+    """Return the frame of a request."""
     header = build_request_header(api.request_header_version(version), api.key, version, 1, "client")
     return memoryview(bytearray(header + api.request.build(version, body)))
 
@@ -284,12 +286,14 @@ def _batch() -> bytes:
     return build_batch([Record(NEXT_OFFSET, 1_700_000_000_000, None, b"v" * 1000, ())])
 
 
-def _produce(partitions: int) -> Body:
+def produce_body(partitions: int) -> Body:
+    """Return the body of a Produce request with a record of 1,000 bytes for each partition."""
     data = [{"index": number, "records": _batch()} for number in range(partitions)]
     return {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": data}]}
 
 
-def _fetch(partitions: int, topic: str = "t", *, session_id: int = 0, session_epoch: int = -1) -> Body:
+def fetch_body(partitions: int, topic: str = "t", *, session_id: int = 0, session_epoch: int = -1) -> Body:
+    """Return the body of a Fetch request from offset 0, without waiting."""
     rows = [{"partition": number, "fetch_offset": 0, "partition_max_bytes": 5000} for number in range(partitions)]
     topics = [{"topic": topic, "partitions": rows}] if partitions else []
     return {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 1 << 20, "topics": topics, "session_id": session_id,

@@ -56,10 +56,12 @@ class Measurement:
 
     :param load: the program's report.
     :param broker_cpu_s: the brokers' CPU time between start signal and report.
+    :param broker_switches: the brokers' context switches in the same time; None if they were not counted.
     """
 
     load: dict[str, Any]
     broker_cpu_s: float
+    broker_switches: int | None = None
 
 
 def find_driver() -> Driver:

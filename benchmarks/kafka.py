@@ -1,9 +1,10 @@
 """Rates, latencies, CPU time and memory of kreplica and of Apache Kafka 3.9, with the same clients and load.
 
 The benchmark starts every process.  It needs Java and Maven, which downloads Kafka once.  Both systems run at the same
-time and receive the load in turn, in reverse order in every second round; the first round, in which JVMs warm up, does
-not count.  Failovers run with one system at a time, because thousands of idle partitions are a load too.  The page
-cache of the logs is filled in advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
+time and receive the load in turn, in reverse order in every second round.  Before the first round, each scenario is
+repeated until its first figure changes by less than 10 %, at most five times, because JVMs warm up.  Failovers run with
+one system at a time, because thousands of idle partitions are a load too.  The page cache of the logs is filled in
+advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from typing import Any
 
 from benchmarks.broker_process import BrokerProcess, resident_mb
 from benchmarks.comparison import deployments
-from benchmarks.comparison.deployments import Deployment, KafkaBroker
+from benchmarks.comparison.deployments import Deployment
 from benchmarks.comparison.measuring import Run, first_record_s, idle_mb
 from benchmarks.comparison.scenarios import FAIL_OVERS, SCALES, SCENARIOS, Bound, Figures, Kind, Scale, Scenario
+from benchmarks.comparison.steady import MaximumRates
 from benchmarks.driver import Driver, find_driver, remove_driver
 from benchmarks.tables import text as cell
 from tests.interop.apache_kafka import NoKafka, class_path
@@ -51,18 +53,20 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Measure some scenarios on both systems.
 
-    :param systems: kreplica and Kafka, possibly configured differently.
+    :param systems: kreplica and one peer.
     :return: a row for each figure of each scenario.
     """
     driver = find_driver()
     if driver.note is not None:
         print(driver.note, file=sys.stderr)
     available = dict(systems)
+    peers = [name for name in systems if name != OWN]
     try:
         class_path()
     except NoKafka as error:
         print(f"Apache Kafka is not available, so kreplica is measured alone: {error}", file=sys.stderr)
-        available.pop(OTHER)
+        for name in peers:
+            del available[name]
     chosen = SCALES[scale]
     if rounds is not None:
         chosen = replace(chosen, rounds=rounds, fail_overs=rounds)
@@ -71,7 +75,7 @@ def compare(
         figures = list(_measured(scenarios, available, driver, chosen))
     finally:
         remove_driver(driver)
-    return [row for each in figures for row in _rows(each)]
+    return [row for each in figures for row in _rows(each, *peers)]
 
 
 def _measured(scenarios: Sequence[Scenario], systems: Systems, driver: Driver, scale: Scale) -> Iterator[Figures]:
@@ -93,8 +97,13 @@ def _in_turns(
 ) -> list[Figures]:
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     with ExitStack() as stack:
-        runs = {name: Run(stack.enter_context(systems[name](brokers)), driver, scale) for name in systems}
-        for number in range(scale.rounds + 1):
+        maxima = MaximumRates()
+        runs = {name: Run(stack.enter_context(systems[name](brokers)), driver, scale, maxima) for name in systems}
+        for scenario in scenarios:
+            for name, run in runs.items():
+                _print_progress(scenario, name, 0)
+                run.warm_up(scenario)
+        for number in range(1, scale.rounds + 1):
             _round(number, scenarios, runs, figures)
     return list(figures.values())
 
@@ -105,7 +114,7 @@ def _alone(
     figures = {scenario: Figures(scenario) for scenario in scenarios}
     for name in systems:
         with systems[name](brokers) as deployment:
-            run = Run(deployment, driver, scale)
+            run = Run(deployment, driver, scale, MaximumRates())
             for number in range(1, scale.fail_overs + 1):
                 _round(number, scenarios, {name: run}, figures)
     return list(figures.values())
@@ -114,14 +123,13 @@ def _alone(
 def _round(
     number: int, scenarios: Sequence[Scenario], runs: Mapping[str, Run], figures: Mapping[Scenario, Figures]
 ) -> None:
-    """Run all scenarios once on each system; round 0 does not count."""
+    """Run all scenarios once on each system."""
     for scenario in scenarios:
         for name in runs if number % 2 else reversed(runs):
             _print_progress(scenario, name, number)
             sample = runs[name].sample(scenario)
             print("  ", ", ".join(f"{figure}: {value:.4g}" for figure, value in sample.items()), file=sys.stderr)
-            if number:
-                figures[scenario].add(name, sample)
+            figures[scenario].add(name, sample)
 
 
 def _in_fresh_processes(scenario: Scenario, systems: Systems, rounds: int) -> Figures:
@@ -157,7 +165,7 @@ def _start_kafka() -> Iterator[tuple[int, int, float]]:
     with deployments.zookeeper("kafka") as (zookeeper, directory):
         begun_s = time.monotonic()
         settings = {"offsets.topic.replication.factor": 1, "auto.create.topics.enable": "true"}
-        broker = KafkaBroker(directory / "kafka-1", 1, zookeeper, settings)
+        broker = deployments.kafka_broker(directory / "kafka-1", 1, zookeeper, settings)
         try:
             yield broker.process.pid, broker.port, begun_s
         finally:
@@ -169,19 +177,19 @@ def _print_progress(scenario: Scenario, system: str, number: int) -> None:
     print(f"{time.strftime('%H:%M:%S')} {scenario.name}: {system}, {what}", file=sys.stderr, flush=True)
 
 
-def _rows(figures: Figures) -> Iterator[dict[str, Any]]:
+def _rows(figures: Figures, peer: str) -> Iterator[dict[str, Any]]:
     bounds = {bound.figure: bound for bound in figures.scenario.bounds}
     own = figures.samples.get(OWN, {})
     for name in own:
         bound = bounds.get(name, Bound(name))
         ours = statistics.median(own[name])
-        samples = figures.samples.get(OTHER, {}).get(name)
+        samples = figures.samples.get(peer, {}).get(name)
         theirs = statistics.median(samples) if samples else None
         yield {
             "scenario": figures.scenario.name,
             "figure": name,
             OWN: ours,
-            OTHER: theirs,
+            peer: theirs,
             "ratio": ours / theirs if theirs else None,
             "target": bound.absolute(),
             "target ratio": bound.relative(),

@@ -25,8 +25,11 @@ PAGE, KEPT = "performance.md", "performance"
 
 TITLES = {
     "kafka": "Comparison with Apache Kafka",
+    "kafka_java": "Comparison with Apache Kafka's own programs, and steady rates",
+    "kafka_kraft": "Comparison with Apache Kafka 4 in KRaft mode",
     "kafka_tls": "Comparison with Apache Kafka over TLS",
     "efficiency": "Comparison with a C program that makes the same system calls",
+    "interpreters": "Interpreters",
     "bytecodes": "CPU time of a request in Python",
     "growth": "Growth",
     "cores": "Two cores",

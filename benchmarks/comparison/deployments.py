@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.broker_process import SCRATCH, cpu_s, resident_mb
+from benchmarks.broker_process import SCRATCH, context_switches, cpu_s, resident_mb
 from benchmarks.broker_process import BrokerProcess as Standalone
 from benchmarks.comparison.encryption import Encryption
 from benchmarks.zookeeper import ZOOKEEPER_FLAGS
@@ -23,6 +23,9 @@ from tests.interop import apache_kafka
 from tests.support.process_cluster import ProcessCluster, direct_places
 from tests.support.real_zookeeper import RealZooKeeper
 from tests.support.server_process import free_ports
+
+STARTED = rb"\[KafkaServer id=\d+\] started|\[KafkaRaftServer nodeId=\d+\] Kafka Server started"
+"""Log line of a broker that serves, with ZooKeeper and in KRaft mode."""
 
 FIRST_SEGMENT = "00000000000000000000.log"
 START_TIME_S = STOP_TIME_S = 300.0
@@ -84,6 +87,10 @@ class Deployment(ABC):
     def cpu_s(self) -> float:
         """Return the CPU time of all brokers."""
         return sum(map(cpu_s, self.pids().values()))
+
+    def context_switches(self) -> int:
+        """Return the context switches of all brokers."""
+        return sum(map(context_switches, self.pids().values()))
 
     def resident_mb(self) -> float:
         """Return the resident memory of all brokers in MB (1e6 bytes)."""
@@ -159,31 +166,23 @@ class KreplicaCluster(Cluster):
 
 
 class KafkaBroker:
-    """One process of Apache Kafka."""
+    """One process of Apache Kafka.
 
-    def __init__(
-        self,
-        directory: Path,
-        broker_id: int,
-        zookeeper: str,
-        settings: Mapping[str, object],
-        encryption: Encryption | None = None,
-    ) -> None:
-        directory.mkdir(parents=True)
-        (port,) = free_ports(1)
+    :param port: port of its listener without encryption.
+    :param settings: all settings of its ``server.properties``.
+    :param class_path: class path of its version.
+    """
+
+    def __init__(self, directory: Path, port: int, settings: Mapping[str, object], class_path: str) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
         self.port = port
         self._output = directory / "output.log"
-        listener = f"PLAINTEXT://127.0.0.1:{port}"
-        if encryption is not None:
-            listener = f"{listener},{encryption.listeners(broker_id)}"
-        chosen = {"broker.id": broker_id, "listeners": listener, "zookeeper.connect": zookeeper,
-                  "log.dirs": directory / "logs", **settings}  # fmt: skip
         config = directory / "server.properties"
-        config.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
+        config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         logging = directory / "log4j.properties"
         logging.write_text(KAFKA_LOGGING)
-        self._command = ["java", *KAFKA_FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp",
-                         apache_kafka.class_path(), "kafka.Kafka", str(config)]  # fmt: skip
+        self._command = ["java", *KAFKA_FLAGS, f"-Dlog4j.configuration=file:{logging}", "-cp", class_path,
+                         "kafka.Kafka", str(config)]  # fmt: skip
         self.start()
 
     def start(self) -> None:
@@ -199,7 +198,7 @@ class KafkaBroker:
         """
         while time.monotonic() - self._begun_s < START_TIME_S:
             self.check_running()
-            if re.search(rb"\[KafkaServer id=\d+\] started", self._output.read_bytes()):
+            if re.search(STARTED, self._output.read_bytes()):
                 return time.monotonic() - self._begun_s
             time.sleep(0.02)
         raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._output_end()}")
@@ -246,6 +245,23 @@ class Kafka(Cluster):
         self._brokers[broker].wait_until_ready()
 
 
+def kafka_broker(
+    directory: Path,
+    broker_id: int,
+    zookeeper_address: str,
+    settings: Mapping[str, object],
+    encryption: Encryption | None = None,
+) -> KafkaBroker:
+    """Start one broker of Apache Kafka 3.9 in ZooKeeper mode, without waiting."""
+    (port,) = free_ports(1)
+    listener = f"PLAINTEXT://127.0.0.1:{port}"
+    if encryption is not None:
+        listener = f"{listener},{encryption.listeners(broker_id)}"
+    chosen = {"broker.id": broker_id, "listeners": listener, "zookeeper.connect": zookeeper_address,
+              "log.dirs": directory / "logs", **settings}  # fmt: skip
+    return KafkaBroker(directory, port, chosen, apache_kafka.class_path())
+
+
 @contextmanager
 def kreplica(brokers: int, encrypted: bool = False) -> Iterator[Deployment]:
     """Run kreplica with this number of brokers."""
@@ -282,7 +298,7 @@ def kafka(brokers: int, encrypted: bool = False) -> Iterator[Deployment]:
         encryption = Encryption(directory / "tls", brokers) if encrypted else None
         for number in range(1, brokers + 1):
             settings = {**SHARED, **_defaults(brokers), **(encryption.settings if encryption is not None else {})}
-            started[number] = KafkaBroker(directory / f"kafka-{number}", number, address, settings, encryption)
+            started[number] = kafka_broker(directory / f"kafka-{number}", number, address, settings, encryption)
             stack.callback(started[number].kill)
         for broker in started.values():
             broker.wait_until_ready()

@@ -1,10 +1,15 @@
-"""Measures each kind of scenario on any deployment; a sample has a number for each figure."""
+"""Measures each kind of scenario on any deployment; a sample has a number for each figure.
+
+``java_measuring`` and ``steady`` measure Kafka's own programs, and latency at a share of the maximum rate.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
 from itertools import count
 
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
@@ -12,8 +17,10 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from benchmarks.broker_process import allow_files, resident_mb
 from benchmarks.comparison.deployments import Cluster, Deployment
 from benchmarks.comparison.fail_over import FailOver
+from benchmarks.comparison.java_measuring import JavaPrograms
 from benchmarks.comparison.leaders import MetadataConnection
 from benchmarks.comparison.scenarios import FAIL_OVERS, Kind, Scale, Scenario
+from benchmarks.comparison.steady import MaximumRates, highest_rate
 from benchmarks.driver import Driver, Measurement, measure, write_ahead
 from benchmarks.raw_client import RawClient
 
@@ -24,16 +31,25 @@ WRITTEN_MB_MAX = 900
 
 START_S_MAX = 120.0
 
+WARM_UPS_MAX = 5
+STEADY_CHANGE = 0.1
+"""A system is warm if the first figure of a sample differs from the previous one by less than this share."""
+
 _names = count(1)
 
 
 class Run:
-    """Samples from one deployment."""
+    """Samples from one deployment.
 
-    def __init__(self, deployment: Deployment, driver: Driver, scale: Scale) -> None:
+    :param maxima: maximum rates of all systems that are measured in turn with this one.
+    """
+
+    def __init__(self, deployment: Deployment, driver: Driver, scale: Scale, maxima: MaximumRates) -> None:
         self._deployment = deployment
         self._driver = driver
         self._scale = scale
+        self._maxima = maxima
+        java = JavaPrograms(deployment, scale, self._with_topic)
         self._fail_over_run: FailOver | None = None
         self._kinds: Mapping[Kind, Callable[[Scenario], dict[str, float]]] = {
             Kind.PRODUCE: self._produce,
@@ -41,6 +57,11 @@ class Run:
             Kind.LATENCY: self._latency,
             Kind.TINY: self._tiny,
             Kind.CONNECT: self._connect,
+            Kind.STEADY: self._steady,
+            Kind.JAVA_PRODUCE: java.produce,
+            Kind.JAVA_CONSUME: java.consume,
+            Kind.JAVA_END_TO_END: java.end_to_end,
+            Kind.MEMORY: lambda _: {"MB": deployment.resident_mb()},
             **dict.fromkeys(FAIL_OVERS, self._fail_over),
         }
 
@@ -55,6 +76,23 @@ class Run:
         :raise RuntimeError: the load program or a broker failed; the message contains its output.
         """
         return self._kinds[scenario.kind](scenario)
+
+    def warm_up(self, scenario: Scenario) -> None:
+        """Repeat the scenario until its first figure is steady, at most ``WARM_UPS_MAX`` times.
+
+        A virtual machine of Java compiles code for many seconds.  The warm-up of ``STEADY`` finds the maximum rate.
+        """
+        if scenario.kind is Kind.STEADY:
+            if not self._maxima.has(scenario.brokers, self._deployment.system):
+                rate = highest_rate(partial(self._sustains, scenario))
+                self._maxima.add(scenario.brokers, self._deployment.system, rate)
+            return
+        previous = None
+        for _ in range(WARM_UPS_MAX if scenario.kind not in FAIL_OVERS else 1):
+            first = next(iter(self.sample(scenario).values()))
+            if previous is not None and abs(first - previous) <= STEADY_CHANGE * previous:
+                return
+            previous = first
 
     # --- throughput ---
 
@@ -90,11 +128,26 @@ class Run:
     # --- latency, requests ---
 
     def _latency(self, scenario: Scenario) -> dict[str, float]:
+        return _latencies(self._run_latency(scenario, self._scale.latency_s))
+
+    def _steady(self, scenario: Scenario) -> dict[str, float]:
+        rate = round(self._maxima.shared(scenario.brokers) * scenario.load_percent / 100)
+        return {**self._latency(replace(scenario, records_per_s=rate)), "records/s": float(rate)}
+
+    def _sustains(self, scenario: Scenario, records_per_s: int) -> Measurement | None:
+        """Return the measurement of one second at a rate; None if a queue of the client overflowed."""
+        try:
+            return self._run_latency(replace(scenario, records_per_s=records_per_s), 1)
+        except RuntimeError:
+            self._deployment.check_running()
+            return None
+
+    def _run_latency(self, scenario: Scenario, seconds_max: int) -> Measurement:
         per_s = scenario.records_per_s * scenario.record_bytes
-        seconds = max(1, min(self._scale.latency_s, WRITTEN_MB_MAX * MB // (per_s * 5 // 4)))
+        seconds = max(1, min(seconds_max, WRITTEN_MB_MAX * MB // (per_s * 5 // 4)))
         topic = self._new_topic(scenario)
         try:
-            got = self._load(
+            return self._load(
                 "latency",
                 *(topic, scenario.records_per_s, seconds, scenario.record_bytes),
                 *(scenario.acks, scenario.linger_ms, scenario.batch_bytes),
@@ -102,8 +155,6 @@ class Run:
             )
         finally:
             self._remove_topic(topic)
-        figures = {f"{name} ms": got.load[f"{name}_us"] / 1000 for name in ("p50", "p90", "p99")}
-        return {**figures, "broker us/record": got.broker_cpu_s * 1e6 / got.load["messages"]}
 
     def _tiny(self, scenario: Scenario) -> dict[str, float]:
         topic = self._new_topic(scenario)
@@ -122,9 +173,17 @@ class Run:
         return {"connections/s": connections / seconds, "broker us/connection": broker_us}
 
     def _load(self, mode: str, *arguments: object, before: Callable[[], None] | None = None) -> Measurement:
-        encryption = self._deployment.encryption
+        encryption, deployment = self._deployment.encryption, self._deployment
         config = {} if encryption is None else encryption.client_config
-        return measure(self._driver, self._deployment, mode, *arguments, before=before, client_config=config)
+        switches = []
+
+        def begin() -> None:
+            if before is not None:
+                before()
+            switches.append(deployment.context_switches())
+
+        got = measure(self._driver, deployment, mode, *arguments, before=begin, client_config=config)
+        return replace(got, broker_switches=deployment.context_switches() - switches[0])
 
     def _fail_over(self, scenario: Scenario) -> dict[str, float]:
         assert isinstance(self._deployment, Cluster)
@@ -133,6 +192,14 @@ class Run:
         return self._fail_over_run.sample(scenario.kind)
 
     # --- topics ---
+
+    @contextmanager
+    def _with_topic(self, scenario: Scenario) -> Iterator[str]:
+        topic = self._new_topic(scenario)
+        try:
+            yield topic
+        finally:
+            self._remove_topic(topic)
 
     def _new_topic(self, scenario: Scenario) -> str:
         name = f"bench-{next(_names)}"
@@ -215,4 +282,13 @@ def _throughput(got: Measurement) -> dict[str, float]:
         "MB/s": rate,
         "broker us/MB": got.broker_cpu_s * 1e6 / size_mb,
         "client us/MB": got.load["client_cpu_s"] * 1e6 / size_mb,
+        "broker switches/MB": (got.broker_switches or 0) / size_mb,
+    }
+
+
+def _latencies(got: Measurement) -> dict[str, float]:
+    return {
+        **{f"{name} ms": got.load[f"{name}_us"] / 1000 for name in ("p50", "p90", "p99")},
+        "broker us/record": got.broker_cpu_s * 1e6 / got.load["messages"],
+        "broker switches/record": (got.broker_switches or 0) / got.load["messages"],
     }

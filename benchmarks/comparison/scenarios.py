@@ -18,6 +18,11 @@ class Kind(Enum):
     LATENCY = "latency"
     TINY = "tiny produces"
     CONNECT = "new connections"
+    STEADY = "latency at a share of the maximum rate"
+    JAVA_PRODUCE = "ProducerPerformance"
+    JAVA_CONSUME = "ConsumerPerformance"
+    JAVA_END_TO_END = "EndToEndLatency"
+    MEMORY = "memory under load"
     START = "start-up"
     IDLE = "idle connections"
     BROKER_KILLED = "a broker killed"
@@ -74,6 +79,7 @@ class Scenario:
     :param acks: 1 or -1 (all in sync).
     :param synced: True if records are synced before they are acknowledged (``flush.messages=1``).
     :param records_per_s: rate of ``LATENCY``.
+    :param load_percent: rate of ``STEADY``, in percent of the highest steady rate of the slower system.
     :param count: number of connections (``IDLE``, ``TINY``).
     :param window: in-flight requests on each connection (``TINY``).
     :param share: share of a run's bytes that is written, because clients dominate the cost of small records.
@@ -88,6 +94,7 @@ class Scenario:
     acks: int = 1
     synced: bool = False
     records_per_s: int = 1000
+    load_percent: int = 100
     linger_ms: int = 0
     count: int = 1
     window: int = 1
