@@ -23,10 +23,11 @@ def _rate(ratio: float, cpu_ratio: float) -> tuple[Bound, ...]:
 _AVERAGE = (Bound("average ms", ratio_most=1.0),)
 
 PROGRAMS = (
-    Scenario("Java, produce 1 KB, acks=1, 16 K", Kind.JAVA_PRODUCE, _rate(1.4, 0.45)),
-    Scenario("Java, produce 1 KB, acks=1, 128 K", Kind.JAVA_PRODUCE, _rate(1.1, 0.55), batch_bytes=LARGE),
-    Scenario("Java, produce 100 B, acks=1, 16 K", Kind.JAVA_PRODUCE, _rate(1.3, 0.45), record_bytes=100, share=0.25),
-    Scenario("Java, consume 1 KB", Kind.JAVA_CONSUME, _rate(1.2, 0.45), batch_bytes=LARGE),
+    Scenario("Java, produce 1 KB, acks=1, 16 K", Kind.JAVA_PRODUCE, _rate(1.4, 0.45), share=2),
+    Scenario("Java, produce 1 KB, acks=1, 128 K", Kind.JAVA_PRODUCE, _rate(1.1, 0.55), batch_bytes=LARGE,
+             share=2),
+    Scenario("Java, produce 100 B, acks=1, 16 K", Kind.JAVA_PRODUCE, _rate(1.3, 0.45), record_bytes=100, share=0.5),
+    Scenario("Java, consume 1 KB", Kind.JAVA_CONSUME, _rate(1.2, 0.45), batch_bytes=LARGE, share=2),
     Scenario("Java, end to end", Kind.JAVA_END_TO_END, _AVERAGE, record_bytes=100),
     Scenario("memory after these", Kind.MEMORY, (Bound("MB", ratio_most=0.3),)),
     Scenario("Java, RF 3, acks=all, 1 KB, 16 K", Kind.JAVA_PRODUCE, _rate(1.4, 0.5), brokers=3, acks=-1),
