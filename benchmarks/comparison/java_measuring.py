@@ -85,7 +85,7 @@ class JavaPrograms:
         return {**report.figures, **costs}
 
     def _measured(self, run: Callable[[], java_programs.Report]) -> tuple[java_programs.Report, float, int]:
-        """:return: the report, and the brokers' CPU time and context switches, also while the client starts."""
+        """:return: the report, and the brokers' CPU time and context switches, including the client's start."""
         cpu_s, switches = self._deployment.cpu_s(), self._deployment.context_switches()
         report = run()
         return report, self._deployment.cpu_s() - cpu_s, self._deployment.context_switches() - switches
