@@ -44,7 +44,7 @@ help:
 	@echo "make docs   the documentation site with the API reference, in build/site"
 	@echo "make manual  manual pages and shell completion, in build/manual"
 	@echo "make deb    a Debian package in build/, with all dependencies except Python"
-	@echo "make dist   the wheel and the source distribution in build/dist, with a lock file"
+	@echo "make dist   the wheels and the source distribution in build/dist, with a lock file"
 	@echo "make image  a container image, kreplica:VERSION and kreplica:latest (needs podman or docker)"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
 	@echo "make soak   calls and instructions of a request, fuzzing and crash tests, one hour of simulation, then make fresh"
@@ -56,7 +56,7 @@ $(BIN)/python:
 	@echo "kreplica: creating a virtual environment in $(VENV) with Python $$("$(PYTHON)" packaging/check_python.py --build)"
 	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(VENV)/.installed: setup.cfg pyproject.toml $(LOCKS)/broker.txt $(LOCKS)/build.txt | $(BIN)/python
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml $(wildcard native/*) $(LOCKS)/broker.txt $(LOCKS)/build.txt | $(BIN)/python
 	@echo "kreplica: installing the broker and its dependencies (once)"
 	@$(PIP) --require-hashes -r $(LOCKS)/build.txt -r $(LOCKS)/broker.txt
 	@$(INSTALL_SOURCE)

@@ -1,8 +1,10 @@
-"""Builds the wheel and the source distribution: ``make dist``, or ``python packaging/dist.py --output DIRECTORY``.
+"""Builds the wheels and the source distribution: ``make dist``, or ``python packaging/dist.py --output DIRECTORY``.
 
-The files are reproducible: their bytes depend only on the source, the locked setuptools and ``SOURCE_DATE_EPOCH``, by
-default the time of the last commit.  The wheel is built from the source distribution.  A lock file beside them has the
-hashes of both and of all dependencies.
+The files are reproducible: their bytes depend only on the source, the locked setuptools, the C compiler and
+``SOURCE_DATE_EPOCH``, by default the time of the last commit.  The wheels are built from the source distribution: one
+with the compiled kernels, for this platform and every Python from 3.11 on, and one without them, for all platforms.
+Without a C compiler only the latter is built.  A lock file beside them has the hashes of all of them and of all
+dependencies.
 """
 
 from __future__ import annotations
@@ -16,12 +18,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SOURCES = ("kreplica", "pyspark_kreplica", "twisted", "packaging", "etc", "systemd", "LICENSE", "MANIFEST.in",
-           "NEWS.md", "README.md", "pyproject.toml", "setup.cfg")  # fmt: skip
-IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "dropin.cache", "*.egg-info", "*~")
+SOURCES = ("kreplica", "pyspark_kreplica", "twisted", "packaging", "etc", "systemd", "native", "LICENSE",
+           "MANIFEST.in", "NEWS.md", "README.md", "pyproject.toml", "setup.cfg", "setup.py")  # fmt: skip
+IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "dropin.cache", "*.egg-info", "*~")
 LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
 EARLIEST = 315532800
 """1980-01-01, the earliest time in a wheel."""
@@ -30,23 +33,32 @@ BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{
 
 
 def build(output: Path) -> list[Path]:
-    """Build both distributions and the lock file; return their paths."""
+    """Build all distributions and the lock file; return their paths, the most specific wheel first."""
     output.mkdir(parents=True, exist_ok=True)
     epoch = source_date_epoch()
     with tempfile.TemporaryDirectory() as scratch:
         source = Path(scratch, "source")
         _copy_sources(source)
         sdist = _normalized(_run_backend("sdist", source, Path(scratch)), output, epoch)
-        with tarfile.open(sdist) as archive:
-            archive.extractall(Path(scratch, "unpacked"), filter="data")
-        (unpacked,) = Path(scratch, "unpacked").iterdir()
-        _set_modes(unpacked)
-        built = _run_backend("wheel", unpacked, Path(scratch), epoch)
-        wheel = Path(shutil.copyfile(built, output / built.name))
+        wheels = []
+        for kernels in ("yes", "no"):
+            with tarfile.open(sdist) as archive:
+                archive.extractall(Path(scratch, kernels), filter="data")
+            (unpacked,) = Path(scratch, kernels).iterdir()
+            _set_modes(unpacked)
+            built = _run_backend("wheel", unpacked, Path(scratch, kernels), epoch, kernels)
+            if kernels == "no" or _has_kernels(built):
+                wheels.append(Path(shutil.copyfile(built, output / built.name)))
     name = sdist.name.removesuffix(".tar.gz")
     lock = output / f"{name}-requirements.txt"
-    lock.write_text(LOCK.read_text() + _locked(name, (wheel, sdist)))
-    return [wheel, sdist, lock]
+    lock.write_text(LOCK.read_text() + _locked(name, (*wheels, sdist)))
+    return [*wheels, sdist, lock]
+
+
+def _has_kernels(wheel: Path) -> bool:
+    """Return False if no C compiler was found."""
+    with zipfile.ZipFile(wheel) as archive:
+        return any(name.endswith(".so") for name in archive.namelist())
 
 
 def source_date_epoch() -> int:
@@ -77,15 +89,18 @@ def _set_modes(directory: Path) -> None:
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
-def _run_backend(kind: str, source: Path, scratch: Path, epoch: int = EARLIEST) -> Path:
-    """Run setuptools in its own process; return the path of the distribution."""
+def _run_backend(kind: str, source: Path, scratch: Path, epoch: int = EARLIEST, kernels: str = "no") -> Path:
+    """Run setuptools in its own process; return the path of the distribution.
+
+    :param kernels: ``no`` to build a wheel without the kernels.
+    """
     directory = scratch / kind
     directory.mkdir()
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
+    variables = {"SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0", "KREPLICA_KERNELS": kernels}
     done = subprocess.run(
         [sys.executable, "-c", BUILD.format(kind=kind), str(directory)],
         cwd=source,
-        env=environment,
+        env={**os.environ, **variables},
         umask=0o022,
         capture_output=True,
         text=True,
@@ -122,7 +137,7 @@ def _locked(name: str, files: tuple[Path, ...]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Build the wheel and the source distribution of this source.")
+    parser = argparse.ArgumentParser(description="Build the wheels and the source distribution of this source.")
     parser.add_argument("--output", type=Path, default=ROOT / "build" / "dist", help="directory (default: build/dist)")
     for path in build(parser.parse_args().output):
         print(path)

@@ -72,14 +72,15 @@ def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -
     if not is_given or context.resilient_parsing:
         return
     from kreplica.runtime.interpreter import interpreter
+    from kreplica.wire.kernels import description
 
-    click.echo(f"kreplica {__version__}\nPython {interpreter()}")
+    click.echo(f"kreplica {__version__}\nPython {interpreter()}\n{description()}")
     context.exit()
 
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
-              help="Show the version of kreplica and of Python, and exit.")  # fmt: skip
+              help="Show the versions of kreplica and Python and the language of the kernels, and exit.")  # fmt: skip
 @profile_option
 def main() -> None:
     """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.

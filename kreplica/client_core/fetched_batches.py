@@ -18,12 +18,12 @@ from kreplica.wire.batches import (
     TRANSACTIONAL_BIT,
     BatchHeader,
     TimestampType,
+    iter_checked,
     iter_headers,
-    verify_crc,
 )
 from kreplica.wire.control_records import parse_end_marker
-from kreplica.wire.record_columns import read_records
-from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records, open_records
+from kreplica.wire.record_columns import RECORD_ROWS, open_rows
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, Record, iter_records
 
 
 class Isolation(IntEnum):
@@ -91,8 +91,8 @@ def visible_batches(fetched: FetchedRecords) -> Iterator[tuple[BatchHeader, memo
     data, partition = fetched.data, fetched.partition
     upcoming = deque(fetched.aborted)
     aborted: set[int] = set()
-    for position, header in iter_headers(data, incomplete_last=True):
-        if not verify_crc(data, header, position):
+    for position, header, is_intact in iter_checked(data):
+        if not is_intact:
             raise CorruptBatch(f"{partition}: the batch at offset {header.base_offset} is damaged")
         while upcoming and upcoming[0][1] <= header.last_offset:
             aborted.add(upcoming.popleft()[0])
@@ -126,8 +126,7 @@ def open_batches(
     position, partition = fetched.position, fetched.partition
     try:
         for header, batch in visible_batches(fetched):
-            section = open_records(batch, header, decompressed_size_max)
-            records = read_records(section, header)
+            records, _ = open_rows(batch, header, decompressed_size_max, RECORD_ROWS)
             if header.base_offset < position or (end is not None and header.last_offset >= end):
                 records = [each for each in records if position <= each.offset and (end is None or each.offset < end)]
             if records:

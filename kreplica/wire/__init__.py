@@ -16,6 +16,7 @@
 * ``control_records``: transaction markers; ``interceptor_notes``: notes of produce interceptors, as control batches
 * ``compression``: the codecs of record batches
 * ``partitioning``: partition of a key
+* ``kernels``: optional loops in C, which replace parts of the other modules
 
 A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,
 and its response is ``build_response_header(...)`` + ``APIS[key].response.build(version, value)``.

@@ -12,6 +12,7 @@ from crc32c import crc32c
 from kreplica.wire.batches import (
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_START,
     DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
@@ -227,6 +228,13 @@ def seal(header: BatchHeader, records: bytes) -> bytes:
     crc = crc32c(records, crc32c(covered))
     length = HEADER_SIZE - LENGTH_END + len(records)
     return HEADER.pack(header[0], length, header[2], MAGIC, crc, *header[5:]) + records
+
+
+def seal_in_place(batch: bytearray, header: BatchHeader) -> None:
+    """Write the header of a batch, with its length and CRC, into the first ``HEADER_SIZE`` bytes."""
+    _CRC_COVERED.pack_into(batch, CRC_START, *header[5:])
+    crc = crc32c(memoryview(batch)[CRC_START:])
+    HEADER.pack_into(batch, 0, header[0], len(batch) - LENGTH_END, header[2], MAGIC, crc, *header[5:])
 
 
 def encode_record(

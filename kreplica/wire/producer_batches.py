@@ -6,8 +6,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain, pairwise, repeat
 
-from kreplica.wire.batch_building import NO_HEADERS, NO_LEADER_EPOCH, NULL, encode_fields, seal, varint
+from kreplica.wire import kernels
+from kreplica.wire.batch_building import (
+    NO_HEADERS,
+    NO_LEADER_EPOCH,
+    NULL,
+    encode_fields,
+    seal,
+    seal_in_place,
+    varint,
+)
 from kreplica.wire.batches import (
+    HEADER_SIZE,
     MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -15,7 +25,7 @@ from kreplica.wire.batches import (
     TRANSACTIONAL_BIT,
     BatchHeader,
 )
-from kreplica.wire.compression import compress
+from kreplica.wire.compression import Codec, compress
 from kreplica.wire.records import Headers
 
 PLAIN_SIZE_END = 8000
@@ -57,6 +67,15 @@ def build_producer_batch(
         base_sequence=NO_SEQUENCE,
         record_count=count,
     )
+    if kernels.encode_records is not None:
+        batch: bytearray | None = kernels.encode_records(timestamps, keys, values, headers)
+    else:
+        batch = None
+    if batch is not None:
+        if codec == Codec.NONE:
+            seal_in_place(batch, header)
+            return batch
+        return bytearray(seal(header, compress(codec, memoryview(batch)[HEADER_SIZE:])))
     records = _plain_records(timestamps, keys, values, headers) or _any_records(timestamps, keys, values, headers)
     return bytearray(seal(header, compress(codec, records)))
 

@@ -1,4 +1,4 @@
-"""Reads all records of a batch into columns.
+"""Reads all records of a batch into columns, or into rows.
 
 A plain record has no key, no headers, and the offset after the previous one.  Plain records of equal size are checked
 with strided slices, one byte position at a time, and one ``unpack_from`` extracts their values.  Other plain records
@@ -13,15 +13,17 @@ from functools import lru_cache
 from itertools import repeat
 from struct import Struct
 from struct import error as StructError
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from kreplica.errors import ProtocolError
-from kreplica.wire.batches import LOG_APPEND_TIME_BIT, BatchHeader
+from kreplica.wire import kernels
+from kreplica.wire.batches import CODEC_MASK, HEADER_SIZE, LENGTH_END, LOG_APPEND_TIME_BIT, BatchHeader, Bytes
 from kreplica.wire.records import (
     INT64_END,
     Headers,
     Record,
     iter_heads,
+    open_records,
     read_headers,
     read_record,
     read_varint,
@@ -66,12 +68,74 @@ class Columns(NamedTuple):
     headers: list[Headers]
 
 
+Row = TypeVar("Row", bound=tuple[Any, ...])
+
+
+class RowShape(NamedTuple, Generic[Row]):
+    """Named tuple that holds one record and fields that are equal for all records of a batch.
+
+    :param constants: one value per field; those of the record's fields are not used.
+    :param places: indexes of offset, timestamp, key, value and headers.
+    """
+
+    row_type: type[Row]
+    constants: tuple[Any, ...]
+    places: bytes
+
+
+RECORD_ROWS = RowShape(Record, (None,) * 5, bytes(range(5)))
+
+
+def open_rows(
+    batch: Bytes, header: BatchHeader, decompressed_size_max: int, shape: RowShape[Row]
+) -> tuple[list[Row], int]:
+    """Return all records of a batch, and their decompressed size.
+
+    :raise ProtocolError: as in ``records.open_records``, ``records.read_record`` and ``records.iter_heads``.
+    """
+    size = header[1] + LENGTH_END - HEADER_SIZE
+    if not header[5] & CODEC_MASK and HEADER_SIZE + size <= len(batch) and size <= decompressed_size_max:
+        rows = _read_rows(memoryview(batch)[HEADER_SIZE : HEADER_SIZE + size], header, shape)
+        if rows is not None:
+            return rows, size
+    section = open_records(batch, header, decompressed_size_max)
+    return read_rows(section, header, shape), len(section)
+
+
+def read_rows(section: bytes, header: BatchHeader, shape: RowShape[Row]) -> list[Row]:
+    """Return all records of a section.
+
+    :raise ProtocolError: as in ``records.read_record`` and ``records.iter_heads``.
+    """
+    rows = _read_rows(section, header, shape)
+    if rows is not None:
+        return rows
+    columns = read_columns(section, header)
+    row_type, constants, places = shape
+    fields: list[Any] = [repeat(constant, len(columns.offsets)) for constant in constants]
+    for place, column in zip(places, columns, strict=True):
+        fields[place] = column
+    return list(map(_new, repeat(row_type), zip(*fields, strict=True)))
+
+
+def _read_rows(section: Bytes, header: BatchHeader, shape: RowShape[Row]) -> list[Row] | None:
+    """Return all records of a section; None if there is no kernel, or if it leaves the section to the Python code."""
+    if kernels.read_rows is None:
+        return None
+    base_offset, _, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
+    has_append_time = attributes & LOG_APPEND_TIME_BIT
+    rows: list[Row] | None = kernels.read_rows(
+        *shape, section, base_offset, base_timestamp, last_delta, count, has_append_time, max_timestamp
+    )
+    return rows
+
+
 def read_records(section: bytes, header: BatchHeader) -> list[Record]:
     """Return all records of a section.
 
     :raise ProtocolError: as in ``records.read_record`` and ``records.iter_heads``.
     """
-    return list(map(_new, repeat(Record), zip(*read_columns(section, header), strict=True)))
+    return read_rows(section, header, RECORD_ROWS)
 
 
 def read_columns(section: bytes, header: BatchHeader) -> Columns:

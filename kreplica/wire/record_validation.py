@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from kreplica.errors import ProtocolError
+from kreplica.wire import kernels
 from kreplica.wire.batches import NO_TIMESTAMP, BatchHeader
 from kreplica.wire.compression import PATH
 from kreplica.wire.records import INT64_END, read_varint
@@ -57,6 +58,11 @@ def check_records(
     :raise ProtocolError: a record does not fit into its length or into the section, offsets do not increase within the
         batch, or bytes are left after the last record.
     """
+    if kernels.check_records is not None:
+        low, high = max(accepted.earliest_ms, -INT64_END), min(accepted.latest_ms, INT64_END - 1)
+        facts = kernels.check_records(section, header[7], header[6], header[12], low, high)
+        if facts is not None:
+            return RecordFacts(*facts)
     check = _RecordCheck(section, header, accepted)
     for first in range(0, header.record_count, RECORDS_PER_SLICE):
         if first and pause is not None:
@@ -128,6 +134,8 @@ class _RecordCheck:
             elif number < 128 and not number & 1:
                 position += number >> 1
             else:
+                if read_varint(section, position - 1)[0] == -1:  # an overlong varint
+                    self._report_without_key(index)
                 position = _skip_bytes(section, position - 1, index, "key")
             number, position = section[position], position + 1
             if number > 127 and (byte := section[position]) < 128:

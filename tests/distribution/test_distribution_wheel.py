@@ -1,15 +1,17 @@
-"""``make dist``: the wheel and the source distribution, and what an installation of the wheel can do."""
+"""``make dist``: the wheels and the source distribution, and what an installation of a wheel can do."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -21,6 +23,20 @@ from tests.support.server_process import ServerProcess, free_ports
 ROOT = Path(__file__).parents[2]
 EPOCH = "1750000000"
 PACKAGES = ("kreplica", "pyspark_kreplica", "twisted")
+KERNELS = "kreplica/wire/_kernels.abi3.so"
+
+
+class Built(NamedTuple):
+    """Files of one build.
+
+    :ivar wheel: with the compiled kernels.
+    :ivar pure: wheel without them, for all platforms.
+    """
+
+    wheel: Path
+    pure: Path
+    sdist: Path
+    lock: Path
 
 
 def run(*words: object, **options: object) -> str:
@@ -29,30 +45,34 @@ def run(*words: object, **options: object) -> str:
     return str(done.stdout)
 
 
-def build(output: Path, umask: int = 0o022) -> tuple[Path, Path, Path]:
+def build(output: Path, umask: int = 0o022) -> Built:
     environment = {**os.environ, "SOURCE_DATE_EPOCH": EPOCH}
     words = (sys.executable, ROOT / "packaging" / "dist.py", "--output", output)
-    wheel, sdist, lock = map(Path, run(*words, env=environment, umask=umask, cwd=output.parent).split("\n")[:3])
-    return wheel, sdist, lock
+    return Built(*map(Path, run(*words, env=environment, umask=umask, cwd=output.parent).splitlines()))
+
+
+def names_in(wheel: Path) -> set[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     return build(tmp_path_factory.mktemp("first") / "dist")
 
 
 @pytest.mark.soak
-def test_the_bytes_are_reproducible(built: tuple[Path, Path, Path], tmp_path: Path) -> None:
-    """A second build, with another umask, gives the same three files."""
+def test_the_bytes_are_reproducible(built: Built, tmp_path: Path) -> None:
+    """A second build, with another umask, gives the same files."""
     again = build(tmp_path / "dist", umask=0o077)
     for first, second in zip(built, again, strict=True):
         assert (first.name, first.read_bytes()) == (second.name, second.read_bytes())
 
 
-def test_the_wheel_has_every_file_of_the_packages(built: tuple[Path, Path, Path]) -> None:
+def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
     """Modules, type marker, dashboard, message schemas, plugins, manual pages and completion, and nothing else."""
-    with zipfile.ZipFile(built[0]) as wheel:
-        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    names = names_in(built.pure)
+    assert names_in(built.wheel) == names | {KERNELS}
     shared = {name.partition(".data/data/")[2] for name in names if ".data/data/" in name}
     assert {"share/man/man1/kreplica-start.1", "share/bash-completion/completions/kreplica"} <= shared
     names = {name for name in names if ".data/" not in name}
@@ -61,16 +81,18 @@ def test_the_wheel_has_every_file_of_the_packages(built: tuple[Path, Path, Path]
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and not ignored & set(path.parts)
+        if path.is_file() and path.suffix != ".so" and not ignored & set(path.parts)
     }
     assert names == expected
     assert {"kreplica/py.typed", "twisted/plugins/kreplica_plugin.py", "kreplica/admin/dashboard/index.html"} <= names
     assert any(name.startswith("kreplica/wire/messages/") for name in names)
 
 
-def test_metadata(built: tuple[Path, Path, Path]) -> None:
-    """The licence, the version and the entry points are in the wheel."""
-    with zipfile.ZipFile(built[0]) as wheel:
+def test_metadata(built: Built) -> None:
+    """The licence, the version and the entry points are in the wheel, which fits every Python from 3.11 on."""
+    assert re.fullmatch(rf"kreplica-{__version__}-cp311-abi3-linux_\w+\.whl", built.wheel.name)
+    assert built.pure.name == f"kreplica-{__version__}-py3-none-any.whl"
+    with zipfile.ZipFile(built.wheel) as wheel:
         files = {name.partition(".dist-info/")[2]: name for name in wheel.namelist() if ".dist-info/" in name}
         metadata = wheel.read(files["METADATA"]).decode()
         entry_points = wheel.read(files["entry_points.txt"]).decode()
@@ -83,9 +105,9 @@ def test_metadata(built: tuple[Path, Path, Path]) -> None:
 
 
 @pytest.mark.soak
-def test_the_source_distribution_builds_the_same_wheel(built: tuple[Path, Path, Path], tmp_path: Path) -> None:
+def test_the_source_distribution_builds_the_same_wheel(built: Built, tmp_path: Path) -> None:
     """pip builds from the source distribution the wheel that is distributed, byte by byte."""
-    wheel, sdist, _ = built
+    wheel, _, sdist, _ = built
     with tarfile.open(sdist) as archive:
         assert {member.mtime for member in archive.getmembers()} == {int(EPOCH)}
         assert {member.uname for member in archive.getmembers()} == {"root"}
@@ -95,18 +117,35 @@ def test_the_source_distribution_builds_the_same_wheel(built: tuple[Path, Path, 
     assert (tmp_path / wheel.name).read_bytes() == wheel.read_bytes()
 
 
-def test_checkers_find_nothing(built: tuple[Path, Path, Path]) -> None:
+def test_checkers_find_nothing(built: Built) -> None:
     """twine accepts the metadata and the description; check-wheel-contents finds no stray files."""
-    wheel, sdist, _ = built
-    assert "PASSED" in run(sys.executable, "-m", "twine", "check", "--strict", wheel, sdist)
-    assert "OK" in run(sys.executable, "-m", "check_wheel_contents", "--ignore", "W009", wheel)
+    wheel, pure, sdist, _ = built
+    assert "PASSED" in run(sys.executable, "-m", "twine", "check", "--strict", wheel, pure, sdist)
+    assert "OK" in run(sys.executable, "-m", "check_wheel_contents", "--ignore", "W009", wheel, pure)
+
+
+@pytest.mark.soak
+def test_without_a_compiler(tmp_path: Path) -> None:
+    """The installation continues without the kernels, and says so; only the wheel for all platforms is built."""
+    sources = tmp_path / "kreplica"
+    ignored = shutil.ignore_patterns(".*", "build", "*.so", "__pycache__")
+    shutil.copytree(ROOT, sources, ignore=ignored)
+    environment = {**os.environ, "CC": "no-such-compiler", "SOURCE_DATE_EPOCH": EPOCH}
+    words = (sys.executable, sources / "packaging" / "dist.py", "--output", tmp_path / "dist")
+    names = [Path(line).name for line in run(*words, env=environment).splitlines()]
+    assert [name for name in names if name.endswith(".whl")] == [f"kreplica-{__version__}-py3-none-any.whl"]
+    pip = (sys.executable, "-m", "pip", "install", "--no-deps", "--no-build-isolation", "--no-index")
+    run(*pip, "--target", tmp_path / "installed", sources, env=environment)
+    path = os.pathsep.join([str(tmp_path / "installed"), *sys.path])
+    said = run(sys.executable, "-m", "kreplica.cli", "--version", cwd=tmp_path, env={**os.environ, "PYTHONPATH": path})
+    assert said.endswith("\nkernels in Python\n")
 
 
 # --- a clean environment ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def environment(built: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The programs of the virtual environment that the commands of the README create."""
     readme = (ROOT / "README.md").read_text()
     found = re.search(r"^python3 -m venv .*\n.*pip install .*\n", readme, re.MULTILINE)
@@ -114,7 +153,7 @@ def environment(built: tuple[Path, Path, Path], tmp_path_factory: pytest.TempPat
     assert found[0] in (ROOT / "docs" / "how-to" / "install.md").read_text()
     directory = tmp_path_factory.mktemp("clean")
     (directory / "build").mkdir()
-    (directory / "build" / "dist").symlink_to(built[0].parent)
+    (directory / "build" / "dist").symlink_to(built.sdist.parent)
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     run("bash", "-euc", found[0], cwd=directory, env={**os.environ, "PATH": path, "PIP_NO_COMPILE": "1"})
     return directory / "kreplica-venv" / "bin"
@@ -153,7 +192,9 @@ def test_an_installed_broker_takes_a_record(broker: InstalledBroker, environment
 
 def test_installed_programs(environment: Path, tmp_path: Path) -> None:
     """The command, the twistd plugin, the data source of Spark and the pytest plugin are found."""
-    assert __version__ in run(environment / "kreplica", "--version", cwd=tmp_path)
+    version = run(environment / "kreplica", "--version", cwd=tmp_path)
+    assert version.startswith(f"kreplica {__version__}\n")
+    assert version.endswith("\nkernels in C\n")
     assert "standalone" in run(environment / "twistd", "kreplica", "--help", cwd=tmp_path)
     program = (
         "import importlib.util as u, importlib.metadata as m\n"

@@ -15,6 +15,7 @@ from kreplica.storage.producers.producer_entry import ProducerEntry
 from kreplica.storage.segments import append_validation
 from kreplica.storage.segments.append_validation import ValidatedBatch
 from kreplica.testing.simulator.disk import MemoryDisk
+from tests.support.kernels import without_kernels
 
 PATH = "/data/orders-0"
 BIG = LogConfig()
@@ -66,13 +67,18 @@ def producer_entries(log: Log) -> list[ProducerEntry]:
     return sorted(log.producers.entries, key=lambda entry: entry.producer_id)
 
 
+def files_of(log: Log) -> dict[str, bytes]:
+    return {name: log.disk.read_file(f"{PATH}/{name}") for name in log.disk.list_directory(PATH)}
+
+
 @pytest.mark.parametrize("seed", range(60))
 def test_append_run_equals_single_appends(seed: int) -> None:
-    """The results, the records and the producer state are the same."""
+    """The results, the records, the producer state and the indexes are the same, with and without kernels."""
     chance = random.Random(seed)
     timestamp_type = chance.choice(["CreateTime", "CreateTime", "LogAppendTime"])
     config = replace(SMALL, message_timestamp_type=timestamp_type, segment_bytes=chance.choice([1000, 100_000]))
     together, apart = (open_log(PATH, config, MemoryDisk(directories=["/data"])) for _ in range(2))
+    plain = open_log(PATH, config, MemoryDisk(directories=["/data"]))
     for _ in range(5):
         batches = some_batches(chance)
         expected = []
@@ -84,9 +90,16 @@ def test_append_run_equals_single_appends(seed: int) -> None:
         outcomes = append_all_as_leader(together, [bytearray(data) for data in batches], 3, now_ms=77)
         assert codes_or_offsets(outcomes) == codes_or_offsets(expected)
         assert together.log_end_offset == apart.log_end_offset
-    assert read_bytes(together) == read_bytes(apart)
-    assert producer_entries(together) == producer_entries(apart)
+        with without_kernels():
+            without = append_all_as_leader(plain, [bytearray(data) for data in batches], 3, now_ms=77)
+        assert codes_or_offsets(without) == codes_or_offsets(outcomes)
+        assert list(map(str, without)) == list(map(str, outcomes))
+        assert plain.segments.tail_positions == together.segments.tail_positions
+    assert read_bytes(together) == read_bytes(apart) == read_bytes(plain)
+    assert producer_entries(together) == producer_entries(apart) == producer_entries(plain)
     together.close()
+    plain.close()
+    assert files_of(together) == files_of(plain)
     again = open_log(PATH, config, together.disk, clean_shutdown=True)
     assert read_bytes(again) == read_bytes(apart)
     assert producer_entries(again) == producer_entries(apart)

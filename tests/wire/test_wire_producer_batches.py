@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 
 import pytest
@@ -10,6 +11,7 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.compression import Codec
 from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers
+from tests.support.kernels import both
 
 
 def both_ways(
@@ -18,10 +20,9 @@ def both_ways(
     builder = BatchBuilder(codec=codec, transactional=transactional)
     for record in records:
         builder.append(*record)
-    timestamps, keys, values, headers = zip(*records, strict=True)
-    return bytes(build_producer_batch(timestamps, keys, values, headers, codec, transactional=transactional)), (
-        builder.build()
-    )
+    columns = [list(column) for column in zip(*records, strict=True)]
+    build = partial(build_producer_batch, codec=codec, transactional=transactional)
+    return bytes(both(build, *columns)), builder.build()
 
 
 @pytest.mark.parametrize("seed", range(20))

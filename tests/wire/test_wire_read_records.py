@@ -1,4 +1,7 @@
-"""Reading all records of a batch at once equals reading them one by one, also for malformed ones."""
+"""Reading all records of a batch at once equals reading them one by one, also for malformed ones.
+
+Both the kernel and the Python code are compared.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kreplica.errors import ProtocolError
+from kreplica.wire import record_columns
 from kreplica.wire.batch_building import build_batch
 from kreplica.wire.batches import BatchHeader, TimestampType, parse_header
-from kreplica.wire.record_columns import read_records
 from kreplica.wire.records import Record, iter_heads, open_records, read_record
+from tests.support.kernels import both
 
 SIZE_MAX = 1 << 20
 
@@ -18,6 +22,10 @@ data = st.none() | st.binary(max_size=20) | st.integers(60, 70).map(bytes) | st.
 headers = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=5)), max_size=2).map(tuple)
 times = st.integers(0, 200) | st.integers(0, 2**62)
 rows = st.lists(st.tuples(st.integers(1, 9000), times, data, data, headers), min_size=1, max_size=8)
+
+
+def read_records(section: bytes, header: BatchHeader) -> list[Record]:
+    return both(record_columns.read_records, section, header)
 
 
 def one_by_one(section: bytes, header: BatchHeader) -> list[Record]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from itertools import repeat
 
 from kreplica.client.consumer.records import ConsumedBatch, ConsumedRecord
 from kreplica.client_core.errors import CorruptBatch
@@ -15,12 +14,12 @@ from kreplica.client_core.fetched_batches import FetchedRecords, visible_batches
 from kreplica.errors import ProtocolError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.wire.batches import LOG_APPEND_TIME_BIT, BatchHeader, TimestampType
-from kreplica.wire.record_columns import read_columns
-from kreplica.wire.records import DECOMPRESSED_SIZE_MAX, open_records
+from kreplica.wire.record_columns import RowShape, open_rows
+from kreplica.wire.records import DECOMPRESSED_SIZE_MAX
 
-_new = tuple.__new__
 _TIMESTAMP_TYPES = {0: TimestampType.CREATE_TIME, LOG_APPEND_TIME_BIT: TimestampType.LOG_APPEND_TIME}
 
+_PLACES = bytes(map(ConsumedRecord._fields.index, ("offset", "timestamp_ms", "key", "value", "headers")))
 
 RECORDS_ENOUGH = 256
 BYTES_ENOUGH = 1 << 16
@@ -103,12 +102,11 @@ def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
             ):
                 yield ConsumedBatch(key, records, next_offset, epoch)
                 records, size = [], 0
-            section = open_records(data, header, DECOMPRESSED_SIZE_MAX)
-            opened = _records(key, header, section)
+            opened, opened_size = open_rows(data, header, DECOMPRESSED_SIZE_MAX, _shape(key, header))
             if header.base_offset < position:
                 opened = [record for record in opened if record.offset >= position]
             records += opened
-            size, next_offset, epoch = size + len(section), header.next_offset, header.partition_leader_epoch
+            size, next_offset, epoch = size + opened_size, header.next_offset, header.partition_leader_epoch
     except (ProtocolError, CorruptBatch) as error:
         if records:
             yield ConsumedBatch(key, records, next_offset, epoch)
@@ -119,11 +117,7 @@ def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
         yield ConsumedBatch(key, records, next_offset, epoch)
 
 
-def _records(key: TopicPartition, header: BatchHeader, section: bytes) -> list[ConsumedRecord]:
-    offsets, timestamps, keys, values, headers = read_columns(section, header)
-    count = len(offsets)
-    types = repeat(_TIMESTAMP_TYPES[header.attributes & LOG_APPEND_TIME_BIT], count)
-    topics, partitions = repeat(key.topic, count), repeat(key.partition, count)
-    epochs = repeat(header.partition_leader_epoch, count)
-    rows = zip(topics, partitions, offsets, timestamps, types, keys, values, headers, epochs, strict=True)
-    return list(map(_new, repeat(ConsumedRecord), rows))
+def _shape(key: TopicPartition, header: BatchHeader) -> RowShape[ConsumedRecord]:
+    timestamp_type = _TIMESTAMP_TYPES[header.attributes & LOG_APPEND_TIME_BIT]
+    constants = (*key, None, None, timestamp_type, None, None, (), header.partition_leader_epoch)
+    return RowShape(ConsumedRecord, constants, _PLACES)

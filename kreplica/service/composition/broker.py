@@ -110,7 +110,7 @@ class Broker:
         replace_quotas = self.connection_limits.replace_quotas
         self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, replace_quotas, tokens)
         self._stop_token_sweep: Callable[[], None] = lambda: None
-        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings, runtime.open_files_max))
+        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = self._make_fetch_sessions()
         self.incarnations = Incarnations(runtime, self.directories)
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)

@@ -16,7 +16,9 @@ from kreplica.storage.segments.append_validation import (
     read_markers,
     split_runs,
 )
+from kreplica.wire import kernels
 from kreplica.wire.batches import CONTROL_BIT, LENGTH_END, SEQUENCE_MASK, TRANSACTIONAL_BIT, BatchHeader, stamp_checked
+from kreplica.wire.control_records import EndMarker
 
 _ALWAYS_CHECKED = TRANSACTIONAL_BIT | CONTROL_BIT
 _new_tuple = tuple.__new__
@@ -42,6 +44,11 @@ def append_all_as_leader(
     :return: result or error of each batch, in order. If a write fails, none of its batches is appended.
     """
     outcomes: list[Outcome] = []
+    if origin is Origin.CLIENT and kernels.place_batches is not None and batches:
+        outcomes += _append_plain(log, batches, leader_epoch, now_ms)
+        if len(outcomes) == len(batches):
+            return outcomes
+        batches = batches[len(outcomes) :]
     pending: list[Checked] = []
     size = 0
     for records in batches:
@@ -58,7 +65,7 @@ def append_all_as_leader(
                 pending = []
                 log.check_writable()
             if header.producer_id >= 0 and not pending:
-                duplicate = _find_duplicate(log, checked, origin)
+                duplicate = _find_duplicate(log, header, checked[2], origin)
                 if duplicate is not None:
                     outcomes.append(duplicate)
                     continue
@@ -77,6 +84,40 @@ def append_all_as_leader(
     if pending:
         outcomes += _write_batches(log, pending, leader_epoch, now_ms)
     return outcomes
+
+
+def _append_plain(log: Log, batches: Sequence[Buffer], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
+    """Append the first batches with a kernel, if their records need not be read.
+
+    :return: outcomes of the first batches, possibly none; the other batches must still be appended.
+    """
+    config = log.config
+    if config.checks_contents:
+        return ()
+    headers: list[BatchHeader]
+    results: list[AppendResult]
+    try:
+        log.check_writable()
+        headers, results, size = kernels.place_batches(
+            BatchHeader, AppendResult, batches, log.log_end_offset, leader_epoch, config.append_size_max,
+            config.segment_bytes,
+        )  # fmt: skip
+        if not headers:
+            return ()
+        if headers[0][9] >= 0:
+            duplicate = _find_duplicate(log, headers[0], None, Origin.CLIENT)
+            if duplicate is not None:
+                return (duplicate,)
+    except KafkaError as error:
+        log.producers.note_rejection(batches[0], error, now_ms)
+        return (error,)
+    count = len(headers)
+    pieces = batches if count == len(batches) else batches[:count]
+    try:
+        log.write(_new_tuple(AppendRun, (pieces, size, headers, [None] * count)), now_ms)
+    except KafkaError as error:
+        return reject(log, pieces, error, now_ms)
+    return results
 
 
 def _continues_previous(header: BatchHeader, last: BatchHeader) -> bool:
@@ -129,12 +170,11 @@ def reject(log: Log, batches: Sequence[Buffer], error: KafkaError, now_ms: int) 
     return [error] * len(batches)
 
 
-def _find_duplicate(log: Log, checked: Checked, origin: Origin) -> AppendResult | None:
+def _find_duplicate(log: Log, header: BatchHeader, marker: EndMarker | None, origin: Origin) -> AppendResult | None:
     """Return the result of the original append if an idempotent producer sent the batch again.
 
     :raise KafkaError: the batch does not continue its producer's sequence.
     """
-    _, header, marker = checked
     duplicate = log.producers.check(header, marker, origin)
     if duplicate is None:
         return None

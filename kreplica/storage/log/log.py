@@ -52,12 +52,6 @@ class Log:
     :ivar was_truncated: True if recovery removed records.
     """
 
-    __slots__ = (
-        "appends_blocked", "config", "damage", "derived_state", "disk", "durability", "failure", "generation",
-        "leader_epochs", "log_end_offset", "log_start_offset", "owner", "path", "producers", "segments",
-        "topic_partition", "was_truncated",
-    )  # fmt: skip
-
     def __init__(
         self,
         path: str,
@@ -78,7 +72,7 @@ class Log:
         self.durability = Durability(parts, self.derived_state)
         self.leader_epochs = parts.leader_epochs
         self.producers = parts.producers
-        self.damage = KnownDamage(topic_partition, parts.segments, parts.damages)
+        self.damage = KnownDamage(str(topic_partition), parts.segments, parts.damages)
         self.generation = 0
         self.failure: StorageError | None = None
         self.was_truncated = parts.was_truncated
@@ -173,8 +167,8 @@ class Log:
                 segment, size_before = self._start_segment(now_ms), 0
             epoch = self.leader_epochs.latest
             for header in headers:
-                if header.partition_leader_epoch > epoch:
-                    epoch = header.partition_leader_epoch
+                if header[2] > epoch:
+                    epoch = header[2]
                     self.leader_epochs.assign(epoch, header.base_offset)
             position = segment.append(pieces, headers, self.config.index_interval_bytes)
         except OSError as error:

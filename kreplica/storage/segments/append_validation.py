@@ -13,7 +13,9 @@ from kreplica.storage.producers.producer_state import Origin
 from kreplica.wire.batch_building import seal
 from kreplica.wire.batches import (
     CODEC_MASK,
+    CONTROL_BIT,
     HEADER_SIZE,
+    LENGTH_END,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
     RECORD_SIZE_MIN,
@@ -21,7 +23,7 @@ from kreplica.wire.batches import (
     Bytes,
     WritableBytes,
     check_batch,
-    iter_headers,
+    iter_checked,
     parse_header,
     stamp_log_append_time,
     stamp_max_timestamp,
@@ -239,8 +241,8 @@ def check_as_follower(
     """
     headers: list[BatchHeader] = []
     try:
-        for position, header in iter_headers(data, incomplete_last=True):
-            if not verify_crc(data, header, position):
+        for _, header, is_intact in iter_checked(data):
+            if not is_intact:
                 if headers:
                     break
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"wrong CRC in the batch of offset {header.base_offset}")
@@ -253,7 +255,7 @@ def check_as_follower(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"offsets {header.base_offset} to {header.last_offset} do not follow log end {log_end_offset}",
                 )
-            log_end_offset = header.next_offset
+            log_end_offset = header[0] + header[6] + 1
             headers.append(header)
     except ProtocolError as error:
         if not headers:
@@ -314,9 +316,9 @@ def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker
     markers: list[EndMarker | None] = []
     position = 0
     for header in headers:
-        marker = read_marker(data[position : position + header.size]) if header.is_control else None
-        markers.append(marker)
-        position += header.size
+        end = position + header[1] + LENGTH_END
+        markers.append(read_marker(data[position:end]) if header[5] & CONTROL_BIT else None)
+        position = end
     return markers
 
 
@@ -327,9 +329,10 @@ def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int,
     """
     first = size = 0
     for index, header in enumerate(headers):
-        if size and size + header.size > size_max:
+        batch_size = header[1] + LENGTH_END
+        if size and size + batch_size > size_max:
             yield first, index, size
             first, size = index, 0
-        size += header.size
+        size += batch_size
     if size:
         yield first, len(headers), size

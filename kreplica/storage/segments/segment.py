@@ -6,7 +6,6 @@ A segment handles positions and bytes; the log decides which offsets are valid a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from twisted.logger import Logger
 
@@ -17,6 +16,7 @@ from kreplica.storage.producers.snapshots import SNAPSHOT_SUFFIX
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.indexes import NO_TIMESTAMP, OffsetIndex, TimeIndex
 from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.wire import kernels
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 
 LOG_SUFFIX = ".log"
@@ -41,17 +41,28 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 class Segment:
     """A segment, owned by a log or by the compaction that writes it.
 
-    The file is opened on demand and closed when too many segments are open. The three indexes are created on first
-    use, because a broker with many partitions has many segments that are never used.
+    The file is opened on demand and closed when too many segments are open.
 
     :param name_end: suffix of all file names while compaction writes the segment.
     """
 
     __slots__ = (
-        "_bytes_since_index", "_directory", "_disk", "_file", "_first_timestamp_ms", "_has_indexes", "_is_new",
-        "_largest", "_name_end", "_open_segments", "aborted", "base_offset", "created_ms", "offset_index", "size",
-        "time_index", "unwritten_entries",
-    )  # fmt: skip
+        "_bytes_since_index",
+        "_directory",
+        "_disk",
+        "_file",
+        "_first_timestamp_ms",
+        "_largest",
+        "_name_end",
+        "_open_segments",
+        "aborted",
+        "base_offset",
+        "created_ms",
+        "offset_index",
+        "size",
+        "time_index",
+        "unwritten_entries",
+    )
 
     def __init__(
         self,
@@ -75,30 +86,10 @@ class Segment:
         self._file: File | None = None
         self._bytes_since_index = 0
         self._first_timestamp_ms: int | None = None
-        self._is_new = new
-        self._has_indexes = False
         self._largest: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
-        self.offset_index: OffsetIndex
-        self.time_index: TimeIndex
-        self.aborted: AbortedTransactions
-
-    def __getattr__(self, name: str) -> Any:
-        """Create an index on first use; later uses find the attribute."""
-        if name == "offset_index":
-            index: Any = OffsetIndex(self.path(INDEX_SUFFIX), self.base_offset, self._disk, new=self._is_new)
-        elif name == "time_index":
-            index = TimeIndex(self.path(TIME_INDEX_SUFFIX), self.base_offset, self._disk, new=self._is_new)
-        elif name == "aborted":
-            index = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), self._disk, new=self._is_new)
-        else:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        self._has_indexes = True
-        setattr(self, name, index)
-        return index
-
-    def note_no_indexes(self) -> None:
-        """Record that none of the three indexes has a file, so that they are created empty."""
-        self._is_new = True
+        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, new=new)
+        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, new=new)
+        self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), disk)
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return segment_path(self._directory, self.base_offset, suffix) + self._name_end
@@ -141,9 +132,8 @@ class Segment:
     def release(self) -> None:
         """Close the file and drop index entries that are also in the index files."""
         self._file = None
-        if self._has_indexes:
-            self.offset_index.release()
-            self.time_index.release()
+        self.offset_index.release()
+        self.time_index.release()
 
     def forget(self) -> None:
         """Close the file, and stop counting it as open."""
@@ -169,10 +159,31 @@ class Segment:
         """
         position = batch_position = self.size
         self.file.write_at(position, pieces)
+        if kernels.index_batches is not None and self._add_batches(headers, position, index_interval_bytes):
+            return position
         for header in headers:
             self.add_batch(header, batch_position, index_interval_bytes)
             batch_position = self.size
         return position
+
+    def _add_batches(self, headers: Sequence[BatchHeader], position: int, index_interval_bytes: int) -> bool:
+        """Do the work of ``add_batch`` for consecutive batches; return False if nothing was done."""
+        since, largest = self._bytes_since_index, self._largest or self.find_largest()
+        found = kernels.index_batches(headers, position, since, index_interval_bytes, *largest)
+        if found is None:
+            return False
+        size, since, largest, entries = found
+        if entries:
+            self.offset_index.load()
+            self.time_index.load()
+            for last_offset, at, timestamp_ms, offset in entries:
+                self.offset_index.append(last_offset, at)
+                self.time_index.append(timestamp_ms, offset)
+            self.unwritten_entries += len(entries)
+        if position == 0:
+            self._first_timestamp_ms = headers[0].base_timestamp
+        self.size, self._bytes_since_index, self._largest = size, since, largest
+        return True
 
     def add_batch(self, header: BatchHeader, position: int, index_interval_bytes: int) -> None:
         """Update size and indexes for a batch in the file at ``position``.
@@ -349,11 +360,6 @@ class Segment:
         with damage_if_unreadable(self.path(), self.base_offset):
             return self.find_largest()
 
-    @property
-    def known_largest(self) -> tuple[int, int] | None:
-        """``largest``, or None if only reading the segment shows it."""
-        return self._largest
-
     def find_largest(self) -> tuple[int, int]:
         """Compute ``largest`` from the batches after the last entry of the time index; rebuild a wrong index.
 
@@ -393,4 +399,4 @@ class Segment:
         :raise Damage: the segment cannot be read.
         """
         timestamp_ms = self.largest[0]
-        return timestamp_ms if timestamp_ms >= 0 else self._disk.status(self.path()).modified_ns // 1_000_000
+        return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())

@@ -1,0 +1,50 @@
+/* Optional kernels: loops over record batches and records, in C (docs/decisions/0079).
+ *
+ * kreplica/wire/kernels.py loads this module, and documents each function. The Python code remains the reference: a
+ * kernel accepts only valid, common input, and returns None or stops before anything else. The Python code then handles
+ * that input and raises the errors, so this file has no errors of its own except those of Python's API.
+ *
+ * - Every read from a buffer is bounded by `end`; input is never trusted, even if its CRC is correct.
+ * - A number that decides how much is read is read once, because the garbage collector may run Python code whenever an
+ *   object is created, and another thread may change a bytearray while the interpreter lock is released.
+ * - A function that gets a buffer releases it; no pointer into a buffer is kept.
+ */
+#ifndef KREPLICA_KERNELS_H
+#define KREPLICA_KERNELS_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+typedef const uint8_t *Bytes;
+
+enum { HEADER_SIZE = 61, LENGTH_END = 12, CRC_START = 21, HEADER_FIELDS = 13, RECORD_SIZE_MIN = 7 };
+enum { TRANSACTIONAL = 16, CONTROL = 32, NO_TIMESTAMP = -1 };
+
+/* crc32c.c: false if the processor has no instruction for CRC-32C; crc32c must not be called then. */
+int set_up_crc32c(void);
+uint32_t crc32c(Bytes at, Bytes end);
+
+/* module.c: these return false with an error set. */
+int get_numbers(PyObject *const *arguments, int64_t *numbers, int count);
+int check_arguments(Py_ssize_t given, Py_ssize_t expected);
+int check_row_type(PyObject *type);
+
+/* Append to a list and drop the reference; false if either failed. */
+int add(PyObject *list, PyObject *item);
+
+#define KERNEL(name) PyObject *name(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+
+/* batches.c */
+KERNEL(place_batches);
+KERNEL(index_batches);
+KERNEL(scan_batches);
+
+/* records.c */
+KERNEL(read_rows);
+KERNEL(check_records);
+KERNEL(encode_records);
+
+#endif
