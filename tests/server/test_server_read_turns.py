@@ -104,9 +104,9 @@ def test_used_time_is_reset_in_the_next_iteration() -> None:
     clock.iterate()
     assert share.used_s == 0
     assert time_slice.opened("a") is share
-    time_slice.closed("a")
+    time_slice.closed(share)
     assert len(time_slice) == 1
-    time_slice.closed("a")
+    time_slice.closed(share)
     assert len(time_slice) == 0
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 CLIENT_NAME_LENGTH_MAX = 200
 """Maximum number of characters of a client's name that a connection keeps."""
+
+SHARED_MAX = 1000
+"""Number of clients whose names are kept to be shared by their connections."""
 
 
 class ClientNames(NamedTuple):
@@ -20,3 +25,16 @@ class ClientNames(NamedTuple):
 
 
 NO_NAMES = ClientNames(None)
+
+
+def client_names(names: Iterable[str | None]) -> ClientNames:
+    """Return the names of a client, cut; connections with the same names share the object.
+
+    :param names: values of the fields of ``ClientNames``.
+    """
+    return _shared(ClientNames(*(name and name[:CLIENT_NAME_LENGTH_MAX] for name in names)))
+
+
+@lru_cache(SHARED_MAX)
+def _shared(names: ClientNames) -> ClientNames:
+    return names

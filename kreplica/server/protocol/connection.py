@@ -107,7 +107,7 @@ class Connection:
         self._response_bytes = 0
         self._held_bytes = 0
         self._load = load or ClientLoads(bounds, metrics, seconds).opened(peer)
-        self._out: list[Piece] = []
+        self._out: list[Piece] | None = None
         self._flushing = False
         self._stopping = False
         self._postponed: Callable[[], object] | None = None
@@ -250,6 +250,8 @@ class Connection:
         requests = self._requests
         if requests[0] is request:
             out, load = self._out, self._load
+            if out is None:
+                out = self._out = []
             while requests and requests[0].is_complete:
                 done = requests.pop(0)
                 self._request_bytes -= done.size
@@ -269,7 +271,10 @@ class Connection:
         if self.closed:
             return
         self._response_bytes += len(frames)
-        self._out.append(frames)
+        if self._out is None:
+            self._out = [frames]
+        else:
+            self._out.append(frames)
         if not self._flushing:
             self._flushing = True
             self._flush_scope.add(self)
@@ -309,7 +314,7 @@ class Connection:
 
     def _send(self) -> None:
         if self._out:
-            out, self._out = self._out, []
+            out, self._out = self._out, None
             self._response_bytes -= self._transport.send(out)
 
     def _count_held(self, *, was_read: bool) -> None:
@@ -354,7 +359,7 @@ class Connection:
         self._load.closed(self, len(self._requests))
         self._requests.clear()
         self._closed_callbacks = ()
-        self._out = []
+        self._out = None
         self._postponed = None
         for callback in callbacks:
             try:

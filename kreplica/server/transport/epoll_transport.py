@@ -15,11 +15,13 @@ from socket import socket
 from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from twisted.internet import main, tcp
+from twisted.internet import main
 from twisted.python.failure import Failure
 
+from kreplica.runtime.disk import FileRange
 from kreplica.runtime.slices import LONG_S
 from kreplica.server.protocol.connection import Connection
+from kreplica.server.transport.accepted_socket import AcceptedSocket
 from kreplica.server.transport.outgoing import OutgoingQueue
 from kreplica.server.transport.outgoing_buffers import Piece
 from kreplica.server.transport.page_prefetch import ReadAhead
@@ -41,11 +43,16 @@ TURNS_PER_BUDGET = 8
 _LENGTH = Struct(">i")
 
 
-class EpollTransport(tcp.Server):
+class EpollTransport(AcceptedSocket):
     """Transport of one connection, created by ``Port.transport``.
 
+    It is created when the connection is accepted, and reads after ``begin``.
+
+    Idle connections are many, so their objects are few and small: attributes that only busy connections change have
+    their first values in the class, and the send queue is created when it is needed.
+
     :cvar outgoing_queue: type of the send queue.
-    :ivar connection: set before the first read.
+    :ivar connection: set by ``begin``.
     :ivar share: time used by the client's address.
     :ivar is_bulk: the requests of the last read exceeded the time limit.
     """
@@ -53,25 +60,35 @@ class EpollTransport(tcp.Server):
     connection: Connection
     outgoing_queue: ClassVar[type[OutgoingQueue]] = OutgoingQueue
 
-    def __init__(self, resources: Resources, sock: socket, protocol: Any, client: Any, *arguments: Any) -> None:
+    # Bytes read but not handled: the start of a frame, or frames left when reading paused.
+    _remainder: bytes | memoryview = b""
+    _is_queued = False
+    is_bulk = False
+    _frame: mmap | None = None
+    _frame_filled = 0
+    _frame_size = 0
+    _waits_for_memory = False
+    _is_writing = False
+    _outgoing: OutgoingQueue | None = None
+
+    def __init__(
+        self, resources: Resources, sock: socket, protocol: Any, client: Any, _server: Any, _number: int, reactor: Any
+    ) -> None:
+        super().__init__(sock, protocol, client, reactor)
         self._resources = resources
-        # Bytes read but not handled: the start of a frame, or frames left when reading paused.
-        self._remainder: bytes | memoryview = b""
-        self._address = str(client[0])
-        self.share = resources.read_turns.opened(self._address)
-        self._is_queued = False
-        self.is_bulk = False
-        self._frame: mmap | None = None
-        self._frame_filled = 0
-        self._frame_size = 0
-        self._waits_for_memory = False
-        self._is_writing = False
-        self._outgoing = self.outgoing_queue(sock, ReadAhead(resources.page_prefetch, self), self._address)
-        super().__init__(sock, protocol, client, *arguments)
-        self.repstr = type(self).__name__  # a string per connection would take 80 bytes each
+        self.share = resources.read_turns.opened(client[0])
+
+    def begin(self, connection: Connection) -> None:
+        """Start to read."""
+        self.connection = connection
+        self.begin_reading()
+
+    @property
+    def peer(self) -> str:
+        return self.connection.peer
 
     def __repr__(self) -> str:
-        return f"<{self.repstr} of {self.connection!r}>"
+        return f"<{type(self).__name__} of {self.connection!r}>"
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -273,30 +290,51 @@ class EpollTransport(tcp.Server):
     # --- writing -----------------------------------------------------------------------------------------------------
 
     def send(self, pieces: list[Piece]) -> int:
+        if not self.connected:
+            return 0
         outgoing = self._outgoing
-        if not self.connected or outgoing.failed:
+        sent = 0
+        if outgoing is None:
+            piece = pieces[0]
+            if len(pieces) == 1 and not isinstance(piece, FileRange):
+                try:
+                    sent = self.socket.send(piece)
+                except OSError:
+                    pass  # the queue gets the same error
+                if sent == len(piece):
+                    return sent
+                pieces = [memoryview(piece)[sent:]]
+            outgoing = self._new_queue()
+        elif outgoing.failed:
             return 0
         is_first = not outgoing
         outgoing.extend(pieces)
-        return self._send() if is_first else 0
+        return sent + self._send(outgoing) if is_first else 0
+
+    def _new_queue(self) -> OutgoingQueue:
+        read_ahead = ReadAhead(self._resources.page_prefetch, self)
+        self._outgoing = outgoing = self.outgoing_queue(self.socket, read_ahead, self.share.address)
+        return outgoing
 
     @property
     def held_bytes(self) -> int:
-        return self._outgoing.held_bytes
+        return 0 if self._outgoing is None else self._outgoing.held_bytes
 
     def doWrite(self) -> BaseException | None:  # type: ignore[override]
         """Send more; return the reason to close if sending failed, or if a closing connection has sent everything."""
-        sent = self._send()
-        if self._outgoing.failed:
+        outgoing = self._outgoing
+        if outgoing is None:
+            outgoing = self._new_queue()
+        sent = self._send(outgoing)
+        if outgoing.failed:
             return main.CONNECTION_LOST
         if sent:
             self._sent_later(sent)
-        if self.disconnecting and not self._outgoing:
+        if self.disconnecting and not outgoing:
             return main.CONNECTION_DONE
         return None
 
-    def _send(self) -> int:
-        outgoing = self._outgoing
+    def _send(self, outgoing: OutgoingQueue) -> int:
         sent = outgoing.send()
         # The reactor closes a failed or finished connection after doWrite returns the reason.
         if outgoing.wants_to_write or outgoing.failed or (self.disconnecting and not outgoing):
@@ -312,8 +350,9 @@ class EpollTransport(tcp.Server):
         self.connection.sent(size)
 
     def loaded(self) -> None:
-        if self.connected and not self._outgoing.failed:
-            self._sent_later(self._send())
+        outgoing = self._outgoing
+        if self.connected and outgoing is not None and not outgoing.failed:
+            self._sent_later(self._send(outgoing))
 
     def load_failed(self) -> None:
         self.abortConnection()  # type: ignore[no-untyped-call]
@@ -332,10 +371,14 @@ class EpollTransport(tcp.Server):
 
     def connectionLost(self, reason: Failure) -> None:
         if self.connected:
-            if self.connection.is_control:
+            connection = self.connection
+            if connection.is_control:
                 self._resources.control.remove(self)
-            self._outgoing.clear()
+            if self._outgoing is not None:
+                self._outgoing.clear()
             self._remainder = b""
-            super().connectionLost(reason)
+            self.close_socket(reason)
+            connection.lost()
             self._drop_frame()
-            self._resources.read_turns.closed(self._address)
+            self._resources.read_turns.closed(self.share)
+            self._resources.connections.closed(connection)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,8 +15,7 @@ from twisted.internet.address import IPv4Address, IPv6Address
 from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IReactorFDSet
-from twisted.internet.protocol import Factory, Protocol, connectionDone
-from twisted.python.failure import Failure
+from twisted.internet.protocol import Factory, Protocol
 
 from kreplica.cluster.quotas import plain_address
 from kreplica.errors import SettingsError
@@ -46,17 +46,15 @@ _ADVICE = {
 
 
 class _EpollProtocol(Protocol):
-    """Protocol for Twisted that attaches an ``EpollTransport`` to its connection; the transport handles the frames."""
+    """Protocol for Twisted, shared by the connections of a listener; their transports handle the frames."""
 
-    def __init__(self, resources: Resources, connection: Connection) -> None:
+    def __init__(self, resources: Resources, open_connection: Callable[[str, int], Connection]) -> None:
         self._resources = resources
-        self.connection = connection
+        self._open = open_connection
 
     def makeConnection(self, transport: Any) -> None:
-        transport.connection = self.connection
-        self.connection.attach(transport)
         transport.setTcpNoDelay(True)
-        if transport.getHost().host == transport.getPeer().host:
+        if transport.getHost().host == transport.accepted_from[0]:
             disable_pacing(transport.socket)
         bounds = self._resources.bounds
         for option, size in (
@@ -65,10 +63,9 @@ class _EpollProtocol(Protocol):
         ):
             if size > 0:
                 transport.socket.setsockopt(socket.SOL_SOCKET, option, size)
-
-    def connectionLost(self, reason: Failure = connectionDone) -> None:
-        self.connection.lost()
-        self._resources.connections.closed(self.connection)
+        connection = self._open(*transport.accepted_from[:2])
+        connection.attach(transport)
+        transport.begin(connection)
 
 
 NewTransport = Callable[..., EpollTransport]
@@ -101,7 +98,7 @@ class _ListenerFactory(Factory):
         self._resources = resources
         self._authentication = authentication
         self._listener = listener
-        self._use_epoll = use_epoll
+        self._epoll_protocol = _EpollProtocol(resources, self._open) if use_epoll else None
 
     def buildProtocol(self, addr: IPv4Address | IPv6Address) -> Protocol | None:  # type: ignore[override]
         resources = self._resources
@@ -111,16 +108,22 @@ class _ListenerFactory(Factory):
             return resources.connections.held.hold(admission.delay_s)
         if admission.decision is Decision.REFUSED:
             return None
-        peer = f"[{addr.host}]:{addr.port}" if ":" in addr.host else f"{addr.host}:{addr.port}"
-        connection = resources.connection(self._listener, peer)
-        resources.connections.opened(connection, address)
-        if self._authentication is not None:
-            self._authentication.attach(connection)
-        if self._use_epoll:
-            return _EpollProtocol(resources, connection)
+        if self._epoll_protocol is not None:
+            return self._epoll_protocol
+        connection = self._open(addr.host, addr.port)
         protocol = TwistedTransport(resources, connection)
         connection.attach(protocol)
         return protocol
+
+    def _open(self, host: str, port: int) -> Connection:
+        """Return the connection of a client that was admitted."""
+        resources = self._resources
+        connection = resources.connection(self._listener, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+        # All connections of an address share its text.
+        resources.connections.opened(connection, sys.intern(plain_address(host) or host))
+        if self._authentication is not None:
+            self._authentication.attach(connection)
+        return connection
 
 
 class Server:

@@ -36,6 +36,7 @@ class Reader(Protocol):
 class AddressShare:
     """Time used by the connections of one client address, and the queues of its waiting connections.
 
+    :ivar address: the client address.
     :ivar used_s: seconds used since the current iteration of the event loop started, or slightly before.
     :ivar connections: number of open connections.
     :ivar small: waiting connections with few requests, in FIFO order.
@@ -43,9 +44,10 @@ class AddressShare:
     :ivar is_waiting: True if one of the queues is not empty.
     """
 
-    __slots__ = ("bulk", "connections", "is_waiting", "small", "used_s")
+    __slots__ = ("address", "bulk", "connections", "is_waiting", "small", "used_s")
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.used_s = 0.0
         self.connections = 0
         self.is_waiting = False
@@ -77,16 +79,17 @@ class ReadTurns:
 
     def opened(self, address: str) -> AddressShare:
         """Return the share that a new connection of an address uses."""
-        share = self._shares.setdefault(address, AddressShare())
+        share = self._shares.get(address)
+        if share is None:
+            share = self._shares[address] = AddressShare(address)
         share.connections += 1
         return share
 
-    def closed(self, address: str) -> None:
+    def closed(self, share: AddressShare) -> None:
         """Release the share of a connection that is closed."""
-        share = self._shares[address]
         share.connections -= 1
         if not share.connections:
-            del self._shares[address]
+            del self._shares[share.address]
 
     def spend(self, share: AddressShare, seconds: float) -> None:
         """Charge time to an address; its used time is reset in the next iteration."""

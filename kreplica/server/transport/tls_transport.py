@@ -76,10 +76,9 @@ class TlsTransport(EpollTransport):
         self._tls = tls
         encrypted: Any = TlsSocket(connected, tls.serverConnectionForTLS(self))
         super().__init__(resources, encrypted, protocol, client, *arguments)
+        self._outgoing: OutgoingQueue = self._new_queue()
         self._gathering: IDelayedCall | None = None
-        self._timeout: IDelayedCall | None = resources.reactor.callLater(
-            HANDSHAKE_TIMEOUT_S, self._handshake_timed_out
-        )
+        self._timeout: IDelayedCall | None = resources.reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)
 
     def _read(self, now_s: float, budget_s: float) -> BaseException | None:
         tls, since_s = self.socket, self.connection.last_active_s
@@ -88,7 +87,7 @@ class TlsTransport(EpollTransport):
             self._handshake_completed()
             error = super()._read(now_s, budget_s)
         if tls.unsent and not self._is_writing:
-            self._send()
+            self._send(self._outgoing)
         if self._frame is not None and FLOWING_BYTES_PER_S * (now_s - since_s) <= tls.received < SMALL_READ_BYTES:
             self._gather()
         if error is None and tls.has_ended and self.is_reading and not self._is_queued:

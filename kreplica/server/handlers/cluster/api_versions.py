@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kreplica.errors import ErrorCode
-from kreplica.server.protocol.client_names import CLIENT_NAME_LENGTH_MAX, ClientNames
+from kreplica.server.protocol.client_names import client_names
 from kreplica.server.protocol.features import features_response
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
@@ -38,7 +38,7 @@ class ApiVersions:
                 if _SOFTWARE.fullmatch(name) is None:
                     error = ErrorCode.INVALID_REQUEST
         if error is ErrorCode.NONE:
-            request.connection.names = ClientNames(*(name and name[:CLIENT_NAME_LENGTH_MAX] for name in names))
+            request.connection.names = client_names(names)
             features = features_response(self._table, request.version)
             request.respond({"error_code": 0, "api_keys": self._all_rows(), **features})
         else:
