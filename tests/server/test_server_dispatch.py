@@ -63,6 +63,19 @@ class MemoryTransport:
         return list(FrameReader().feed(b"".join(self.sends)))
 
 
+class Sends(list[bytes]):
+    """Sends of one connection that record its name in the order of all sends."""
+
+    def __init__(self, name: str, order: list[str]) -> None:
+        super().__init__()
+        self._name = name
+        self._order = order
+
+    def append(self, data: bytes) -> None:
+        self._order.append(self._name)
+        super().append(data)
+
+
 class Bench:
     """One connection to a dispatcher, with a transport and a clock that the test controls."""
 
@@ -192,6 +205,22 @@ def test_requests_woken_within_a_flush_scope_are_answered_with_it() -> None:
     assert len(bench.transport.sends) == 1
     assert bench.ids() == [0, 1, 2]
     assert not bench.clock.getDelayedCalls()
+
+
+def test_woken_requests_are_answered_before_those_of_the_same_read() -> None:
+    """A waiting consumer receives new records before their producer receives the acknowledgement."""
+    bench = Bench()
+    order: list[str] = []
+    waiting = Connection("PLAINTEXT", "1.2.3.4:6", Bounds(), bench.flush_scope, bench.metrics, bench.seconds)
+    for connection, name in ((bench.connection, "of this read"), (waiting, "woken")):
+        transport = MemoryTransport()
+        transport.sends = Sends(name, order)
+        connection.attach(transport)
+    with bench.flush_scope:
+        bench.dispatch.frame_received(waiting, memoryview(produce_frame(1, b"x", acks=-1))[4:])
+    bench.flush_scope.at_end(bench.handlers.release)
+    bench.receive(produce_frame(2, b"x"))
+    assert order == ["woken", "of this read"]
 
 
 def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:

@@ -26,6 +26,10 @@ class FlushScope:
     All connections of a server share it.  An inner scope is part of the outer one.  Outside of a scope a response is
     sent at once.
 
+    Responses that complete in callbacks of ``at_end`` are sent first: a consumer or follower has waited for them, while
+    the client of this read has only just sent its request.  Each send wakes another process, which delays the others if
+    there are few cores.
+
     :ivar slices: scheduler of work that would occupy the event loop for too long.
     """
 
@@ -78,7 +82,10 @@ class FlushScope:
             while self._before_end:
                 self._before_end.pop()()
             if self._at_end:
+                of_this_read = self._unflushed
+                self._unflushed = []
                 self._run_at_end()
+                self._unflushed += of_this_read
         self._depth -= 1
         if not self._depth and self._unflushed:
             unflushed, self._unflushed = self._unflushed, []
