@@ -6,7 +6,7 @@ It neither reconnects nor retries; its owner does.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from socket import SO_RCVBUF, SOL_SOCKET, socket
 from typing import Any
@@ -28,6 +28,7 @@ from zope.interface import implementer
 from kreplica.client.authenticated_session import AuthenticatedSession
 from kreplica.client.buffered_receive import receive_in_place
 from kreplica.client.client_runtime import EndpointMaker, tcp_endpoint
+from kreplica.client.immediate_send import immediate_write
 from kreplica.client.outstanding_request import OutstandingRequest
 from kreplica.client.tls_handshake import TlsHandshake
 from kreplica.client_core.errors import (
@@ -123,6 +124,7 @@ class Connection(Protocol):
     """
 
     transport: Any
+    _write: Callable[[bytes], None]
 
     def __init__(
         self, reactor: Reactor, peer: str, client_id: str, frame_size_max: int, outstanding_max: int = OUTSTANDING_MAX
@@ -206,6 +208,10 @@ class Connection(Protocol):
         """
         return common_version(api, self.versions.get(api.key), at_most, self.peer)
 
+    def send_at_once(self) -> None:
+        """Send each later request within ``request``, for connections that rarely send several at a time."""
+        self._write = immediate_write(self.transport)
+
     def close(self) -> Deferred[None]:
         """Close the connection after pending data is written; requests in flight fail with ``ConnectionLost``.
 
@@ -239,6 +245,7 @@ class Connection(Protocol):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)
         self.transport.registerProducer(self, True)
+        self._write = self.transport.write
         receive_in_place(self.transport, lambda: self._frames.receive_buffer, self._filled)
 
     def handshakeCompleted(self) -> None:
@@ -299,7 +306,7 @@ class Connection(Protocol):
     def _send(self, data: bytes, request: OutstandingRequest | None) -> None:
         if request is not None:
             request.timer = self._reactor.callLater(request.timeout_s, self._timed_out, request)
-        self.transport.write(data)
+        self._write(data)
 
     def _throttle(self, seconds: float) -> None:
         """Delay requests for the throttle time."""

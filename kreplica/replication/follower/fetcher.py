@@ -44,6 +44,9 @@ PENDING_MAX = 2
 REJECTED_SESSIONS_MAX = 3
 """Consecutive session errors before the fetcher disconnects and backs off."""
 
+THROTTLE_CHECK_SECONDS = 1.0
+"""Maximum delay before a throttled partition is checked against the rate again."""
+
 _SESSION_ERRORS = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -75,10 +78,6 @@ class _Sent(NamedTuple):
     response: Deferred[Row]
     number: int
     generation: int
-
-
-THROTTLE_CHECK_SECONDS = 1.0
-"""Maximum delay before a throttled partition is checked against the rate again."""
 
 
 class Fetcher:
@@ -269,6 +268,7 @@ class Fetcher:
             receive_buffer_bytes=self._config.receive_buffer_bytes,
             endpoint=self._config.endpoint,
         )
+        connection.send_at_once()
         try:
             await connection.negotiate()
             if connection.version(FETCH) < DIVERGENCE_FROM:
