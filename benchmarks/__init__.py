@@ -12,6 +12,7 @@
 * ``growth_subjects`` the brokers; ``growth_topics``, ``growth_groups`` their contents; ``growth_starts`` restarts
 * ``growth_load`` prebuilt requests, and the broker's cost for each
 * ``efficiency`` the broker's CPU time against ``server.c``, a C program that makes the same system calls
+* ``hand_overs`` the way of one record through sockets and processes; ``hand_over_stamps`` a broker that records it
 * ``codec`` hot messages: the codec compiled from schemas against handwritten code in ``by_hand``
 * ``broker_process`` a broker as a subprocess, with its CPU time and memory
 * ``driver`` the load program: ``load.c`` on librdkafka, or ``python_load`` if it cannot be compiled
