@@ -75,9 +75,9 @@ def broker_from_options(reactor: Any, options: dict[str, Any], failed: Callable[
     parent_id = options["child-of"]
     if parent_id is not None:
         exit_with_parent(parent_id)
-    install_lean_polling(reactor)
     kind = BrokerProcess if parent_id is None else ChildBrokerProcess
     settings = _settings(options["config"], overrides_of(options))
+    install_lean_polling(reactor, settings["kreplica.busy.poll.max.us"] / 1e6)
     warn_of_readable_secrets(options["config"], settings)
     if not {"log.dir", "log.dirs"} & set(settings.configured_names):
         log.warn(

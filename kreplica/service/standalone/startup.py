@@ -96,7 +96,8 @@ def _standalone(
         return ProcessesStandalone(runtime, config, options["log-format"], on_failure=on_failure)
     if config.brokers == 1:
         # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
-        install_lean_polling(runtime.reactor)
+        settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        install_lean_polling(runtime.reactor, settings["kreplica.busy.poll.max.us"] / 1e6)
         return Standalone(runtime, config, on_failure=on_failure)
     from kreplica.service.standalone.hosted_standalone import HostedStandalone
 
