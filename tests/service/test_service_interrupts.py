@@ -15,7 +15,9 @@ import pytest
 
 TWISTD = str(Path(sys.executable).with_name("twistd"))
 PORTS = ["--port", "0", "--admin-port", "0", "--coordinator-port", "0"]
-DELAYS_S = [0.05 * step for step in range(20)]
+DELAYS_S = [0.1 * step for step in range(10)]
+DELAYS_BETWEEN_S = [0.05 + delay_s for delay_s in DELAYS_S]
+"""Further delays, for the soak."""
 STARTED_S_MAX = 30.0
 POLL_S = 0.002
 
@@ -58,11 +60,14 @@ def interrupted(directory: Path, arguments: list[str], delay_s: float) -> int | 
             return None
 
 
+@pytest.mark.parametrize(
+    "delays_s", [DELAYS_S, pytest.param(DELAYS_BETWEEN_S, marks=pytest.mark.soak)], ids=["coarse", "fine"]
+)
 @pytest.mark.parametrize("override", [[], ["--override", "num.partitions=none"]], ids=["right", "wrong"])
-def test_ctrl_c_during_a_start(tmp_path: Path, override: list[str]) -> None:
+def test_ctrl_c_during_a_start(tmp_path: Path, override: list[str], delays_s: list[float]) -> None:
     """The process ends after one SIGINT, by the signal or (with an invalid setting) with status 1."""
     ends = {}
-    for number, delay_s in enumerate(DELAYS_S):
+    for number, delay_s in enumerate(delays_s):
         directory = tmp_path / str(number)
         directory.mkdir()
         ends[delay_s] = interrupted(directory, ["standalone", "--data-dir", "data", *PORTS, *override], delay_s)
