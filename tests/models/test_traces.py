@@ -85,10 +85,18 @@ def trace():
     return trace_check.record_all([CHANGED_SEED])[0]
 
 
-def middle(trace, action):
-    """Return the index of an event with this action in the middle of a trace."""
-    found = [index for index, event in enumerate(trace.events) if event[0] == action]
+def middle(trace, action, is_needed=lambda event: True):
+    """Return the index of an event with this action in the middle of a trace.
+
+    :param is_needed: returns True for the events to choose from.
+    """
+    found = [index for index, event in enumerate(trace.events) if event[0] == action and is_needed(event)]
     return found[len(found) // 2]
+
+
+def copies_records(event):
+    """Return False for a copy that only raises the high watermark, which the follower's next copy may raise as well."""
+    return event[0] != "copy" or event[2] > event[3]
 
 
 def test_a_changed_event_is_refused(trace):
@@ -102,7 +110,7 @@ def test_a_changed_event_is_refused(trace):
     for action in LEFT_OUT:
         changed = copy.deepcopy(trace)
         changed.name = f"{action} is missing"
-        del changed.events[middle(changed, action)]
+        del changed.events[middle(changed, action, copies_records)]
         traces.append(changed)
     rejected = trace_check.rejections(traces)
     assert sorted(rejected) == sorted(each.name for each in traces[1:])
