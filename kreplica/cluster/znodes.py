@@ -26,6 +26,8 @@ PLANS = "/kreplica/plans"
 PLAN_THROTTLE = "/kreplica/plan_throttle"
 CORDONED = "/kreplica/cordoned"
 TOPIC_CONFIGS = "/config/topics"
+CLIENT_METRICS_TYPE = "client-metrics"
+CLIENT_METRICS = f"/config/{CLIENT_METRICS_TYPE}"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "config_change_"
 
@@ -40,6 +42,7 @@ PERSISTENT_PATHS = (
     "/config/users",
     "/config/brokers",
     "/config/ips",
+    CLIENT_METRICS,
     DELETE_TOPICS,
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
@@ -117,7 +120,7 @@ def cordoned_path(broker_id: int) -> str:
 def config_path(entity_type: str, name: str) -> str:
     """Return the path of an entity's dynamic settings.
 
-    :param entity_type: ``topics``, ``brokers``, ``clients``, ``users`` or ``ips``.
+    :param entity_type: ``topics``, ``brokers``, ``clients``, ``users``, ``ips`` or ``client-metrics``.
     :param name: percent-encoded as in Kafka, except for the default entity; ``.`` and ``..`` are encoded too, because
         ZooKeeper does not allow them in a path.
     """

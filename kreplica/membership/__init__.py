@@ -5,6 +5,7 @@
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
 * ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes them
+* ``client_metrics``: subscriptions to the metrics of clients
 * ``dynamic_passwords``: encrypts the passwords in dynamic settings
 * ``partition_settings``: settings of partitions, derived from those of their topic
 * ``acl_store``, ``quota_store``, ``scram_credentials``, ``scram_writer``: ACLs, client quotas and SCRAM credentials
@@ -18,6 +19,6 @@
 """
 
 from kreplica.membership.dynamic_settings import DynamicSettings
-from kreplica.membership.settings_writer import BROKER_RESOURCE, TOPIC_RESOURCE, SettingsWriter
+from kreplica.membership.settings_writer import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE, SettingsWriter
 
-__all__ = ["BROKER_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings", "SettingsWriter"]
+__all__ = ["BROKER_RESOURCE", "CLIENT_METRICS_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings", "SettingsWriter"]

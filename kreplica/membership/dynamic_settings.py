@@ -15,6 +15,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
+from kreplica.membership.client_metrics import ClientMetrics
 from kreplica.membership.dynamic_passwords import DynamicPasswords
 from kreplica.membership.partition_settings import PartitionSettings, partition_settings
 from kreplica.membership.scram_credentials import ScramCredentials
@@ -66,6 +67,7 @@ class DynamicSettings:
     :param certificates: changed by settings of listeners.
     :ivar passwords: encrypts passwords in the settings of this broker.
     :ivar scram_credentials: SCRAM credentials of users.
+    :ivar client_metrics: subscriptions to the metrics of clients; ``ClientMetricsReader`` reads them.
     :ivar broker_changed: called after the settings of this broker have changed.
     """
 
@@ -89,6 +91,7 @@ class DynamicSettings:
         self._effective = EffectiveSettings(static)
         self._topics: dict[str, dict[str, str]] = {}
         self.scram_credentials = ScramCredentials()
+        self.client_metrics = ClientMetrics()
         self.broker_changed: list[Callable[[], None]] = []
         protocols = [endpoint.security_protocol for endpoint in static.listeners]
         admin_uses_passwords = "basic" in static["kreplica.admin.authentication"]
@@ -249,7 +252,7 @@ class DynamicSettings:
         self._partition_settings.pop(topic, None)
 
     def apply(self, entity_type: str, entity: str, settings: Mapping[str, str]) -> None:
-        """Apply the settings of a topic, user or broker; those of other brokers are ignored."""
+        """Apply the settings of a topic, user, subscription or broker; those of other brokers are ignored."""
         if entity_type == "topics":
             if self._topics.get(entity) == settings:
                 return
@@ -258,6 +261,8 @@ class DynamicSettings:
                 self._topic_changed(entity)
         elif entity_type == "users":
             self.scram_credentials.apply(entity, settings)
+        elif entity_type == znodes.CLIENT_METRICS_TYPE:
+            self.client_metrics.apply(entity, settings)
         elif entity_type == "brokers" and entity in (znodes.DEFAULT_ENTITY, self._broker_id):
             self._layers[entity] = dict(settings)
             own, shared = self._layers.get(self._broker_id), self._layers.get(znodes.DEFAULT_ENTITY)

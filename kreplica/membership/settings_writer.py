@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.membership.client_metrics import Subscription, write_operations
 from kreplica.membership.dynamic_settings import DynamicSettings, decode_settings
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.settings.alterations import AlterOperation, alter_incrementally, validate_broker_config
+from kreplica.settings.client_metrics import CLIENT_METRICS_SETTINGS
 from kreplica.settings.definitions import BROKER_SETTINGS, TOPIC_SETTINGS
 from kreplica.settings.names import LISTENER_PREFIX
 from kreplica.settings.resources import unsupported_resource_error
+from kreplica.settings.setting import Setting
 from kreplica.zookeeper import (
     BadVersion,
     Check,
@@ -27,10 +30,21 @@ from kreplica.zookeeper import (
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
+CLIENT_METRICS_RESOURCE = 16
 """Resource types of the protocol that have settings here."""
+
+_KNOWN = {
+    "topics": TOPIC_SETTINGS,
+    "brokers": BROKER_SETTINGS,
+    znodes.CLIENT_METRICS_TYPE: CLIENT_METRICS_SETTINGS,
+}
+"""Settings by type of entity."""
 
 CONFLICTS_MAX = 10
 """Maximum number of attempts for a change that conflicts with concurrent changes."""
+
+Change = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
+"""Returns the new settings of an entity from its current ones and the definitions of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,41 +73,30 @@ class SettingsWriter:
         self._broker_id = str(broker_id)
 
     async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
-        """Replace all dynamic settings of a topic or broker.
+        """Replace all dynamic settings of a topic, broker or subscription.
 
         :raise KafkaError: invalid resource or settings.
         """
-        await self._change(resource_type, name, lambda _: dict(settings), list(settings), validate_only=validate_only)
+        names = list(settings)
+        await self._change(resource_type, name, lambda *_: dict(settings), names, validate_only=validate_only)
 
     async def alter(
         self, resource_type: int, name: str, operations: Sequence[AlterOperation], *, validate_only: bool
     ) -> None:
-        """Change individual dynamic settings of a topic or broker.
+        """Change individual dynamic settings of a topic, broker or subscription.
 
         :raise KafkaError: invalid resource, operation or resulting settings.
         """
-
-        known = TOPIC_SETTINGS if resource_type == TOPIC_RESOURCE else BROKER_SETTINGS
-
-        def change(current: Mapping[str, str]) -> dict[str, str]:
-            return alter_incrementally(current, operations, known)
-
         names = [operation.name for operation in operations]
-        await self._change(resource_type, name, change, names, validate_only=validate_only)
+        await self._change(resource_type, name, _by_steps(operations), names, validate_only=validate_only)
 
     async def _change(
-        self,
-        resource_type: int,
-        name: str,
-        change: Callable[[Mapping[str, str]], dict[str, str]],
-        names: Sequence[str],
-        *,
-        validate_only: bool,
+        self, resource_type: int, name: str, change: Change, names: Sequence[str], *, validate_only: bool
     ) -> None:
         for _ in range(CONFLICTS_MAX):
             entity_type, entity = await self._entity(resource_type, name)
             alteration = await self._alteration(entity_type, entity, change, names, allows_custom=True)
-            if validate_only:
+            if validate_only or not alteration.operations:
                 return
             try:
                 await translate_errors(self._client.multi(alteration.operations))
@@ -108,30 +111,24 @@ class SettingsWriter:
         )
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
-        """Return the operations that change individual settings of any topic or broker, without writing them.
+        """Return the operations that change individual settings of an entity, without writing them.
 
-        :param entity_type: ``topics`` or ``brokers``; the caller checks that the entity exists.
+        :param entity_type: ``topics``, ``brokers`` or ``client-metrics``; the caller checks that the entity exists.
         :raise KafkaError: invalid operation or resulting settings.
         """
-        known = TOPIC_SETTINGS if entity_type == "topics" else BROKER_SETTINGS
         names = [operation.name for operation in operations]
-        return await self._alteration(
-            entity_type, entity, lambda current: alter_incrementally(current, operations, known), names
-        )
+        return await self._alteration(entity_type, entity, _by_steps(operations), names)
 
     async def _alteration(
-        self,
-        entity_type: str,
-        entity: str,
-        change: Callable[[Mapping[str, str]], dict[str, str]],
-        names: Sequence[str],
-        *,
-        allows_custom: bool = False,
+        self, entity_type: str, entity: str, change: Change, names: Sequence[str], *, allows_custom: bool = False
     ) -> Alteration:
         version, current = await translate_errors(self._read(znodes.config_path(entity_type, entity)))
         if (entity_type, entity) == ("brokers", self._broker_id):
             current = await self._settings.passwords.decrypted(current)
-        new = change(current)
+        new = change(current, _KNOWN[entity_type])
+        if entity_type == znodes.CLIENT_METRICS_TYPE:
+            Subscription.parse(entity, new)
+            return Alteration(new, version, write_operations(entity, new, version))
         if entity_type == "topics":
             self._settings.check_topic(new)
             return Alteration(new, version, _operations(entity_type, entity, new, version))
@@ -155,6 +152,10 @@ class SettingsWriter:
             if await translate_errors(self._client.exists(znodes.topic_path(name))) is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} does not exist")
             return "topics", name
+        if resource_type == CLIENT_METRICS_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a subscription must not be empty")
+            return znodes.CLIENT_METRICS_TYPE, name
         if resource_type != BROKER_RESOURCE:
             raise unsupported_resource_error(resource_type)
         if name not in ("", self._broker_id):
@@ -169,6 +170,10 @@ class SettingsWriter:
         except NoNode:
             return None, {}
         return stat.version, dict(decode_settings(path, data))
+
+
+def _by_steps(operations: Sequence[AlterOperation]) -> Change:
+    return lambda current, known: alter_incrementally(current, operations, known)
 
 
 def _check_not_of_listeners(names: Sequence[str], broker: str) -> None:

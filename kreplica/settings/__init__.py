@@ -11,6 +11,7 @@
 * ``consistency`` rules that combine settings
 * ``dynamic`` effective values of static and dynamic settings, and the rows of DescribeConfigs
 * ``alterations`` validates changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics
+* ``client_metrics`` settings of subscriptions to the metrics of clients
 * ``reference`` generates the reference page: ``python -m kreplica.settings > docs/reference/settings.md``
 """
 

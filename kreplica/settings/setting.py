@@ -25,13 +25,15 @@ class Type(IntEnum):
 
 
 class Source(IntEnum):
-    """Sources of values, with their codes in DescribeConfigs (KIP-226), in order of precedence."""
+    """Sources of values, with their codes in DescribeConfigs (KIP-226); those of topics and brokers in order of
+    precedence."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
     DYNAMIC_DEFAULT_BROKER_CONFIG = 3
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
 
 
 class Importance(Enum):

@@ -227,11 +227,11 @@ def test_custom_broker_settings_are_kept(tmp_path: Path) -> None:
 
 
 def test_resources_without_settings_are_refused_by_name(tmp_path: Path) -> None:
-    """The error for broker loggers, groups and client metrics names the resource type."""
+    """The error for broker loggers and groups names the resource type."""
 
     async def story(scene: Scene) -> None:
         config = {"name": "x", "value": "1", "config_operation": SET}
-        for kind, name in ((8, "BROKER_LOGGER"), (16, "CLIENT_METRICS"), (32, "GROUP"), (99, "unknown type 99")):
+        for kind, name in ((8, "BROKER_LOGGER"), (32, "GROUP"), (99, "unknown type 99")):
             resource = {"resource_type": kind, "resource_name": "1", "configuration_keys": None, "configs": [config]}
             described = await scene.ask(DESCRIBE_CONFIGS, {"resources": [resource]})
             altered = await scene.ask(INCREMENTAL_ALTER_CONFIGS, {"resources": [resource], "validate_only": False})

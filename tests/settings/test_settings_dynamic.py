@@ -10,7 +10,7 @@ from kreplica.settings import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSettings, E
 from kreplica.settings.dynamic import ConfigRow
 
 HOUR = 60 * 60 * 1000
-TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT = Source
+TOPIC, BROKER, ALL_BROKERS, STATIC, DEFAULT, _ = Source
 
 
 def static(text: str = "") -> BrokerSettings:

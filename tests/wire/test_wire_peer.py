@@ -40,7 +40,9 @@ NOT_IN_PEER = {
     "CreateDelegationToken",
     "DescribeDelegationToken",
     "ExpireDelegationToken",
-    "ListClientMetricsResources",
+    "GetTelemetrySubscriptions",
+    "ListConfigResources",
+    "PushTelemetry",
     "RenewDelegationToken",
 }
 

@@ -1,9 +1,9 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
 APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
-whose responses are filtered; SASL; delegation tokens, whose owners need no permission and whose handlers check all
-other clients.  Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator, DeleteTopics and
-AddPartitionsToTxn.
+whose responses are filtered; SASL; telemetry of clients; delegation tokens, whose owners need no permission and whose
+handlers check all other clients.  Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator,
+DeleteTopics and AddPartitionsToTxn.
 ``docs/how-to/plugins.md`` lists the consequences.
 """
 
@@ -184,6 +184,7 @@ RULES: Mapping[int, Sequence[Rule]] = {
     messages.INCREMENTAL_ALTER_CONFIGS.key: [
         RowRule("resources", "responses", _config(Operation.ALTER_CONFIGS, Operation.ALTER_CONFIGS), config_resource)
     ],
+    messages.LIST_CONFIG_RESOURCES.key: [RequestRule(cluster(Operation.DESCRIBE_CONFIGS), only_code)],
     # The cluster.
     messages.ELECT_LEADERS.key: [RequestRule(cluster(Operation.ALTER), _rows_of_topics(*_ELECTIONS))],
     messages.ALTER_PARTITION_REASSIGNMENTS.key: [

@@ -1,4 +1,4 @@
-"""Names that clients send in ApiVersions."""
+"""Names that clients send in ApiVersions and in requests about telemetry."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ class ClientNames(NamedTuple):
     """Names of one client, truncated to ``CLIENT_NAME_LENGTH_MAX``.
 
     :param software_name: name of its library; None for a client without KIP-511.
+    :param client_instance_id: ID of a client with telemetry (KIP-714), in Kafka's text form; None for others.
     """
 
     client_id: str | None
     software_name: str | None = None
     software_version: str | None = None
+    client_instance_id: str | None = None
 
 
 NO_NAMES = ClientNames(None)

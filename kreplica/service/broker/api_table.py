@@ -31,6 +31,7 @@ from kreplica.server.handlers.cluster import security
 from kreplica.server.handlers.cluster.alter_configs import AlterConfigs, IncrementalAlterConfigs
 from kreplica.server.handlers.cluster.alter_replica_log_dirs import AlterReplicaLogDirs
 from kreplica.server.handlers.cluster.client_quotas import AlterClientQuotas, DescribeClientQuotas
+from kreplica.server.handlers.cluster.client_telemetry import GetTelemetrySubscriptions, PushTelemetry
 from kreplica.server.handlers.cluster.control import LeaderAndIsr, StopReplica, UpdateMetadata
 from kreplica.server.handlers.cluster.controlled_shutdown import ControlledShutdown
 from kreplica.server.handlers.cluster.delegation_tokens import (
@@ -42,6 +43,7 @@ from kreplica.server.handlers.cluster.delegation_tokens import (
 from kreplica.server.handlers.cluster.describe_cluster import DescribeCluster
 from kreplica.server.handlers.cluster.describe_configs import DescribeConfigs
 from kreplica.server.handlers.cluster.describe_log_dirs import DescribeLogDirs
+from kreplica.server.handlers.cluster.list_config_resources import ListConfigResources
 from kreplica.server.handlers.cluster.scram_credentials import (
     AlterUserScramCredentials,
     DescribeUserScramCredentials,
@@ -69,6 +71,7 @@ from kreplica.server.protocol.request import Handler
 from kreplica.server.protocol.responses import wait_for_brokers
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.server.quotas.fetch_quota import FetchQuota
+from kreplica.server.telemetry.clients import TelemetryClients
 from kreplica.service.broker.group_apis import GroupApiDependencies, group_handlers
 from kreplica.service.broker.replication import Replication
 from kreplica.service.broker.transaction_apis import TransactionApiDependencies, transaction_handlers
@@ -141,6 +144,9 @@ class ApiDependencies(GroupApiDependencies, TransactionApiDependencies, Protocol
 
     @property
     def quotas(self) -> ClientQuotas: ...
+
+    @property
+    def telemetry(self) -> TelemetryClients: ...
 
     @property
     def controller(self) -> Controller: ...
@@ -273,6 +279,16 @@ def _delegation_token_handlers(broker: ApiDependencies) -> list[tuple[Api, Handl
     ]
 
 
+def _telemetry_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
+    clients, runtime = broker.telemetry, broker.runtime
+    subscriptions = broker.dynamic_settings.client_metrics
+    return [
+        (messages.GET_TELEMETRY_SUBSCRIPTIONS, GetTelemetrySubscriptions(clients)),
+        (messages.PUSH_TELEMETRY, PushTelemetry(clients, runtime.offload, runtime.wall_clock_ms)),
+        (messages.LIST_CONFIG_RESOURCES, ListConfigResources(subscriptions, broker.metadata)),
+    ]
+
+
 def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: FetchQuota) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
@@ -319,6 +335,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: Fetc
         *_delegation_token_handlers(broker),
         *_acl_handlers(broker.watches.acls),
         *_user_handlers(broker),
+        *_telemetry_handlers(broker),
         *group_handlers(broker),
         *transaction_handlers(broker, internal_topics),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from kreplica.client.client_runtime import EndpointMaker
+from kreplica.cluster.uuids import random_uuid
 from kreplica.controller.dependencies import ControllerConfig
 from kreplica.controller.journal.files import JournalSettings
 from kreplica.controller.state.context import Preference
@@ -16,15 +17,17 @@ from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
 from kreplica.groups.offset_memory import OffsetBounds
 from kreplica.membership import DynamicSettings
+from kreplica.membership.client_metrics import ClientMetrics
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.model import Endpoint
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.throttle import UNLIMITED as UNTHROTTLED
 from kreplica.replication.throttle import ReplicationThrottle
-from kreplica.runtime import Reactor
+from kreplica.runtime import Reactor, Runtime
 from kreplica.server.protocol.limits import UNLIMITED, Bounds
 from kreplica.server.quotas.client_quotas import ClientQuotas
+from kreplica.server.telemetry.clients import TelemetryClients
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.log_config import StorageConfig
 from kreplica.transactions import TransactionsConfig
@@ -41,6 +44,17 @@ def client_quotas(settings: BrokerSettings, seconds: Callable[[], float]) -> Cli
         for prefix in ("", "controller.")
     )
     return ClientQuotas(seconds, windows, mutation_windows)
+
+
+def telemetry_clients(runtime: Runtime, settings: BrokerSettings, subscriptions: ClientMetrics) -> TelemetryClients:
+    """Return the clients of a broker that push metrics, initially none."""
+    return TelemetryClients(
+        runtime.reactor.seconds,
+        subscriptions,
+        lambda: random_uuid(runtime.random),
+        settings["telemetry.max.bytes"],
+        settings["kreplica.client.telemetry.bytes.max"],
+    )
 
 
 def bounds(settings: BrokerSettings) -> Bounds:

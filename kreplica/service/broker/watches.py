@@ -1,10 +1,12 @@
-"""Watches the cordoned brokers, the throttle of plans, client quotas, ACLs and delegation tokens in ZooKeeper."""
+"""Watches the cordoned brokers, the throttle of plans, client quotas, subscriptions to client metrics, ACLs and
+delegation tokens in ZooKeeper."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from kreplica.membership.client_metrics import ClientMetrics, ClientMetricsReader
 from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.membership.quota_store import Quotas, QuotaStore
@@ -23,6 +25,7 @@ class Watches:
 
     :param authorizer: the authorizer with ACLs, if there is one.
     :param quotas_replaced: called with the client quotas after each change.
+    :param client_metrics: receives the subscriptions after each change.
     :param tokens: reads and changes the delegation tokens; None if they are disabled.
     :ivar acls: reads and changes the ACLs; None without this authorizer.
     """
@@ -33,13 +36,15 @@ class Watches:
         client: ZooKeeperClient,
         authorizer: AclAuthorizer | None,
         quotas_replaced: Callable[[Quotas], None],
+        client_metrics: ClientMetrics,
         tokens: TokenStore | None = None,
     ) -> None:
         self.cordoned = CordonedBrokers(runtime.reactor, client)
         self.plan_throttle = PlanThrottle(runtime.reactor, client)
         self.quotas = QuotaStore(runtime.reactor, client, quotas_replaced)
         self.acls: AclStore | None = None
-        self._all = [self.cordoned.watch, self.plan_throttle.watch, self.quotas.watch]
+        subscriptions = ClientMetricsReader(runtime.reactor, client, client_metrics)
+        self._all = [self.cordoned.watch, self.plan_throttle.watch, self.quotas.watch, subscriptions.watch]
         if authorizer is not None:
             # Imported only with the authorizer.
             from kreplica.membership.acl_store import AclStore

@@ -58,6 +58,7 @@ from kreplica.service.broker.settings_maps import (
     inter_broker_host,
     journal_settings,
     storage_config,
+    telemetry_clients,
 )
 from kreplica.service.broker.watches import Watches
 from kreplica.service.broker.zookeeper_clients import ZooKeeperClients
@@ -108,7 +109,11 @@ class Broker:
         )
         tokens = token_store(runtime, self.client, settings)
         replace_quotas = self.connection_limits.replace_quotas
-        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, replace_quotas, tokens)
+        subscriptions = self.dynamic_settings.client_metrics
+        self.watches = Watches(
+            runtime, self.client, self.plugins.acl_authorizer, replace_quotas, subscriptions, tokens
+        )
+        self.telemetry = telemetry_clients(runtime, settings, subscriptions)
         self._stop_token_sweep: Callable[[], None] = lambda: None
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
         self.fetch_sessions = self._make_fetch_sessions()

@@ -88,5 +88,13 @@ LIMITS = (
         "kreplica.fetch.session.partitions.max", INT, 1_000_000, at_least(1000), LOW, READ_ONLY,
         "The maximum number of partitions in all fetch sessions; a quarter is reserved for followers.",
     ),
+    Setting(
+        "telemetry.max.bytes", INT, 2**20, at_least(1), LOW, READ_ONLY,
+        "The maximum size of the metrics that a client pushes in one request, compressed.",
+    ),
+    Setting(
+        "kreplica.client.telemetry.bytes.max", LONG, 64 * MIB, at_least(0), LOW, READ_ONLY,
+        "The maximum memory of the last metrics of all clients; beyond it, the oldest metrics are dropped.",
+    ),
 )
 """Memory limits."""

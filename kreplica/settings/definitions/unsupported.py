@@ -115,9 +115,5 @@ UNSUPPORTED = (
         Row("metrics.recording.level", STRING, "INFO", ANY, LOW, READ_ONLY),
         Row("metrics.sample.window.ms", LONG, 30_000, at_least(1), LOW, READ_ONLY),
     ),
-    *not_implemented(
-        "client metrics are not collected",
-        Row("telemetry.max.bytes", INT, 1_048_576, at_least(1), LOW, READ_ONLY),
-    ),
 )
 """KRaft, tiered storage, quota callbacks and JVM metrics."""

@@ -11,7 +11,8 @@
 * ``groups``: consumer groups: membership, assignment and administration
 * ``offsets``: committed offsets of groups, and DeleteRecords
 * ``topics``: creation, deletion, and addition of partitions
-* ``configs``: configurations of topics and brokers
+* ``configs``: configurations of topics, brokers and client metrics
+* ``telemetry``: metrics that clients push
 * ``transactions``: partitions and offsets of transactions, their end, and administration
 * ``reassignments``: leader elections and partition reassignments
 * ``log_dirs``: description of log directories, and replica moves between them
@@ -33,7 +34,7 @@ from kreplica.wire.messages.configs import (
     ALTER_CONFIGS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
-    LIST_CLIENT_METRICS_RESOURCES,
+    LIST_CONFIG_RESOURCES,
 )
 from kreplica.wire.messages.control import (
     ALTER_PARTITION,
@@ -72,6 +73,7 @@ from kreplica.wire.messages.reassignments import (
 )
 from kreplica.wire.messages.scram import ALTER_USER_SCRAM_CREDENTIALS, DESCRIBE_USER_SCRAM_CREDENTIALS
 from kreplica.wire.messages.security import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from kreplica.wire.messages.telemetry import GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY
 from kreplica.wire.messages.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from kreplica.wire.messages.transactions import (
     ADD_OFFSETS_TO_TXN,
@@ -151,7 +153,9 @@ APIS: Mapping[int, Api] = MappingProxyType(
             ALLOCATE_PRODUCER_IDS,
             CONSUMER_GROUP_HEARTBEAT,
             CONSUMER_GROUP_DESCRIBE,
-            LIST_CLIENT_METRICS_RESOURCES,
+            GET_TELEMETRY_SUBSCRIPTIONS,
+            PUSH_TELEMETRY,
+            LIST_CONFIG_RESOURCES,
             DESCRIBE_TOPIC_PARTITIONS,
         )
     }
@@ -198,13 +202,14 @@ __all__ = [
     "EXPIRE_DELEGATION_TOKEN",
     "FETCH",
     "FIND_COORDINATOR",
+    "GET_TELEMETRY_SUBSCRIPTIONS",
     "HEARTBEAT",
     "INCREMENTAL_ALTER_CONFIGS",
     "INIT_PRODUCER_ID",
     "JOIN_GROUP",
     "LEADER_AND_ISR",
     "LEAVE_GROUP",
-    "LIST_CLIENT_METRICS_RESOURCES",
+    "LIST_CONFIG_RESOURCES",
     "LIST_GROUPS",
     "LIST_OFFSETS",
     "LIST_PARTITION_REASSIGNMENTS",
@@ -215,6 +220,7 @@ __all__ = [
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
+    "PUSH_TELEMETRY",
     "RENEW_DELEGATION_TOKEN",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers."""
+"""Configurations of topics, brokers and client metrics."""
 
 from __future__ import annotations
 
@@ -89,16 +89,18 @@ INCREMENTAL_ALTER_CONFIGS = Api.define(
     """,
 )
 
-LIST_CLIENT_METRICS_RESOURCES = Api.define(
+LIST_CONFIG_RESOURCES = Api.define(
     74,
-    "ListClientMetricsResources",
-    versions=(0, 0),
+    "ListConfigResources",
+    versions=(0, 1),
     flexible_from=0,
-    request="",
+    request="resource_types []i8 1+",
     response="""
         throttle_time_ms i32
         error_code i16
-        client_metrics_resources []
-          name str
+        config_resources []
+          resource_name str
+          resource_type i8 1+ =16
     """,
 )
+"""Version 0 is ListClientMetricsResources of Apache Kafka 3.7 to 4.0 (KIP-714, KIP-1142)."""

@@ -1,4 +1,5 @@
-"""DescribeConfigs (key 32): returns the settings of topics and brokers with their sources and documentation."""
+"""DescribeConfigs (key 32): returns the settings of topics, brokers and subscriptions to client metrics, with their
+sources and documentation."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership import BROKER_RESOURCE, TOPIC_RESOURCE, DynamicSettings
+from kreplica.membership import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE, DynamicSettings
 from kreplica.runtime.slices import Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
+from kreplica.settings.client_metrics import describe_client_metrics
 from kreplica.settings.dynamic import ConfigRow
 from kreplica.settings.resources import unsupported_resource_error
 
@@ -62,6 +64,10 @@ class DescribeConfigs:
             return self._settings.describe_topic(name)
         if resource_type == BROKER_RESOURCE:
             return self._settings.describe_broker(name)
+        if resource_type == CLIENT_METRICS_RESOURCE:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a subscription must not be empty")
+            return describe_client_metrics(self._settings.client_metrics.settings(name))
         raise unsupported_resource_error(resource_type)
 
 
