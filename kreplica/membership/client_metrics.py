@@ -112,6 +112,10 @@ class ClientMetrics:
         """The names of all subscriptions, sorted."""
         return sorted(self._settings)
 
+    def is_subscribed(self) -> bool:
+        """Return True if there is a subscription with metrics."""
+        return any(each.metrics for each in self._subscriptions.values())
+
     def settings(self, name: str) -> Mapping[str, str]:
         """Return the settings of a subscription; empty if it does not exist."""
         return self._settings.get(name, {})

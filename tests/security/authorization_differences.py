@@ -112,6 +112,14 @@ DIFFERENCES = (
         "kreplica supports the protocol in both modes",
     ),
     Difference(
+        ("list client metrics, *", "get telemetry subscriptions, *", "push telemetry, *"),
+        frozenset({NONE, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.INVALID_REQUEST}),
+        "ListConfigResources, GetTelemetrySubscriptions and PushTelemetry in ZooKeeper mode",
+        "the connection is closed",
+        "served; the same permissions as with KRaft",
+        "[metrics of clients](../how-to/client-metrics.md) do not depend on KRaft",
+    ),
+    Difference(
         ("ApiVersions, *",),
         frozenset({NONE}),
         "Features in ApiVersions in ZooKeeper mode",

@@ -40,7 +40,7 @@ from kreplica.wire import messages
 READ_TOPIC, WRITE_TOPIC, DESCRIBE_TOPIC = acls("topic read"), acls("topic write"), acls("topic describe")
 READ_GROUP, DESCRIBE_GROUP = acls("group read"), acls("group describe")
 ALTER, DESCRIBE, CLUSTER_ACTION = acls("cluster alter"), acls("cluster describe"), acls("cluster cluster_action")
-ALTER_CONFIGS = acls("cluster alter_configs")
+ALTER_CONFIGS, DESCRIBE_CONFIGS = acls("cluster alter_configs"), acls("cluster describe_configs")
 WRITE_ID, DESCRIBE_ID = acls("transactional_id write"), acls("transactional_id describe")
 STALE = {"broker_epoch": 1, "broker_id": BROKER_ID, "controller_id": BROKER_ID, "controller_epoch": 1}
 REFUSED_MARKER = {**PRODUCER, "topics": topics(ABSENT, partitions="partition_indexes", index=None)}
@@ -419,7 +419,9 @@ CLUSTER_ENTRIES = (
         (DESCRIBE, acls("cluster alter, cluster create"), ()),
         last=1,
     ),
-    Entry("list client metrics", messages.LIST_CLIENT_METRICS_RESOURCES, always(), (acls("cluster describe_configs"),)),
+    Entry("list client metrics", messages.LIST_CONFIG_RESOURCES, always(resource_types=[16]), (DESCRIBE_CONFIGS,)),
+    Entry("get telemetry subscriptions", messages.GET_TELEMETRY_SUBSCRIPTIONS, always()),
+    Entry("push telemetry", messages.PUSH_TELEMETRY, always()),
 )
 
 OWNER = {"owner_principal_type": "User", "owner_principal_name": OWN}
@@ -448,5 +450,5 @@ TOKEN_ENTRIES = (
 
 TABLE = (*TOPIC_ENTRIES, *GROUP_ENTRIES, *TRANSACTION_ENTRIES, *CLUSTER_ENTRIES, *TOKEN_ENTRIES)
 
-NOT_SERVED = (52, 53, 54, 55, 59, 62, 63, 64, 70, 71, 72, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 92, 32767, -1)
+NOT_SERVED = (52, 53, 54, 55, 59, 62, 63, 64, 70, 76, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 92, 32767, -1)
 """Keys of APIs that Kafka 3.9 serves only with KRaft, or not at all."""

@@ -248,18 +248,6 @@ async def _list_partition_reassignments(scene: Scene, version: int) -> None:
     assert (answer["error_code"], list(answer["topics"])) == (0, [])
 
 
-async def _get_telemetry_subscriptions(scene: Scene, version: int) -> None:
-    answer = await scene.ask(messages.GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": ZERO_UUID}, version)
-    assert (answer["error_code"], list(answer["requested_metrics"])) == (0, [])
-    assert answer["client_instance_id"] != ZERO_UUID
-
-
-async def _push_telemetry(scene: Scene, version: int) -> None:
-    asked = await scene.ask(messages.GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": ZERO_UUID})
-    body = {name: asked[name] for name in ("client_instance_id", "subscription_id")}
-    assert (await scene.ask(messages.PUSH_TELEMETRY, body, version))["error_code"] == 0
-
-
 async def _list_config_resources(scene: Scene, version: int) -> None:
     answer = await scene.ask(messages.LIST_CONFIG_RESOURCES, {"resource_types": [4]}, version)
     names = [row["resource_name"] for row in answer["config_resources"]]
@@ -292,8 +280,6 @@ CHECKS: dict[Api, Check] = {
     messages.ALTER_PARTITION_REASSIGNMENTS: _alter_partition_reassignments,
     messages.LIST_PARTITION_REASSIGNMENTS: _list_partition_reassignments,
     messages.DESCRIBE_CLUSTER: _describe_cluster,
-    messages.GET_TELEMETRY_SUBSCRIPTIONS: _get_telemetry_subscriptions,
-    messages.PUSH_TELEMETRY: _push_telemetry,
     messages.LIST_CONFIG_RESOURCES: _list_config_resources,
     **GROUP_CHECKS,
     **SECURITY_CHECKS,
@@ -323,14 +309,14 @@ def test_every_advertised_version_of_every_api_is_served(tmp_path: Path) -> None
 KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
 """The API keys that Apache Kafka 3.9 with ZooKeeper advertises, without those that only its brokers use (56, 58)."""
 
-KRAFT_CLIENT_APIS = frozenset({71, 72, 74})
-"""The API keys that kreplica serves too, although Apache Kafka serves them only with KRaft: metrics of clients."""
+LIST_CONFIG_RESOURCES = 74
+"""Apache Kafka serves this API only with KRaft; ``test_server_telemetry`` tests keys 71 and 72."""
 
 def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
     """Clients that infer the version of a broker from its APIs detect Kafka 3.9, not an old release."""
 
     async def story(scene: Scene) -> None:
-        assert set(scene.connection.versions) == KAFKA_CLIENT_APIS | KRAFT_CLIENT_APIS
+        assert set(scene.connection.versions) == KAFKA_CLIENT_APIS | {LIST_CONFIG_RESOURCES}
 
     on_broker(tmp_path, story)
 

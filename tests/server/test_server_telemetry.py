@@ -58,7 +58,7 @@ async def list_resources(scene: Scene, *types: int) -> Any:
 
 
 async def get(scene: Scene, instance_id: UUID = ZERO_UUID) -> Row:
-    return await scene.ask(GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": instance_id})
+    return await scene.ask(GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": instance_id}, 0)
 
 
 async def push(
@@ -72,7 +72,7 @@ async def push(
         "metrics": metrics,
         **other,
     }
-    code: int = (await scene.ask(PUSH_TELEMETRY, body))["error_code"]
+    code: int = (await scene.ask(PUSH_TELEMETRY, body, 0))["error_code"]
     return code
 
 
@@ -113,7 +113,11 @@ def test_subscriptions_are_changed_like_other_settings(tmp_path: Path) -> None:
         assert await list_resources(scene) == [(2, "t"), (4, "1"), (16, "sub")]
         assert await list_resources(scene, 16, 32, 8, 16) == [(16, "sub")]
         assert await list_resources(scene, 3) == UNSUPPORTED_VERSION
+        keys = {GET_TELEMETRY_SUBSCRIPTIONS.key, PUSH_TELEMETRY.key}
+        assert not keys & set(scene.connection.versions), "clients look for a subscription only if there is one"
+        assert keys <= set((await scene.connect()).versions)
         assert await change(*((name, DELETE, None) for name in rows)) == 0
+        assert not keys & set((await scene.connect()).versions)
         assert await change(("match", DELETE, None)) == 0
         assert await list_resources(scene, 16) == []
         assert await scene.zookeeper.get_children("/config/client-metrics") == []
@@ -136,7 +140,7 @@ def test_change_on_another_broker_takes_effect(tmp_path: Path) -> None:
         await scene.until(lambda: other_metrics.names == ["bad", "of another"], "the other broker follows")
         connection = await scene.connect(other)
         answer = await scene.ask(
-            GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": ZERO_UUID}, connection=connection
+            GET_TELEMETRY_SUBSCRIPTIONS, {"client_instance_id": ZERO_UUID}, 0, connection=connection
         )
         assert (answer["requested_metrics"], answer["push_interval_ms"]) == (["*"], 300_000)
 

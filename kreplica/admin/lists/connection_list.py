@@ -38,6 +38,14 @@ COLUMNS = Columns(
             is_default=True,
         ),
         Column("software_version", nullable(STRING), is_default=True),
+        Column(
+            "client_instance_id",
+            {
+                **nullable(STRING),
+                "description": "ID in `/v1/clients` of a client with telemetry (KIP-714). Null for other clients.",
+            },
+            is_default=True,
+        ),
         Column("is_broker", {**BOOLEAN, "description": "True for the controller and followers."}, is_default=True),
         Column("opened_at_ms", TIME_MS, is_default=True),
         Column("idle_ms", {**COUNT, "description": "Time since the last byte was read or written."}, is_default=True),

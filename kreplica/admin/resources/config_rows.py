@@ -11,6 +11,7 @@ from typing import Any
 
 from kreplica.admin.http.schemas import BOOLEAN, STRING, nullable, one_of, record
 from kreplica.settings import TOPIC_SETTINGS, ConfigRow, Source, Type
+from kreplica.settings.client_metrics import CLIENT_METRICS_SETTINGS, describe_client_metrics
 from kreplica.settings.names import broker_setting
 from kreplica.settings.setting import Setting, format_value
 
@@ -81,11 +82,19 @@ def of_topic(rows: Iterable[ConfigRow], own: Mapping[str, str]) -> list[Row]:
 
     :param rows: rows that describe a topic without settings of its own.
     """
-    described = [
+    return _merged(_defaults(rows), own, Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def of_subscription(own: Mapping[str, str]) -> list[Row]:
+    """Return the rows of a subscription to client metrics."""
+    return _merged(_defaults(describe_client_metrics({})), own, Source.DYNAMIC_CLIENT_METRICS_CONFIG)
+
+
+def _defaults(rows: Iterable[ConfigRow]) -> list[DescribedSetting]:
+    return [
         DescribedSetting(r.name, r.config_type, r.documentation, r.read_only, r.is_sensitive, r.value, r.source)
         for r in rows
     ]
-    return _merged(described, own, Source.DYNAMIC_TOPIC_CONFIG)
 
 
 def of_broker(rows: Iterable[Mapping[str, Any]], own: Mapping[str, str]) -> list[Row]:
@@ -122,7 +131,7 @@ def of_all_brokers(own: Mapping[str, str]) -> list[Row]:
 
 def is_secret(name: str) -> bool:
     """Return True if a value must be hidden, which includes unknown settings."""
-    setting = broker_setting(name) or TOPIC_SETTINGS.get(name)
+    setting = broker_setting(name) or TOPIC_SETTINGS.get(name) or CLIENT_METRICS_SETTINGS.get(name)
     return setting is None or setting.sensitive
 
 
@@ -134,6 +143,8 @@ def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer
 
 def _known(name: str, layer: Source) -> Setting | None:
     """Return the definition of a setting; None if kreplica does not know it."""
+    if layer is Source.DYNAMIC_CLIENT_METRICS_CONFIG:
+        return CLIENT_METRICS_SETTINGS.get(name)
     return TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)
 
 

@@ -1,4 +1,4 @@
-"""``/v1/configs``: the settings of topics and brokers that can change while the cluster runs."""
+"""``/v1/configs``: settings of topics, brokers and subscriptions to client metrics, which can change at run time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+from urllib.parse import unquote
 
 from kreplica.admin.cluster_state.published_metadata import (
     BrokerConnections,
@@ -17,13 +18,20 @@ from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.http.api import Call, JsonResponse, Parameter, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import IN_TOPIC, listing, record, written
-from kreplica.admin.resources.config_rows import CONFIG, is_secret, of_all_brokers, of_broker, of_topic
+from kreplica.admin.resources.config_rows import (
+    CONFIG,
+    is_secret,
+    of_all_brokers,
+    of_broker,
+    of_subscription,
+    of_topic,
+)
 from kreplica.admin.resources.topics import text_of
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.settings import AlterOperation, ConfigRow, OperationType
 from kreplica.wire.messages import DESCRIBE_CONFIGS
-from kreplica.zookeeper import NoNode, Operation, ZooKeeperClient
+from kreplica.zookeeper import Delete, NoNode, Operation, ZooKeeperClient
 
 REQUEST_TIMEOUT_S = 5.0
 ATTEMPTS_MAX = 3
@@ -31,12 +39,16 @@ ATTEMPTS_MAX = 3
 
 BROKER_RESOURCE = 4
 DEFAULT = "default"
-TOPICS, BROKERS = "topics", "brokers"
+TOPICS, BROKERS, SUBSCRIPTIONS = "topics", "brokers", znodes.CLIENT_METRICS_TYPE
 
 IN_BROKERS = Parameter(
     "broker",
     {"type": "string", "pattern": f"^([0-9]{{1,9}}|{DEFAULT})$"},
     f"The broker's ID, or `{DEFAULT}` for the settings of all brokers.",
+)
+
+IN_SUBSCRIPTION = Parameter(
+    "subscription", {"type": "string", "minLength": 1, "maxLength": 200}, "The subscription's name."
 )
 
 VALUE = {"type": ["string", "integer", "number", "boolean"]}
@@ -61,6 +73,8 @@ CHANGE = record(
 )
 
 CONFIGS = record({"configs": listing(CONFIG)}, title="Configs")
+
+NAMES = record({"subscriptions": {**listing({"type": "string"}), "description": "Sorted names."}})
 
 CHANGED = written(
     {"configs": {**listing(CONFIG), "description": "The named settings after the change."}},
@@ -105,7 +119,8 @@ class Settings(Protocol):
 
 
 class Configs:
-    """The settings of topics and brokers: dynamic ones are read from ZooKeeper, static ones from the broker."""
+    """The settings of topics, brokers and subscriptions: dynamic ones are read from ZooKeeper, static ones from the
+    broker."""
 
     def __init__(
         self,
@@ -122,14 +137,38 @@ class Configs:
         self._connections = connections
 
     def routes(self) -> Sequence[Route]:
-        """Return the routes of topics and brokers."""
+        """Return the routes of topics, brokers and subscriptions to client metrics."""
         topic, broker = znodes.TOPIC_CONFIGS + "/{topic}", "/config/brokers/{broker}"
+        subscription, name = "/v1/configs/client-metrics/{subscription}", "subscription to client metrics"
         return (
             *self._pair("/v1/configs/topics/{topic}", "topic", IN_TOPIC, topic, "The topic does not exist."),
             *self._pair("/v1/configs/brokers/{broker}", "broker", IN_BROKERS, broker, "The broker does not exist."),
+            Route(
+                "GET",
+                "/v1/configs/client-metrics",
+                self.subscriptions,
+                "The names of the subscriptions to client metrics (KIP-714).",
+                response=NAMES,
+            ),
+            *self._pair(
+                subscription,
+                name,
+                IN_SUBSCRIPTION,
+                f"{znodes.CLIENT_METRICS}/{{subscription}}",
+                "The subscription does not exist.",
+                znodes.CLIENT_METRICS,
+            ),
         )
 
-    def _pair(self, path: str, what: str, parameter: Parameter, znode: str, unknown: str) -> Sequence[Route]:
+    def _pair(
+        self,
+        path: str,
+        what: str,
+        parameter: Parameter,
+        znode: str,
+        unknown: str,
+        notification: str = f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}",
+    ) -> Sequence[Route]:
         return (
             Route(
                 "GET",
@@ -148,7 +187,7 @@ class Configs:
                 response=CHANGED,
                 body=CHANGE,
                 query=(parameter,),
-                znodes=(znode, f"{znodes.CONFIG_CHANGES}/{znodes.CONFIG_CHANGE_PREFIX}"),
+                znodes=(znode, notification),
                 problems={
                     404: unknown,
                     409: "Concurrent changes of the same settings.",
@@ -159,10 +198,17 @@ class Configs:
 
     # --- reads -------------------------------------------------------------------------------------------------------
 
+    async def subscriptions(self, call: Call) -> JsonResponse:
+        """``GET /v1/configs/client-metrics``."""
+        names = await self._client.get_children(znodes.CLIENT_METRICS)
+        return JsonResponse({"subscriptions": sorted(map(unquote, names))})
+
     async def read(self, call: Call) -> JsonResponse:
-        """``GET`` of the settings of a topic or broker."""
+        """``GET`` of the settings of a topic, broker or subscription."""
         kind, entity = await self._entity(call)
         version, own = await self._own(kind, entity)
+        if kind == SUBSCRIPTIONS:
+            _check_exists(entity, version)
         rows = await self._rows(kind, entity, own)
         return JsonResponse({"configs": rows}, etag=_etag(version, rows))
 
@@ -172,12 +218,14 @@ class Configs:
         return await self._rows(TOPICS, topic, own)
 
     async def _entity(self, call: Call) -> tuple[str, str]:
-        """Return the kind and the name of the requested entity.
+        """Return the type and the name of the requested entity.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         if "topic" in call.path:
             return TOPICS, topic_of(await once_complete(self._published), call.path["topic"]).name
+        if "subscription" in call.path:
+            return SUBSCRIPTIONS, call.path["subscription"]
         broker = call.path["broker"]
         return BROKERS, znodes.DEFAULT_ENTITY if broker == DEFAULT else str(int(broker))
 
@@ -193,6 +241,8 @@ class Configs:
     async def _rows(self, kind: str, entity: str, own: Mapping[str, str]) -> list[Row]:
         if kind == TOPICS:
             return of_topic(self._settings.describe_new_topic({}), own)
+        if kind == SUBSCRIPTIONS:
+            return of_subscription(own)
         if entity == znodes.DEFAULT_ENTITY:
             return of_all_brokers(own)
         return of_broker(await self._described(int(entity)), own)
@@ -218,7 +268,7 @@ class Configs:
     # --- writes ------------------------------------------------------------------------------------------------------
 
     async def change(self, call: Call) -> JsonResponse:
-        """``PATCH`` of the settings of a topic or broker."""
+        """``PATCH`` of the settings of a topic, broker or subscription."""
         kind, entity = await self._entity(call)
         operations = _operations(call.body)
         if kind == BROKERS and entity != znodes.DEFAULT_ENTITY:
@@ -235,6 +285,8 @@ class Configs:
         self, call: Call, kind: str, entity: str, operations: Sequence[AlterOperation]
     ) -> JsonResponse:
         alteration = await self._changes.alteration(kind, entity, operations)
+        if not alteration.operations:
+            _check_exists(entity, alteration.version)
         if call.if_match is not None and call.if_match.partition(".")[0] != _version_text(alteration.version):
             raise Problem(
                 412,
@@ -248,9 +300,20 @@ class Configs:
         rows = await self._rows(kind, entity, alteration.settings)
         names = {operation.name for operation in operations}
         following = 0 if alteration.version is None else alteration.version + 1
+        is_deleted = any(isinstance(operation, Delete) for operation in alteration.operations)
         return JsonResponse(
             {"configs": [row for row in rows if row["name"] in names], "dry_run": call.dry_run, "znodes": shown},
-            etag=None if call.dry_run else _etag(following, rows),
+            etag=None if call.dry_run else _etag(None if is_deleted else following, rows),
+        )
+
+
+def _check_exists(subscription: str, version: int | None) -> None:
+    if version is None:
+        raise Problem(
+            404,
+            "UNKNOWN_SUBSCRIPTION",
+            f"there is no subscription {subscription!r} to client metrics",
+            what_to_do="GET /v1/configs/client-metrics lists the subscriptions; PATCH with metrics creates one.",
         )
 
 

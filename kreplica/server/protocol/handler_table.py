@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from kreplica.server.produce.batching import RunHandler
@@ -16,6 +17,7 @@ class HandlerEntry:
     :param versions_min: lowest version.
     :param versions_max: highest version.
     :param handle_run: handles runs of similar Produce requests; None if requests must be handled one by one.
+    :param is_advertised: returns True if ApiVersions lists the API at the moment; None if it always does.
     """
 
     api: Api
@@ -23,6 +25,7 @@ class HandlerEntry:
     versions_max: int
     handle: Handler
     handle_run: RunHandler | None = None
+    is_advertised: Callable[[], bool] | None = None
 
     @classmethod
     def of(cls, api: Api, handle: Handler) -> HandlerEntry:

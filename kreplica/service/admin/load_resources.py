@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from kreplica.admin.http.api import Resource
+from kreplica.admin.lists.client_list import ClientList
 from kreplica.admin.lists.connection_list import ConnectionList
+from kreplica.admin.load.client_loads import ClientLoads
 from kreplica.admin.load.group_loads import GroupLoads
 from kreplica.admin.load.history import History
 from kreplica.admin.load.history_resource import HistoryResource
@@ -16,8 +18,10 @@ from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.admin.resources.live_metrics import LiveMetricsResource
 from kreplica.server.metadata.metadata_cache import MetadataCache
+from kreplica.server.telemetry.clients import TelemetryClients
 from kreplica.service.admin.client_connections import ClientConnections
 from kreplica.service.admin.group_loads import LocalGroups
+from kreplica.service.admin.telemetry_clients import LocalTelemetry
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.metrics.history_sampler import HistorySampler
 from kreplica.service.metrics.live_metrics import LiveMetrics, LiveMetricsDependencies
@@ -41,6 +45,9 @@ class LoadDependencies(LiveMetricsDependencies, Protocol):
     @property
     def metadata(self) -> MetadataCache: ...
 
+    @property
+    def telemetry(self) -> TelemetryClients: ...
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
@@ -54,12 +61,13 @@ class ClusterLoad:
     groups: GroupLoads
     history: HistoryResource
     connections: ConnectionList
+    clients: Sequence[Resource]
     sampler: HistorySampler
 
     @property
     def resources(self) -> Sequence[Resource]:
         """The resources for load."""
-        return self.live_metrics, self.topics, self.groups, self.history, self.connections
+        return self.live_metrics, self.topics, self.groups, self.history, self.connections, *self.clients
 
 
 def cluster_load(
@@ -78,11 +86,14 @@ def cluster_load(
     sampler = HistorySampler(runtime, live, broker.metadata, history, subjects)
     live.rates = lambda: sampler.rates
     connections = ClientConnections(runtime, lambda: broker.server)
+    telemetry = LocalTelemetry(runtime, broker_id, broker.telemetry)
+    clients = ClientLoads(reactor, now_ms, telemetry, others)
     return ClusterLoad(
         LiveMetricsResource(broker_id, now_ms, live, registrations, others),
         TopicLoads(reactor, now_ms, topic_loads, others),
         GroupLoads(reactor, now_ms, LocalGroups(reactor, broker_id, broker.coordinators.lag), others),
         HistoryResource(broker_id, now_ms, history, (subjects.topics, subjects.groups), broker.metadata, others),
         ConnectionList(reactor, broker_id, connections.read, registrations, others),
+        (clients, ClientList(reactor, broker_id, clients, telemetry, others)),
         sampler,
     )

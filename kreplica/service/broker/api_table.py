@@ -111,6 +111,9 @@ VERSIONS_MAX = {
 """Highest supported version by API key, if it is not the highest version with a schema."""
 
 
+TELEMETRY = frozenset({messages.GET_TELEMETRY_SUBSCRIPTIONS.key, messages.PUSH_TELEMETRY.key})
+"""APIs that are advertised while a subscription to client metrics exists: librdkafka logs a line if it finds them."""
+
 SASL: Sequence[tuple[Api, Handler]] = (
     (messages.SASL_HANDSHAKE, security.sasl_handshake),
     (messages.SASL_AUTHENTICATE, security.sasl_authenticate),
@@ -346,6 +349,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: Fetc
             VERSIONS_MAX.get(api.key, api.versions[1]),
             handle,
             produce.handle_run if api is messages.PRODUCE else None,
+            dynamic.client_metrics.is_subscribed if api.key in TELEMETRY else None,
         )
         for api, handle in handlers
     }

@@ -26,7 +26,9 @@ class ApiVersions:
 
     def __init__(self, table: Mapping[int, HandlerEntry]) -> None:
         self._table = table
-        self._rows: list[dict[str, Any]] | None = None
+        self._optional = {key: entry.is_advertised for key, entry in table.items() if entry.is_advertised is not None}
+        self._rows: dict[frozenset[int], list[dict[str, Any]]] = {}
+        """The rows by the keys of the optional APIs that are not listed."""
 
     def __call__(self, request: Request) -> None:
         error = ErrorCode.NONE
@@ -45,9 +47,12 @@ class ApiVersions:
             request.respond({"error_code": int(error), "api_keys": []})
 
     def _all_rows(self) -> list[dict[str, Any]]:
-        if self._rows is None:
-            self._rows = [
+        hidden = frozenset(key for key, is_advertised in self._optional.items() if not is_advertised())
+        rows = self._rows.get(hidden)
+        if rows is None:
+            rows = self._rows[hidden] = [
                 {"api_key": key, "min_version": entry.versions_min, "max_version": entry.versions_max}
                 for key, entry in sorted(self._table.items())
+                if key not in hidden
             ]
-        return self._rows
+        return rows
