@@ -30,6 +30,7 @@ SUBCOMMANDS = {
     "consume": Subcommand("records.consume", "Print the records of a topic."),
     "cluster": Subcommand("commands.cluster", "Show a summary of the cluster."),
     "broker": Subcommand("commands.broker", "Brokers: list, show, connections, cordon, uncordon, drain."),
+    "client": Subcommand("commands.client", "Clients that push their metrics: list, show, subscriptions."),
     "topic": Subcommand(
         "commands.topic", "Topics: list, show, create, grow, shrink, delete, config, export, import, copy."
     ),
@@ -38,7 +39,7 @@ SUBCOMMANDS = {
     "plan": Subcommand("plans.plan", "Reassignment plans: make, list, show, watch, set, cancel, delete."),
     "election": Subcommand("commands.election", "Leader elections: list, preferred, unclean."),
     "controller": Subcommand("commands.controller", "The controller: show, resign."),
-    "config": Subcommand("commands.config", "Topic and broker settings: get, set, remove."),
+    "config": Subcommand("commands.config", "Settings of topics, brokers and client metrics: get, set, remove."),
     "acl": Subcommand("security.acl", "Access control lists: list, create, delete."),
     "token": Subcommand("security.token", "Delegation tokens of users: list, create, renew, expire."),
     "user": Subcommand("security.user", "Users with passwords (SCRAM): list, create, password, delete."),

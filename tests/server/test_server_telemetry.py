@@ -9,11 +9,13 @@ from uuid import UUID
 
 import pytest
 from test_server_apis_configs import DELETE, SET, alter, describe
+from twisted.internet.defer import Deferred
 
 from kreplica.cluster.uuids import uuid_text
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
 from kreplica.membership.client_metrics import ClientMetrics
 from kreplica.model import ZERO_UUID
+from kreplica.server.handlers.cluster.client_telemetry import WAITING_MAX, PushTelemetry
 from kreplica.server.telemetry import clients as telemetry_clients
 from kreplica.server.telemetry.clients import Push, TelemetryClients
 from kreplica.server.telemetry.otlp import InvalidTelemetry, MetricValue, count_metrics, read_metrics
@@ -106,8 +108,7 @@ def test_subscriptions_are_changed_like_other_settings(tmp_path: Path) -> None:
                 "match": ("client_id=sc.*,client_source_port=[0-9]+", 7),
             },
         )
-        _, absent = await describe(scene, CLIENT_METRICS, "absent")
-        assert {row["config_source"] for row in absent.values()} == {5}
+        assert await describe(scene, CLIENT_METRICS, "absent") == (0, {})
         assert (await describe(scene, CLIENT_METRICS, ""))[0] == INVALID_REQUEST
         await scene.make_topic("t")
         assert await list_resources(scene) == [(2, "t"), (4, "1"), (16, "sub")]
@@ -353,3 +354,49 @@ def test_number_of_clients_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
         clients.get()
     assert [client.instance_id.int for client in clients.all] == [2, 3, 4]
     assert clients.all.kept_bytes == 0
+
+
+class PushRequest:
+    """A PushTelemetry request of a new client.
+
+    :ivar codes: error codes of its responses.
+    """
+
+    def __init__(self, clients: Clients) -> None:
+        client = clients.get()
+        self.body = {
+            "client_instance_id": client.instance_id,
+            "subscription_id": client.subscription_id,
+            "terminating": False,
+            "compression_type": 0,
+            "metrics": METRICS,
+        }
+        self.connection, self.client_id = clients.peer, "app"
+        self.codes: list[int] = []
+
+    def respond(self, body: Row) -> None:
+        self.codes.append(body["error_code"])
+
+    def on_abandoned(self, callback: object) -> None:
+        """The connection of this request stays open."""
+
+
+def test_waiting_pushes_are_limited() -> None:
+    """Pushes are read one at a time; beyond the limit, others are rejected with an error that clients retry."""
+    clients = Clients()
+    started: list[Deferred[int]] = []
+
+    class Offload:
+        def run(self, *_: object) -> Deferred[int]:
+            started.append(Deferred())
+            return started[-1]
+
+    handle = PushTelemetry(clients.all, Offload(), lambda: 0)  # type: ignore[arg-type]
+    requests = [PushRequest(clients) for _ in range(WAITING_MAX + 2)]
+    for request in requests:
+        handle(request)  # type: ignore[arg-type]
+    assert len(started) == 1
+    assert [request.codes for request in requests[-2:]] == [[], [THROTTLED]], "the last one does not wait"
+    for _ in requests[:-1]:
+        started[-1].callback(1)
+    assert [request.codes for request in requests] == [[0]] * (WAITING_MAX + 1) + [[THROTTLED]]

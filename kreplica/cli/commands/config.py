@@ -1,4 +1,4 @@
-"""``kreplica config``: settings of topics, of single brokers, and of all brokers."""
+"""``kreplica config``: settings of topics, of one broker or all, and of subscriptions to client metrics."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from kreplica.cli.commands.configs import change_settings, show_settings
 from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
 from kreplica.cli.terminal.parameter_types import Setting
 
-_KIND = click.argument("kind", type=click.Choice(["topic", "broker"]))
+CLIENT_METRICS = "client-metrics"
+
+_KIND = click.argument("kind", type=click.Choice(["topic", "broker", CLIENT_METRICS]))
 _NAME = click.argument("name", metavar="NAME|default")
 
 
 @click.group()
 def command() -> None:
-    """Settings of a topic (`topic NAME`), of one broker (`broker ID`) or of all brokers (`broker default`)."""
+    """Settings of a topic (`topic NAME`), of one broker (`broker ID`), of all brokers (`broker default`) or of a
+    subscription to the metrics of clients (`client-metrics NAME`)."""
 
 
 @command.command("get")
@@ -40,6 +43,7 @@ def set_settings(session: Session, kind: str, name: str, settings: tuple[tuple[s
     \b
     kreplica config set topic orders retention.ms=86400000
     kreplica config set broker default log.cleaner.threads=2
+    kreplica config set client-metrics all 'metrics=*' interval.ms=10000
     """
     change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
@@ -52,7 +56,10 @@ def set_settings(session: Session, kind: str, name: str, settings: tuple[tuple[s
 @dry_run_option
 @with_session
 def remove_settings(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
-    """Reset settings to their defaults."""
+    """Reset settings to their defaults.
+
+    A subscription to client metrics without settings is deleted.
+    """
     change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip
 
@@ -60,4 +67,4 @@ def remove_settings(session: Session, kind: str, name: str, names: tuple[str, ..
 def _path(kind: str, name: str) -> str:
     if kind == "broker" and name != "default" and not (name.isascii() and name.isdigit()):
         raise click.UsageError(f"{name!r} is not a broker: expected a broker ID or the word default")
-    return path_of("configs", f"{kind}s", name)
+    return path_of("configs", kind if kind == CLIENT_METRICS else f"{kind}s", name)

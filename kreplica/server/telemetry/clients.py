@@ -164,6 +164,11 @@ class TelemetryClients:
         self._with_push: dict[UUID, TelemetryClient] = {}
         """Clients whose last metrics are kept, those with the oldest metrics first."""
 
+    def __len__(self) -> int:
+        """Return the number of clients."""
+        self._forget_silent()
+        return len(self._clients)
+
     def __iter__(self) -> Iterator[TelemetryClient]:
         """Iterate over the clients, those with the oldest request first."""
         self._forget_silent()

@@ -196,6 +196,11 @@ class BrokerMetrics:
         yield counter(f"{topics}_bytesout", "Bytes of fetch responses to consumers and followers.", fetch.bytes_out)
         yield counter(f"{topics}_totalproducerequests", "Produce requests.", produce.requests)
         yield counter(f"{topics}_totalfetchrequests", "Fetch requests.", fetch.requests)
+        telemetry = self._broker.telemetry
+        yield gauge("kreplica_telemetry_clients", "Clients that request subscriptions or push metrics.", len(telemetry))
+        pushes = [Sample(("accepted",), telemetry.accepted), Sample(("rejected",), telemetry.rejected)]
+        text = "Metrics that clients pushed (KIP-714), by result."
+        yield Family("kreplica_telemetry_pushes", Kind.COUNTER, text, ("result",), pushes)
         yield from quota_families(self._broker.quotas)
         limits = self._broker.connection_limits.limits
         yield from connection_families(limits, self._broker.runtime.reactor.seconds())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.server.fetch.sessions import SESSION_PARTITION_BYTES, FetchSessions
+from kreplica.server.telemetry.clients import TelemetryClients
 from kreplica.server.transport.listeners import Server
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.storage.directories.log_directories import LogDirectories
@@ -28,6 +29,9 @@ class MemoryDependencies(Protocol):
 
     @property
     def fetch_sessions(self) -> FetchSessions: ...
+
+    @property
+    def telemetry(self) -> TelemetryClients: ...
 
     @property
     def server(self) -> Server | None: ...
@@ -67,6 +71,7 @@ def _rows(broker: MemoryDependencies) -> tuple[dict[str, int], dict[str, int]]:
         "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES,
         "producers": producers.count * PRODUCER_BYTES,
         "transactional_ids": transactions.held_bytes,
+        "client_metrics": broker.telemetry.kept_bytes,
     }
     rejected = {
         "groups": groups.rejected,

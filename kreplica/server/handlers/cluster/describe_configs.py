@@ -67,7 +67,8 @@ class DescribeConfigs:
         if resource_type == CLIENT_METRICS_RESOURCE:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the name of a subscription must not be empty")
-            return describe_client_metrics(self._settings.client_metrics.settings(name))
+            own = self._settings.client_metrics.settings(name)
+            return [row for row in describe_client_metrics(own) if row.name in own]  # without defaults, as in Kafka
         raise unsupported_resource_error(resource_type)
 
 
