@@ -78,12 +78,12 @@ class ClientLoads:
     ) -> None:
         self._now_ms = now_ms
         self._local = local
-        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "ClientFigures")
+        self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "ClientLoads")
 
     def routes(self) -> Sequence[Route]:
         """Return the route for other brokers."""
         summary = "Clients that push metrics to this broker, in columns; GET /v1/clients merges all brokers."
-        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("ClientFigures")),)
+        return (Route("GET", PATH, self.read, summary, response=TABLE.described_schema("ClientLoads")),)
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/loads/clients``."""
