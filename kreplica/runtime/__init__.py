@@ -16,6 +16,7 @@ The packages that ``service`` imports do not import Twisted's global reactor, re
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Runtime:
     :param random: source of randomness for IDs, jitter and placement; not cryptographically secure.
     :param boot_id: changes with each boot of the machine. While it is the same, the page cache is intact, so even
         unsynced writes are not lost. Empty if unknown.
+    :param open_files_max: limit of open files of the process if this program has it for itself; 0 otherwise.
     :param is_simulated: True if the reactor's time does not advance while code runs, so that stalls cannot be measured.
     """
 
@@ -68,6 +70,7 @@ class Runtime:
     random: Random
     wall_clock_ms: Callable[[], int]
     boot_id: str = ""
+    open_files_max: int = 0
     is_simulated: bool = False
 
     @property
@@ -86,6 +89,7 @@ def real_runtime(reactor: Any) -> Runtime:
         random=Random(SystemRandom().getrandbits(128)),
         wall_clock_ms=lambda: time.time_ns() // 1_000_000,
         boot_id=_boot_id(),
+        open_files_max=_open_files_max(),
     )
 
 
@@ -110,6 +114,15 @@ def monotonic_seconds() -> float:
 
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def _open_files_max() -> int:
+    try:
+        import resource as limits
+    except ImportError:  # not a POSIX system
+        return 0
+    soft, _ = limits.getrlimit(limits.RLIMIT_NOFILE)
+    return sys.maxsize if soft == limits.RLIM_INFINITY else soft
 
 
 def _boot_id() -> str:

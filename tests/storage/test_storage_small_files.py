@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from uuid import UUID
 
 import pytest
@@ -27,7 +28,7 @@ from kreplica.storage.formats.checkpoints import (
 from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.formats.names import deleted_name, parse_directory_name
 from kreplica.storage.segments.indexes import OffsetIndex, TimeIndex
-from kreplica.storage.segments.open_segments import OpenSegments
+from kreplica.storage.segments.open_segments import OpenSegments, open_segments_max
 from kreplica.testing.simulator.disk import MemoryDisk
 
 DISK = OsDisk()
@@ -235,3 +236,10 @@ def test_open_files_are_bounded():
     disk.fail("open", "/d/x", number=24, times=1)
     assert segments.open(disk, "/d/x", create=True).size() == 0
     assert released == [1, 2, 3, 0]
+
+
+def test_open_segments_leave_files_for_connections():
+    """The limit is five eighths of the files of the process, with bounds."""
+    assert open_segments_max(0) == open_segments_max(1024) == 4096
+    assert open_segments_max(20_000) == 12_500
+    assert open_segments_max(sys.maxsize) == 65_536

@@ -30,6 +30,7 @@ from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.server.telemetry.clients import TelemetryClients
 from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.storage.log_config import StorageConfig
+from kreplica.storage.segments.open_segments import open_segments_max
 from kreplica.transactions import TransactionsConfig
 from kreplica.transactions.memory_limits import TransactionBounds
 
@@ -85,8 +86,11 @@ def bounds(settings: BrokerSettings) -> Bounds:
     )
 
 
-def storage_config(settings: BrokerSettings) -> StorageConfig:
-    """Return the configuration of all log directories."""
+def storage_config(settings: BrokerSettings, open_files_max: int) -> StorageConfig:
+    """Return the configuration of all log directories.
+
+    :param open_files_max: see ``Runtime``.
+    """
     return StorageConfig(
         log_flush_offset_checkpoint_interval_ms=settings["log.flush.offset.checkpoint.interval.ms"],
         log_flush_scheduler_interval_ms=settings["log.flush.scheduler.interval.ms"],
@@ -97,6 +101,7 @@ def storage_config(settings: BrokerSettings) -> StorageConfig:
         log_cleaner_backoff_ms=settings["log.cleaner.backoff.ms"],
         log_cleaner_dedupe_buffer_size=settings["log.cleaner.dedupe.buffer.size"],
         log_cleaner_io_max_bytes_per_second=settings["log.cleaner.io.max.bytes.per.second"],
+        open_segments_max=open_segments_max(open_files_max),
         partition_producer_ids_max=settings["kreplica.partition.producer.ids.max"],
         broker_producer_ids_max=settings["kreplica.broker.producer.ids.max"],
         scrub_bytes_per_second=settings["kreplica.scrub.bytes.per.second"],

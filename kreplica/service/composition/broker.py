@@ -115,7 +115,7 @@ class Broker:
         )
         self.telemetry = telemetry_clients(runtime, settings, subscriptions)
         self._stop_token_sweep: Callable[[], None] = lambda: None
-        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings))
+        self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings, runtime.open_files_max))
         self.fetch_sessions = self._make_fetch_sessions()
         self.incarnations = Incarnations(runtime, self.directories)
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)

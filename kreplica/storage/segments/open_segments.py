@@ -13,6 +13,20 @@ from typing import Protocol
 from kreplica.runtime.disk import Disk, File
 
 OPEN_MAX = 4096
+"""Maximum number of open segments if the limit of open files is unknown."""
+
+_OPEN_MOST = 65_536
+"""Maximum number of open segments for any limit of open files, because each needs memory."""
+
+
+def open_segments_max(open_files_max: int) -> int:
+    """Return the maximum number of open segments: five eighths of all files; connections use the rest.
+
+    If requests write to more partitions in turn than segments may be open, each of them opens a file.
+
+    :param open_files_max: limit of open files of the process; 0 if it is unknown or shared with other brokers.
+    """
+    return max(OPEN_MAX, min(open_files_max // 8 * 5, _OPEN_MOST))
 
 
 class Releasable(Protocol):
