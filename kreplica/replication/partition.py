@@ -86,7 +86,7 @@ class Partition:
         self.leadership_generation = 0
         self._last_proposed: Proposal | None = None
         self._context = context
-        log.producers.high_watermark = lambda: self.high_watermark
+        log.producers.partition = self
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic_partition} {self.role.name} epoch {self.leadership.leader_epoch}>"

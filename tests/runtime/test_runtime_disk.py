@@ -253,11 +253,12 @@ class TestNames:
         disk.write_file(f"{base}/log", b"x" * 10_000)
         total, free = disk.usage(base)
         assert 0 < free < total
-        assert disk.modified_ms(f"{base}/log") >= 0
+        assert disk.status(f"{base}/log").size == 10_000
+        assert disk.status(f"{base}/log").modified_ns >= 0
         with pytest.raises(FileNotFoundError):
             disk.usage(f"{base}/none")
         with pytest.raises(FileNotFoundError):
-            disk.modified_ms(f"{base}/none")
+            disk.status(f"{base}/none")
 
     def test_directory_is_locked_once(self, disk: Disk, base: str) -> None:
         """A second lock is refused with the name of the directory until the first is released."""

@@ -134,7 +134,7 @@ def test_checkpoint_is_written_only_if_changed(broker):
     names = ("recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint")
 
     def written_ms():
-        return {name: broker.disk.modified_ms(f"/data/one/{name}") for name in names}
+        return {name: broker.disk.status(f"/data/one/{name}") for name in names}
 
     broker.after(200)
     before = written_ms()

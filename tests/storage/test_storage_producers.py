@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from types import SimpleNamespace
 
 import pytest
 from storage_world import batch, idempotent, marker, open_log, values_of
@@ -47,17 +48,17 @@ def test_retry_of_a_forgotten_batch(log):
     """
     for number in range(7):
         append(log, number * 2, 2)
-    log.producers.high_watermark = lambda: 3
+    log.producers.partition = SimpleNamespace(high_watermark=3)
     assert code_of(log, 0, 2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "clients take a duplicate for committed"
     log.producers.note_rejection(idempotent(0, 2), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 1)
     assert append(log, 14, 2).base_offset == 14, "its producer's later batches are accepted"
-    log.producers.high_watermark = lambda: 6
+    log.producers.partition = SimpleNamespace(high_watermark=6)
     for sequence, count in ((0, 2), (2, 2), (0, 4)):
         assert code_of(log, sequence, count) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     for sequence, count in ((5, 3), (3, 4), (17, 2)):
         assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.log_end_offset == 16
-    log.producers.high_watermark = lambda: 18
+    log.producers.partition = SimpleNamespace(high_watermark=18)
     append(log, 0, epoch=1)
     for sequence in range(1, 7):
         append(log, sequence, epoch=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from types import SimpleNamespace
 
 import pytest
 from storage_world import idempotent, open_log, values_of
@@ -89,7 +90,7 @@ def test_old_batch_is_a_duplicate_while_another_is_refused(log):
     for sequence in range(8):
         append(log, sequence)
     reject(log, 8)
-    log.producers.high_watermark = lambda: 8
+    log.producers.partition = SimpleNamespace(high_watermark=8)
     assert code_of(log, 0) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
     assert append(log, 5).duplicate
 

@@ -236,7 +236,7 @@ class TestTime:
         assert late.runtime.wall_clock_ms() == START_MS + 101_000
         assert late.reactor.seconds() == fast.reactor.seconds() == 100
         fast.disk.write_file("/data/x", b"")
-        assert fast.disk.modified_ms("/data/x") == START_MS + 101_000
+        assert fast.disk.status("/data/x").modified_ns == (START_MS + 101_000) * 1_000_000
 
 
 class TestKill:

@@ -35,6 +35,8 @@ class LeaderEpochs:
     :ivar latest: the highest epoch, or ``NO_EPOCH``; read by every append and fetch.
     """
 
+    __slots__ = ("_disk", "_entries", "_path", "_written", "latest")
+
     def __init__(self, path: str, disk: Disk, entries: list[EpochEntry]) -> None:
         self._path = path
         self._disk = disk

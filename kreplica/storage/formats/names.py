@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 
 from kreplica.model import TopicPartition
 
@@ -22,7 +23,7 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     Topics may contain dashes and dots; the partition follows the last dash.
     """
     match = _PARTITION.fullmatch(name)
-    return TopicPartition(match["topic"], int(match["partition"])) if match else None
+    return TopicPartition(sys.intern(match["topic"]), int(match["partition"])) if match else None
 
 
 def deleted_name(topic_partition: TopicPartition, unique: str) -> str:

@@ -86,7 +86,7 @@ class DerivedState:
             is_empty = int(not self._segments.size_bytes)
             self._snapshots.remove_from(log_end_offset + 1 - is_empty)
             restore_producers(
-                self.producers, self._snapshots, self._segments, log_start_offset, log_end_offset, rebuilt=()
+                self.producers, self._snapshots, self._segments, log_start_offset, log_end_offset, rebuilt={}
             )
             self.leader_epochs.write()
             self._aborted_checkpoint.remove_from(self._segments.active.base_offset)

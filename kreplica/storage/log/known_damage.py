@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from twisted.logger import Logger
 
 from kreplica.errors import ErrorCode, KafkaError
+from kreplica.model import TopicPartition
 from kreplica.storage.segments.damage import WHOLE_SEGMENT, Damage
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -22,7 +23,7 @@ class KnownDamage:
 
     __slots__ = ("_name", "_segments", "by_segment")
 
-    def __init__(self, name: str, segments: Segments, by_segment: Mapping[int, Damage]) -> None:
+    def __init__(self, name: TopicPartition, segments: Segments, by_segment: Mapping[int, Damage]) -> None:
         self._name = name
         self._segments = segments
         self.by_segment = dict(by_segment)
@@ -44,7 +45,7 @@ class KnownDamage:
         if damage.base_offset not in self.by_segment:
             _log.error(
                 "{log} is damaged and no other in-sync replica has the data; all other records are served: {damage}",
-                log=self._name,
+                log=str(self._name),
                 damage=str(damage),
             )
         self.by_segment[damage.base_offset] = damage
@@ -54,7 +55,7 @@ class KnownDamage:
         if self.by_segment.pop(base_offset, None) is not None:
             _log.info(
                 "{log}: segment {base} was read without errors; all its records are served again",
-                log=self._name,
+                log=str(self._name),
                 base=base_offset,
             )
 

@@ -52,6 +52,12 @@ class Log:
     :ivar was_truncated: True if recovery removed records.
     """
 
+    __slots__ = (
+        "appends_blocked", "config", "damage", "derived_state", "disk", "durability", "failure", "generation",
+        "leader_epochs", "log_end_offset", "log_start_offset", "owner", "path", "producers", "segments",
+        "topic_partition", "was_truncated",
+    )  # fmt: skip
+
     def __init__(
         self,
         path: str,
@@ -72,7 +78,7 @@ class Log:
         self.durability = Durability(parts, self.derived_state)
         self.leader_epochs = parts.leader_epochs
         self.producers = parts.producers
-        self.damage = KnownDamage(str(topic_partition), parts.segments, parts.damages)
+        self.damage = KnownDamage(topic_partition, parts.segments, parts.damages)
         self.generation = 0
         self.failure: StorageError | None = None
         self.was_truncated = parts.was_truncated

@@ -31,12 +31,12 @@ class AbortedTransactions:
 
     __slots__ = ("_disk", "_is_absent", "_path", "_unwritten")
 
-    def __init__(self, path: str, disk: Disk) -> None:
+    def __init__(self, path: str, disk: Disk, *, new: bool = False) -> None:
         self._path = path
         self._disk = disk
         self._unwritten: tuple[AbortedTransaction, ...] = ()
         """Entries that are not in the file yet."""
-        self._is_absent = False
+        self._is_absent = new
         """True if the file is known to be missing, as for most segments."""
 
     def append(self, aborted: AbortedTransaction) -> None:
@@ -116,6 +116,8 @@ class AbortedTransactions:
     def truncate_to(self, offset: int) -> None:
         """Remove entries whose marker is at or above ``offset``."""
         self._unwritten = tuple(aborted for aborted in self._unwritten if aborted.last_offset < offset)
+        if self._is_absent:
+            return
         kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._unwritten)
         if self._disk.exists(self._path):
             file = self._disk.open(self._path)

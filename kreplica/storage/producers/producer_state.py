@@ -6,10 +6,10 @@ outside an open transaction is rejected. The same state determines the last stab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime.disk import Buffer
@@ -54,6 +54,22 @@ class CompletedTransaction(NamedTuple):
     aborted: bool
 
 
+class HasHighWatermark(Protocol):
+    """A partition with its high watermark."""
+
+    @property
+    def high_watermark(self) -> int: ...
+
+
+class _NoPartition:
+    """Replaces the partition of a log that has none."""
+
+    high_watermark = 0
+
+
+_NO_PARTITION = _NoPartition()
+
+
 class ProducerStates:
     """Producers of one log. ``check`` validates a batch; ``apply`` applies it after the append.
 
@@ -62,8 +78,21 @@ class ProducerStates:
     :ivar rejections: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
         records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
-    :ivar high_watermark: returns the high watermark of the log's partition; set by the partition.
+    :ivar partition: the log's partition, which sets it.
     """
+
+    __slots__ = (
+        "__weakref__",
+        "_entries",
+        "_limits",
+        "_ongoing",
+        "_unstable",
+        "expiration_ms",
+        "partition",
+        "rejections",
+        "replicated_after_gap",
+        "verifications",
+    )
 
     def __init__(self, expiration_ms: int) -> None:
         self.expiration_ms = expiration_ms
@@ -75,7 +104,7 @@ class ProducerStates:
         """Ended transactions whose marker is not below the high watermark and which are therefore still unstable."""
         self.rejections = Rejections()
         self.replicated_after_gap: set[int] | None = None
-        self.high_watermark: Callable[[], int] = lambda: 0
+        self.partition: HasHighWatermark = _NO_PARTITION
         self._limits = ProducerLimits()
 
     def set_limits(self, limits: ProducerLimits) -> None:
@@ -210,7 +239,7 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if is_forgotten_duplicate(entry, header):
-            raise _forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.high_watermark())
+            raise _forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.partition.high_watermark)
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,

@@ -60,6 +60,8 @@ class Rejections:
     :ivar by_producer: rejected batches by producer id.
     """
 
+    __slots__ = ("_producers_max", "by_producer")
+
     def __init__(self, producers_max: int = REJECTIONS_MAX) -> None:
         self._producers_max = producers_max
         self.by_producer: dict[int, Rejection] = {}

@@ -84,10 +84,22 @@ class SnapshotFiles:
     The interim snapshot is within the active segment and is replaced by the next snapshot.
     """
 
+    __slots__ = ("_cached", "_directory", "_disk", "_interim_offset")
+
     def __init__(self, directory: str, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
         self._interim_offset: int | None = None
+        self._cached: list[int] | None = None
+        """Offsets of all snapshots while the log is opened."""
+
+    def cache_names(self, names: Iterable[str]) -> None:
+        """Use these names of the directory's files until ``forget_names``; no snapshot may be written meanwhile."""
+        self._cached = _offsets(names)
+
+    def forget_names(self) -> None:
+        """List the directory from now on."""
+        self._cached = None
 
     def path(self, offset: int) -> str:
         """Return the path of the snapshot before ``offset``."""
@@ -95,9 +107,14 @@ class SnapshotFiles:
 
     def offsets(self) -> list[int]:
         """Return the offsets of all snapshots in increasing order."""
-        names = self._disk.list_directory(self._directory)
-        stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
-        return sorted(int(stem) for stem in stems if stem.isdecimal())
+        if self._cached is not None:
+            return list(self._cached)
+        return _offsets(self._disk.list_directory(self._directory))
+
+    def _remove(self, offset: int) -> None:
+        self._disk.remove(self.path(offset))
+        if self._cached is not None:
+            self._cached.remove(offset)
 
     def write(self, offset: int, entries: Iterable[ProducerEntry]) -> None:
         """Write a snapshot before ``offset``, the base of a segment, without a sync."""
@@ -123,18 +140,30 @@ class SnapshotFiles:
         for offset in reversed(self.offsets()):
             if not first <= offset <= last:
                 continue
-            path = self.path(offset)
             try:
-                return offset, decode_snapshot(path, self._disk.read_file(path))
+                return offset, self.load(offset)
             except StorageError:
-                self._disk.remove(path)
+                self._remove(offset)
         return None
+
+    def load(self, offset: int) -> list[ProducerEntry]:
+        """Load the snapshot before ``offset``.
+
+        :raise StorageError: the file is damaged.
+        :raise FileNotFoundError: there is none.
+        """
+        path = self.path(offset)
+        return decode_snapshot(path, self._disk.read_file(path))
+
+    def note_interim(self, offset: int) -> None:
+        """Record that the snapshot before ``offset`` is the interim one."""
+        self._interim_offset = offset
 
     def remove_from(self, offset: int) -> None:
         """Remove the snapshots at or above ``offset``."""
         for snapshot_offset in self.offsets():
             if snapshot_offset >= offset:
-                self._disk.remove(self.path(snapshot_offset))
+                self._remove(snapshot_offset)
 
     def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
         """Remove snapshots above the log end, and interim snapshots except the latest.
@@ -145,5 +174,11 @@ class SnapshotFiles:
         latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]
         for offset in offsets:
             if offset > end_offset or offset not in {*bases, *latest}:
-                self._disk.remove(self.path(offset))
+                self._remove(offset)
         self._interim_offset = latest[0] if latest and latest[0] not in bases else None
+
+
+def _offsets(names: Iterable[str]) -> list[int]:
+    """Return the offsets of the snapshots among files, in increasing order."""
+    stems = [name.removesuffix(SNAPSHOT_SUFFIX) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+    return sorted(int(stem) for stem in stems if stem.isdecimal())

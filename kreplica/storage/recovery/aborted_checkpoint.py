@@ -25,11 +25,18 @@ Digest = tuple[int, int]
 class AbortedCheckpoint:
     """Rows of one log by base offset of the segment; segments without aborted transactions have no row."""
 
+    __slots__ = ("_directory", "_disk", "_rows", "_written")
+
     def __init__(self, directory: str, disk: Disk) -> None:
-        self.path = f"{directory}/{FILE_NAME}"
+        self._directory = directory
         self._disk = disk
         self._rows: dict[int, Digest] = {}
         self._written: dict[int, Digest] = {}
+
+    @property
+    def path(self) -> str:
+        """Path of the file."""
+        return f"{self._directory}/{FILE_NAME}"
 
     def load(self) -> None:
         """Read the file; a damaged one is treated as empty."""

@@ -1,21 +1,28 @@
-"""Finds the aborted transactions of a segment in the batches of the log."""
+"""Finds the aborted transactions of a segment in the batches of the log, and checks the indexes of a log."""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from twisted.logger import Logger
+
 from kreplica.errors import KafkaError
+from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
 from kreplica.storage.segments.append_validation import read_marker
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
+from kreplica.storage.segments.segment_list import Segments
+
+_log = Logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +102,40 @@ def _apply_segment(
         finally:
             file.close()
     return aborted
+
+
+def check_aborted_indexes(
+    disk: Disk,
+    segments: Segments,
+    checkpoint: AbortedCheckpoint,
+    rebuilt: Container[Segment],
+    end_offset: int,
+    *,
+    clean_shutdown: bool,
+    compacted: bool,
+    name: TopicPartition,
+) -> None:
+    """Rebuild indexes of aborted transactions that do not match their checksum, and update the checksums.
+
+    :param rebuilt: segments that recovery has read, with their indexes.
+    :raise OSError: the device failed.
+    """
+    files: list[SegmentFile] = []
+    for index, segment in enumerate(segments):
+        files.append(SegmentFile.of(segment))
+        if segment in rebuilt:
+            checkpoint.update(segment)
+        elif clean_shutdown or segment is not segments.active:
+            if checkpoint.has_row(segment):
+                is_correct = checkpoint.matches(segment)
+            else:
+                is_correct = segment.aborted.is_plausible(segment.base_offset, segments.end_offset(index, end_offset))
+            if not is_correct:
+                _log.warn(
+                    "{log}: rebuilding the damaged index of aborted transactions of segment {base}",
+                    log=name,
+                    base=segment.base_offset,
+                )
+                segment.aborted.replace(recompute(disk, files, compacted=compacted).aborted)
+                checkpoint.update(segment)
+    checkpoint.write(segments)

@@ -20,15 +20,23 @@ from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
+from kreplica.storage.recovery.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
 from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
-from kreplica.storage.recovery.aborted_recovery import SegmentFile, recompute
+from kreplica.storage.recovery.aborted_recovery import check_aborted_indexes
 from kreplica.storage.recovery.leftovers import clear_leftovers
 from kreplica.storage.recovery.opened_log import Opened
 from kreplica.storage.recovery.producer_recovery import restore_producers
 from kreplica.storage.recovery.resume_points import find_resume_point, write_resume_point
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.open_segments import OpenSegments
-from kreplica.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, RELATIVE_OFFSET_MAX, TIME_INDEX_SUFFIX, Segment
+from kreplica.storage.segments.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+)
 from kreplica.storage.segments.segment_list import Segments
 from kreplica.wire.batches import BatchHeader, verify_crc
 
@@ -52,11 +60,16 @@ class Loading:
         self._must_rewrite: bool
         self._skips_damage: bool
         self._damages: dict[int, Damage] = {}
+        self._names: frozenset[str]
         self._snapshots = SnapshotFiles(path, disk)
         self._aborted_checkpoint = AbortedCheckpoint(path, disk)
         self._is_intact = False
         self._rebuilt: dict[Segment, int] = {}
         """First rebuilt offset by segment whose indexes are rebuilt."""
+        self._scanned_ends: dict[Segment, int] = {}
+        """End offset by segment that recovery has read to its end."""
+        self._without_producers: set[Segment] = set()
+        """Segments in which recovery has read no batch with a producer ID."""
         self._epochs: list[tuple[int, int]] = []
         """Leader epoch and offset of the batches read by recovery."""
         self._was_truncated = False
@@ -86,13 +99,15 @@ class Loading:
         self._skips_damage = skip_damage
         self._must_rewrite = sync_failed
         self._is_intact = is_intact and not (clean_shutdown or sync_failed or skip_damage)
-        self._disk.make_directories(self._path)
-        names = clear_leftovers(self._disk, self._path)
+        names = self._list_names()
+        self._names = frozenset(names)
+        self._snapshots.cache_names(names)
         start_offset = log_start_offset or 0
         segments = self._list_segments(names, start_offset)
         self._segments = Segments(self._path, self._disk, self._open_segments, segments)
-        self._aborted_checkpoint.load()
-        self._check_indexes(self._segments if clean_shutdown else self._segments.closed, set(names))
+        if ABORTED_CHECKPOINT in self._names:
+            self._aborted_checkpoint.load()
+        self._check_indexes(self._segments if clean_shutdown else self._segments.closed)
         if not clean_shutdown:
             self._recover_from(recovery_point)
         end_offset = self._find_end(0 if clean_shutdown else recovery_point)
@@ -102,7 +117,17 @@ class Loading:
             end_offset = start_offset
         epochs = self._load_epochs(start_offset, end_offset)
         producers = self._load_producers(producer_expiration_ms, start_offset, end_offset, now_ms)
-        self._check_aborted(clean_shutdown, end_offset)
+        check_aborted_indexes(
+            self._disk,
+            self._segments,
+            self._aborted_checkpoint,
+            self._rebuilt,
+            end_offset,
+            clean_shutdown=clean_shutdown,
+            compacted=self._config.compacted,
+            name=self._name,
+        )
+        self._snapshots.forget_names()
         if self._scanned_bytes >= _SCANNED_BYTES_MIN:
             write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
         return Opened(
@@ -118,6 +143,14 @@ class Loading:
             self._was_truncated,
             self._damages,
         )
+
+    def _list_names(self) -> list[str]:
+        """Create the directory if it is missing, complete interrupted operations, and return the names of the files."""
+        try:
+            return clear_leftovers(self._disk, self._path)
+        except FileNotFoundError:
+            self._disk.make_directories(self._path)
+            return []
 
     def _list_segments(self, names: Sequence[str], start_offset: int) -> list[Segment]:
         bases = sorted(
@@ -135,13 +168,16 @@ class Loading:
         segment = Segment(self._path, base_offset, self._disk, self._open_segments, size=0)
         segment.created_ms = self._now_ms
         segment.size = segment.file.size()
+        stem = f"{base_offset:020d}"
+        if self._names.isdisjoint((stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX, stem + TRANSACTION_INDEX_SUFFIX)):
+            segment.note_no_indexes()
         return segment
 
-    def _check_indexes(self, segments: Iterable[Segment], names: set[str]) -> None:
+    def _check_indexes(self, segments: Iterable[Segment]) -> None:
         """Rebuild the missing indexes of these segments."""
         for segment in segments:
             stem = f"{segment.base_offset:020d}"
-            if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= names:
+            if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self._names:
                 _log.info("{log}: rebuilding the indexes of segment {base}", log=self._name, base=segment.base_offset)
                 self._rebuild(segment)
                 segment.write_indexes()
@@ -185,6 +221,7 @@ class Loading:
     def _recover_readable(self, segment: Segment, recovery_point: int) -> bool:
         size = segment.size
         next_offset = self._rebuilt[segment] = self._prepare_scan(segment)
+        has_producers = False
         if not size:
             return True
         latest_epoch = self._epochs[-1][0] if self._epochs else NO_EPOCH
@@ -204,8 +241,12 @@ class Loading:
             if header.partition_leader_epoch > latest_epoch:
                 latest_epoch = header.partition_leader_epoch
                 self._epochs.append((latest_epoch, header.base_offset))
+            has_producers = has_producers or header.producer_id >= 0
             next_offset = header.next_offset
         self._scanned_bytes += segment.size - start
+        self._scanned_ends[segment] = next_offset
+        if not has_producers:
+            self._without_producers.add(segment)
         if segment.size == size:
             return True
         if next_offset < recovery_point:
@@ -284,6 +325,7 @@ class Loading:
         return True
 
     def _drop_after(self, segment: Segment) -> None:
+        self._snapshots.forget_names()
         later_segments = [other for other in self._segments if other.base_offset > segment.base_offset]
         for other in reversed(later_segments):
             _log.warn("{log}: removed segment {base} after the truncation", log=self._name, base=other.base_offset)
@@ -301,7 +343,9 @@ class Loading:
                     end = position + last.size
                 if end < active.size and not self._recover(active, recovery_point):
                     self._was_truncated = True
-                active.find_largest()
+            if active in self._scanned_ends:
+                return self._scanned_ends[active]
+            active.find_largest()
             return active.find_end_offset()
 
     def _restart_empty(self, start_offset: int, end_offset: int) -> None:
@@ -311,6 +355,7 @@ class Loading:
             end=end_offset,
             start=start_offset,
         )
+        self._snapshots.forget_names()
         self._rebuilt.clear()
         self._epochs.clear()
         self._segments.restart_at(start_offset).create()
@@ -320,7 +365,8 @@ class Loading:
     def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
         path = f"{self._path}/{LEADER_EPOCHS_FILE}"
         try:
-            epochs = LeaderEpochs.load(path, self._disk)
+            has_file = LEADER_EPOCHS_FILE in self._names
+            epochs = LeaderEpochs.load(path, self._disk) if has_file else LeaderEpochs.empty(path, self._disk)
         except StorageError as error:
             _log.warn("{log}: reading leader epochs from the batches, because {why}", log=self._name, why=str(error))
             epochs = LeaderEpochs.empty(path, self._disk)
@@ -347,30 +393,14 @@ class Loading:
         last = min(self._rebuilt.values(), default=end_offset)
         self._snapshots.remove_strays((segment.base_offset for segment in self._segments), end_offset, last)
         producers = ProducerStates(expiration_ms)
-        restore_producers(producers, self._snapshots, self._segments, start_offset, last, self._rebuilt)
+        restore_producers(
+            producers,
+            self._snapshots,
+            self._segments,
+            start_offset,
+            last,
+            self._rebuilt,
+            self._without_producers,
+        )
         producers.expire(now_ms)
         return producers
-
-    def _check_aborted(self, clean_shutdown: bool, end_offset: int) -> None:
-        """Rebuild indexes of aborted transactions that do not match their checksum."""
-        checkpoint = self._aborted_checkpoint
-        files: list[SegmentFile] = []
-        for index, segment in enumerate(self._segments):
-            files.append(SegmentFile.of(segment))
-            if segment in self._rebuilt:
-                checkpoint.update(segment)
-            elif clean_shutdown or segment is not self._segments.active:
-                if checkpoint.has_row(segment):
-                    is_correct = checkpoint.matches(segment)
-                else:
-                    end = self._segments.end_offset(index, end_offset)
-                    is_correct = segment.aborted.is_plausible(segment.base_offset, end)
-                if not is_correct:
-                    _log.warn(
-                        "{log}: rebuilding the damaged index of aborted transactions of segment {base}",
-                        log=self._name,
-                        base=segment.base_offset,
-                    )
-                    segment.aborted.replace(recompute(self._disk, files, compacted=self._config.compacted).aborted)
-                    checkpoint.update(segment)
-        checkpoint.write(self._segments)

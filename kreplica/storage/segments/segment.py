@@ -6,6 +6,7 @@ A segment handles positions and bytes; the log decides which offsets are valid a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from twisted.logger import Logger
 
@@ -41,28 +42,17 @@ def segment_path(directory: str, base_offset: int, suffix: str) -> str:
 class Segment:
     """A segment, owned by a log or by the compaction that writes it.
 
-    The file is opened on demand and closed when too many segments are open.
+    The file is opened on demand and closed when too many segments are open. The three indexes are created on first
+    use, because a broker with many partitions has many segments that are never used.
 
     :param name_end: suffix of all file names while compaction writes the segment.
     """
 
     __slots__ = (
-        "_bytes_since_index",
-        "_directory",
-        "_disk",
-        "_file",
-        "_first_timestamp_ms",
-        "_largest",
-        "_name_end",
-        "_open_segments",
-        "aborted",
-        "base_offset",
-        "created_ms",
-        "offset_index",
-        "size",
-        "time_index",
-        "unwritten_entries",
-    )
+        "_bytes_since_index", "_directory", "_disk", "_file", "_first_timestamp_ms", "_has_indexes", "_is_new",
+        "_largest", "_name_end", "_open_segments", "aborted", "base_offset", "created_ms", "offset_index", "size",
+        "time_index", "unwritten_entries",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -86,10 +76,30 @@ class Segment:
         self._file: File | None = None
         self._bytes_since_index = 0
         self._first_timestamp_ms: int | None = None
+        self._is_new = new
+        self._has_indexes = False
         self._largest: tuple[int, int] | None = (NO_TIMESTAMP, base_offset) if new else None
-        self.offset_index = OffsetIndex(self.path(INDEX_SUFFIX), base_offset, disk, new=new)
-        self.time_index = TimeIndex(self.path(TIME_INDEX_SUFFIX), base_offset, disk, new=new)
-        self.aborted = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), disk)
+        self.offset_index: OffsetIndex
+        self.time_index: TimeIndex
+        self.aborted: AbortedTransactions
+
+    def __getattr__(self, name: str) -> Any:
+        """Create an index on first use; later uses find the attribute."""
+        if name == "offset_index":
+            index: Any = OffsetIndex(self.path(INDEX_SUFFIX), self.base_offset, self._disk, new=self._is_new)
+        elif name == "time_index":
+            index = TimeIndex(self.path(TIME_INDEX_SUFFIX), self.base_offset, self._disk, new=self._is_new)
+        elif name == "aborted":
+            index = AbortedTransactions(self.path(TRANSACTION_INDEX_SUFFIX), self._disk, new=self._is_new)
+        else:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        self._has_indexes = True
+        setattr(self, name, index)
+        return index
+
+    def note_no_indexes(self) -> None:
+        """Record that none of the three indexes has a file, so that they are created empty."""
+        self._is_new = True
 
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return segment_path(self._directory, self.base_offset, suffix) + self._name_end
@@ -132,8 +142,9 @@ class Segment:
     def release(self) -> None:
         """Close the file and drop index entries that are also in the index files."""
         self._file = None
-        self.offset_index.release()
-        self.time_index.release()
+        if self._has_indexes:
+            self.offset_index.release()
+            self.time_index.release()
 
     def forget(self) -> None:
         """Close the file, and stop counting it as open."""
@@ -360,6 +371,11 @@ class Segment:
         with damage_if_unreadable(self.path(), self.base_offset):
             return self.find_largest()
 
+    @property
+    def known_largest(self) -> tuple[int, int] | None:
+        """``largest``, or None if only reading the segment shows it."""
+        return self._largest
+
     def find_largest(self) -> tuple[int, int]:
         """Compute ``largest`` from the batches after the last entry of the time index; rebuild a wrong index.
 
@@ -399,4 +415,4 @@ class Segment:
         :raise Damage: the segment cannot be read.
         """
         timestamp_ms = self.largest[0]
-        return timestamp_ms if timestamp_ms >= 0 else self._disk.modified_ms(self.path())
+        return timestamp_ms if timestamp_ms >= 0 else self._disk.status(self.path()).modified_ns // 1_000_000

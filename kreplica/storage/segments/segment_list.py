@@ -22,6 +22,8 @@ class Segments:
     :ivar tail_positions: positions of the last batches of the active segment by base offset, for fetches of the tail.
     """
 
+    __slots__ = ("_bases", "_list", "_open_segments", "active", "directory", "disk", "remove", "tail_positions")
+
     def __init__(self, directory: str, disk: Disk, open_segments: OpenSegments, segments: list[Segment]) -> None:
         self.directory = directory
         self.disk = disk

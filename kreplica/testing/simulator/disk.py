@@ -15,7 +15,7 @@ from random import Random
 from weakref import ref
 
 from kreplica.errors import StorageError
-from kreplica.runtime.disk import Buffer, DirectoryLock, File
+from kreplica.runtime.disk import Buffer, DirectoryLock, File, FileStatus
 from kreplica.testing.simulator.content import Content
 from kreplica.testing.simulator.disk_faults import Faults, Operation
 from kreplica.testing.simulator.memory_file import MemoryFile
@@ -53,7 +53,7 @@ class MemoryDisk:
     ) -> None:
         self.capacity_bytes = capacity_bytes
         self._clock_ms = clock_ms
-        self._names = Namespace()
+        self._names = Namespace(clock_ms)
         self._open: dict[int, ref[MemoryFile]] = {}
         self._opened_count = 0
         self._locks: dict[Content, MemoryDirectoryLock] = {}
@@ -95,7 +95,7 @@ class MemoryDisk:
         for name in split(path):
             node = directory.names.get(name)
             if node is None:
-                node = Directory()
+                node = Directory(self._clock_ms())
                 self._names.change((directory, name, node))
             elif isinstance(node, Content):
                 raise os_error(errno.EEXIST, path)
@@ -186,11 +186,12 @@ class MemoryDisk:
             raise os_error(errno.ENOENT, path)
         return self.capacity_bytes, max(self.capacity_bytes - self._used_bytes, 0)
 
-    def modified_ms(self, path: str) -> int:
+    def status(self, path: str) -> FileStatus:
         node = self._names.find(path)
         if node is None:
             raise os_error(errno.ENOENT, path)
-        return node.modified_ms if isinstance(node, Content) else self._clock_ms()
+        size = len(node.data) if isinstance(node, Content) else 0
+        return FileStatus(size, node.modified_ms * 1_000_000)
 
     def lock_directory(self, path: str) -> DirectoryLock:
         self._names.directory(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from random import Random
 
@@ -33,13 +33,33 @@ def split(path: str) -> tuple[str, ...]:
 
 
 class Directory:
-    """Directory entries as programs see them (``names``) and as they are on the device (``durable``)."""
+    """Directory entries as programs see them (``names``) and as they are on the device (``durable``).
 
-    __slots__ = ("durable", "names")
+    :ivar modified_ms: time of the last change of ``names``.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_durable_ms", "durable", "modified_ms", "names")
+
+    def __init__(self, modified_ms: int) -> None:
         self.names: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
+        self.modified_ms = self._durable_ms = modified_ms
+
+    def assign(self, name: str, node: Node | None, now_ms: int) -> None:
+        """Add, replace or remove an entry for programs."""
+        if node is None:
+            del self.names[name]
+        else:
+            self.names[name] = node
+        self.modified_ms = now_ms
+
+    def persist(self, name: str, node: Node | None) -> None:
+        """Make the change of an entry durable."""
+        if node is None:
+            self.durable.pop(name, None)
+        else:
+            self.durable[name] = node
+        self._durable_ms = self.modified_ms
 
     def contents(self) -> Iterator[Content]:
         for _, node in sorted(self.names.items()):
@@ -51,6 +71,7 @@ class Directory:
     def revert_to_durable(self) -> None:
         """Reset the names in the whole tree to the durable ones: the state after a restart."""
         self.names = dict(self.durable)
+        self.modified_ms = self._durable_ms
         for node in self.names.values():
             if isinstance(node, Directory):
                 node.revert_to_durable()
@@ -64,10 +85,13 @@ class Namespace:
     """Tree of names, and the ordered list of changes to it that are not yet durable.
 
     Each change is atomic, and changes of one directory become durable in order; a rename orders two directories.
+
+    :param clock_ms: source of modification times.
     """
 
-    def __init__(self) -> None:
-        self.root = Directory()
+    def __init__(self, clock_ms: Callable[[], int]) -> None:
+        self._clock_ms = clock_ms
+        self.root = Directory(clock_ms())
         self._pending: list[tuple[Assignment, ...]] = []
 
     def change(self, *assignments: Assignment) -> None:
@@ -76,10 +100,7 @@ class Namespace:
         :param assignments: (directory, name, new node or None); after a power loss all of them are durable, or none.
         """
         for directory, name, node in assignments:
-            if node is None:
-                del directory.names[name]
-            else:
-                directory.names[name] = node
+            directory.assign(name, node, self._clock_ms())
         self._pending.append(assignments)
 
     def sync(self, directory: Directory) -> None:
@@ -118,10 +139,7 @@ class Namespace:
 
     def _persist(self, change: tuple[Assignment, ...]) -> None:
         for directory, name, node in change:
-            if node is None:
-                directory.durable.pop(name, None)
-            else:
-                directory.durable[name] = node
+            directory.persist(name, node)
 
     def files(self) -> Iterator[tuple[str, Content]]:
         yield from _files("", self.root)
