@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from twisted.internet.defer import Deferred, DeferredList
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
@@ -17,6 +16,8 @@ from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, is_temporary, make_directories_durably
 from kreplica.storage.directories.checkpoints import Checkpoints
+from kreplica.storage.directories.closed_logs import read_closed_logs, remove_closed_logs
+from kreplica.storage.directories.closing import close_on_threads, mark_closed
 from kreplica.storage.directories.directory_creation import NewDirectories, PreviousContent
 from kreplica.storage.directories.directory_files import check_identity
 from kreplica.storage.directories.disk_times import DiskTimes, MeasuredOffload
@@ -26,7 +27,7 @@ from kreplica.storage.directories.opening import LogToOpen, open_on_threads
 from kreplica.storage.directories.rejections import Rejections
 from kreplica.storage.durability.failed_syncs import has_marker, remove_marker
 from kreplica.storage.durability.group_commit import Syncer
-from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown, write_clean_shutdown
+from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, read_clean_shutdown
 from kreplica.storage.formats.names import DELETE_SUFFIX, deleted_name, directory_name, parse_directory_name
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import LogConfig, StorageConfig
@@ -34,9 +35,6 @@ from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.segments.damage import Damage
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment_list import remove_files
-
-_AT_ONCE_MAX = 50
-"""Logs closed per call in another thread, to amortize the thread switch."""
 
 _log = Logger()
 
@@ -147,20 +145,25 @@ class LogDirectory:
         sync_failed = has_marker(self._disk, self.path)
         if sync_failed:
             _log.warn("{path}: a sync failed before this start; unsynced records are rewritten", path=self.path)
-        if clean:
+        is_closed = clean and not sync_failed
+        closed_logs = read_closed_logs(self._disk, self.path, self.clean_broker_epoch) if is_closed else {}
+        if remove_closed_logs(self._disk, self.path) or clean:
             # Remove the clean-shutdown marker durably before the directory is used.
-            self._disk.remove(self._path_of(CLEAN_SHUTDOWN))
+            if clean:
+                self._disk.remove(self._path_of(CLEAN_SHUTDOWN))
             self._disk.sync_directory(self.path)
         recovery_points, start_offsets = self.checkpoints.load()
         found = self._find_logs()
         self.missing = sorted(recovery_points.keys() - set(found))
         intact = is_intact(self.path)
         work = [
-            replace(
-                self.to_open(key, config_of(key.topic)),
+            self.to_open(
+                key,
+                config_of(key.topic),
                 recovery_point=recovery_points.get(key, 0),
                 log_start_offset=start_offsets.get(key),
-                clean_shutdown=clean and not sync_failed,
+                clean_shutdown=is_closed,
+                closed=closed_logs.get(directory_name(key)),
                 is_intact=intact,
                 sync_failed=sync_failed,
             )
@@ -233,8 +236,11 @@ class LogDirectory:
         paths = [(self._path_of(directory_name(key)), topic_id) for key, topic_id in new_logs]
         await self._new_directories.create_many(paths)
 
-    def to_open(self, key: TopicPartition, config: LogConfig) -> LogToOpen:
-        """Return the arguments to open a log."""
+    def to_open(self, key: TopicPartition, config: LogConfig, **state: Any) -> LogToOpen:
+        """Return the arguments to open a log.
+
+        :param state: other arguments of ``LogToOpen``.
+        """
         return LogToOpen(
             self._path_of(directory_name(key)),
             key,
@@ -242,6 +248,7 @@ class LogDirectory:
             self._disk,
             self._runtime.wall_clock_ms,
             self._config.producer_id_expiration_ms,
+            **state,
         )
 
     def delete(self, key: TopicPartition) -> None:
@@ -370,22 +377,10 @@ class LogDirectory:
         self._unlock()
 
     async def _close_logs(self, broker_epoch: int) -> None:
-        logs = list(self.logs.values())
-        batches = [logs[first : first + _AT_ONCE_MAX] for first in range(0, len(logs), _AT_ONCE_MAX)]
-        # Use several threads, so that the device can combine their syncs.
-        closings: list[Deferred[Any]] = [self._runtime.offload.run(_close_all, batch) for batch in batches]
-        for closed, failure in await DeferredList(closings, consumeErrors=True):
-            if not closed:
-                failure.raiseException()
+        closed_logs = await close_on_threads(self._runtime.offload, list(self.logs.values()), self.topic_ids)
         await self.checkpoints.write_all()
-        marker = self._path_of(CLEAN_SHUTDOWN)
         if self.offline is None and not self.failed_logs:
-            await self._runtime.offload.run(write_clean_shutdown, self._disk, marker, broker_epoch)
+            await self._runtime.offload.run(mark_closed, self._disk, self.path, broker_epoch, closed_logs)
 
     def _path_of(self, name: str) -> str:
         return f"{self.path}/{name}"
-
-
-def _close_all(logs: Iterable[Log]) -> None:
-    for log in logs:
-        log.close()

@@ -15,6 +15,7 @@ from kreplica.errors import StorageError
 from kreplica.model import ZERO_UUID, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.runtime.offload import Offload
+from kreplica.storage.directories.closed_logs import ClosedLog, reopen
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA, read_topic_id, write_topic_id
 from kreplica.storage.log.log import Log
 from kreplica.storage.log_config import DAY_MS, LogConfig
@@ -37,6 +38,7 @@ class LogToOpen:
     :param recovery_point: end of the durable records according to the checkpoint.
     :param log_start_offset: start offset according to the checkpoint.
     :param clean_shutdown: the log was closed cleanly; only the end of the last segment is scanned.
+    :param closed: state of the log when it was closed cleanly, if known; it is opened without reading files.
     :param is_intact: the process was killed but the machine stayed up, so no written data is lost.
     :param sync_failed: rewrite unsynced data, which may be only in memory although the kernel considers it written.
     :param skip_damage: no better copy exists; serve all records except the damaged ones.
@@ -51,6 +53,7 @@ class LogToOpen:
     recovery_point: int = 0
     log_start_offset: int | None = None
     clean_shutdown: bool = False
+    closed: ClosedLog | None = None
     is_intact: bool = False
     sync_failed: bool = False
     skip_damage: bool = False
@@ -62,6 +65,17 @@ class LogToOpen:
         :raise StorageError: durable data is damaged.
         :raise OSError: the device failed.
         """
+        if self.closed is not None:
+            parts = reopen(
+                self.closed,
+                self.path,
+                self.disk,
+                log_start_offset=self.log_start_offset or 0,
+                producer_expiration_ms=self.producer_expiration_ms,
+                now_ms=self.wall_clock_ms(),
+            )
+            if parts is not None:
+                return Log(self.path, self.key, self.config, self.disk, parts), self.closed.topic_id
         parts = Loading(self.path, self.key, self.config, self.disk).run(
             recovery_point=self.recovery_point,
             log_start_offset=self.log_start_offset,
