@@ -7,7 +7,9 @@ built for the first command and cached until the last is sent.  A command is ass
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from struct import Struct
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -35,10 +37,13 @@ SLICE_SECONDS_MAX = 0.004
 ROWS_AT_ONCE = 64
 """Number of partitions that are built between two checks of the clock."""
 
+_NUMBER = Struct(">i")
+
 RECENT_MAX = 3
 """Number of assembled bodies cached besides the newest, for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
+Values = tuple[Any, ...]
 Partitions = tuple[TopicPartition, ...]
 BodyBuilder = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
 """Builds the body of a command without blocking the reactor; called each time the command is sent."""
@@ -61,11 +66,11 @@ class Bodies:
         self._context = _copy(context)  # later steps change the context before the commands are sent
         self._controller_id = controller_id
         self._listener = listener
-        self._roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=False))
-        self._new_roles = _Rows(LEADER_AND_ISR, lambda partition: self._role(partition, is_new=True))
-        self._metadata = _Rows(UPDATE_METADATA, self._metadata_of)
-        self._stops = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=False))
-        self._deletions = _Rows(STOP_REPLICA, lambda partition: self._stop(partition, delete=True))
+        self._roles = _Rows(LEADER_AND_ISR, self._role_values, partial(_role, is_new=False))
+        self._new_roles = _Rows(LEADER_AND_ISR, self._role_values, partial(_role, is_new=True))
+        self._metadata = _Rows(UPDATE_METADATA, self._metadata_values, _metadata)
+        self._stops = _Rows(STOP_REPLICA, self._stop_values, partial(_stop, delete=False))
+        self._deletions = _Rows(STOP_REPLICA, self._stop_values, partial(_stop, delete=True))
         self._one_at_a_time = DeferredLock()
         self._recent: list[tuple[_Rows, Partitions, Mapping[TopicPartition, bool], PrebuiltElements]] = []
         """Recently assembled parts; usually the next broker receives the same partitions."""
@@ -160,55 +165,27 @@ class Bodies:
         ]
         return PrebuiltElements(len(topics), topics)
 
-    def _role(self, partition: TopicPartition, *, is_new: bool) -> Row:
-        state = self._context.leadership[partition]
-        assignment = self._context.topics[partition.topic]
-        number = partition.partition
-        replicas = self._context.replicas(partition)
-        return {
-            "partition_index": number,
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": state.isr,
-            "partition_epoch": state.partition_epoch,
-            "replicas": replicas,
-            "adding_replicas": assignment.adding.get(number, ()),
-            "removing_replicas": [r for r in assignment.removing.get(number, ()) if r in replicas],
-            "is_new": is_new,
-            "leader_recovery_state": 0,
-            "eligible_leader_replicas": list(state.eligible_leader_replicas),
-            "read_only": number in assignment.read_only,
-        }
+    def _role_values(self, partition: TopicPartition) -> Values:
+        topic, number = partition
+        assignment = self._context.topics[topic]
+        replicas = assignment.partitions.get(number, ())
+        removing = tuple([r for r in assignment.removing.get(number, ()) if r in replicas])
+        adding = tuple(assignment.adding.get(number, ()))
+        return self._context.leadership[partition], replicas, adding, removing, number in assignment.read_only
 
-    def _metadata_of(self, partition: TopicPartition) -> Row:
+    def _metadata_values(self, partition: TopicPartition) -> Values:
         context = self._context
         state = context.leadership.get(partition)
         replicas = context.replicas(partition)
         if state is None:
             state = LeaderAndIsr(NO_LEADER, 0, (), context.controller_epoch)
-        leader, isr = state.leader, state.isr
-        if partition.topic in context.deleting or not replicas:
-            leader, isr = LEADER_DURING_DELETE, ()
-        return {
-            "partition_index": partition.partition,
-            "controller_epoch": state.controller_epoch,
-            "leader": leader,
-            "leader_epoch": state.leader_epoch,
-            "isr": isr,
-            "zk_version": state.partition_epoch,
-            "replicas": replicas,
-            "offline_replicas": context.offline_replicas(partition),
-        }
+        is_deleted = partition.topic in context.deleting or not replicas
+        return state, replicas, context.offline_replicas(partition), is_deleted
 
-    def _stop(self, partition: TopicPartition, *, delete: bool) -> Row:
+    def _stop_values(self, partition: TopicPartition) -> Values:
         state = self._context.leadership.get(partition)
         ignores_epoch = state is None or partition.topic in self._context.deleting
-        return {
-            "partition_index": partition.partition,
-            "leader_epoch": DELETE_ANY_EPOCH if state is None or ignores_epoch else state.leader_epoch,
-            "delete_partition": delete,
-        }
+        return (DELETE_ANY_EPOCH if state is None or ignores_epoch else state.leader_epoch,)
 
     def _head(self, broker: int) -> Row:
         return {
@@ -261,21 +238,73 @@ def _copy(context: ControllerContext) -> ControllerContext:
     return copy
 
 
+def _role(
+    state: LeaderAndIsr,
+    replicas: Sequence[int],
+    adding: Sequence[int],
+    removing: Sequence[int],
+    read_only: bool,
+    *,
+    is_new: bool,
+) -> Row:
+    return {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": state.isr,
+        "partition_epoch": state.partition_epoch,
+        "replicas": replicas,
+        "adding_replicas": adding,
+        "removing_replicas": removing,
+        "is_new": is_new,
+        "leader_recovery_state": 0,
+        "eligible_leader_replicas": list(state.eligible_leader_replicas),
+        "read_only": read_only,
+    }
+
+
+def _metadata(state: LeaderAndIsr, replicas: Sequence[int], offline: Sequence[int], is_deleted: bool) -> Row:
+    return {
+        "controller_epoch": state.controller_epoch,
+        "leader": LEADER_DURING_DELETE if is_deleted else state.leader,
+        "leader_epoch": state.leader_epoch,
+        "isr": () if is_deleted else state.isr,
+        "zk_version": state.partition_epoch,
+        "replicas": replicas,
+        "offline_replicas": offline,
+    }
+
+
+def _stop(leader_epoch: int, *, delete: bool) -> Row:
+    return {"leader_epoch": leader_epoch, "delete_partition": delete}
+
+
 class _Rows:
     """Encoded partitions of one kind of command, each built once.
 
-    :param row: returns the fields of a partition.
+    Most partitions of a step differ only in their number, which is the first field: the bytes after it are built once
+    for equal values.
+
+    :param values: returns the values of a partition that its other fields depend on.
+    :param row: returns the fields for these values.
     """
 
-    def __init__(self, api: Api, row: Callable[[TopicPartition], Row]) -> None:
+    def __init__(self, api: Api, values: Callable[[TopicPartition], Values], row: Callable[..., Row]) -> None:
         version = api.versions[1]
         self.topic: MessageBuilder = api.request.element(version, "topic_states")
         self._build = api.request.element(version, "topic_states", "partition_states")
+        self._values = values
         self._row = row
         self._built: dict[TopicPartition, bytes] = {}
+        self._rests: dict[Values, bytes] = {}
 
     def of(self, partition: TopicPartition) -> bytes:
         built = self._built.get(partition)
         if built is None:
-            built = self._built[partition] = self._build(self._row(partition))
+            values = self._values(partition)
+            rest = self._rests.get(values)
+            if rest is None:
+                fields = self._row(*values)
+                rest = self._rests[values] = self._build({"partition_index": 0, **fields})[_NUMBER.size :]
+            built = self._built[partition] = _NUMBER.pack(partition.partition) + rest
         return built

@@ -185,7 +185,10 @@ class ControllerContext:
         brokers, replicas = self.brokers, self.replicas(partition)
         if self.failed_replicas:
             return tuple([replica for replica in replicas if self.is_online(partition, replica)])
-        return tuple([replica for replica in replicas if replica in brokers])
+        for replica in replicas:
+            if replica not in brokers:
+                return tuple([replica for replica in replicas if replica in brokers])
+        return replicas  # the common case, without a new object
 
     def electable_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the online replicas whose brokers are not shutting down."""
@@ -196,6 +199,8 @@ class ControllerContext:
 
     def state_receivers(self, partition: TopicPartition) -> tuple[int, ...]:
         """Return the brokers that receive the partition's state: online replicas except followers in shutdown."""
+        if not self.shutting_down:
+            return self.online_replicas(partition)
         leader = self.leadership[partition].leader
         return tuple(r for r in self.online_replicas(partition) if r == leader or r not in self.shutting_down)
 
@@ -212,7 +217,10 @@ class ControllerContext:
         brokers, replicas = self.brokers, self.replicas(partition)
         if self.failed_replicas:
             return tuple([replica for replica in replicas if not self.is_online(partition, replica)])
-        return tuple([replica for replica in replicas if replica not in brokers])
+        for replica in replicas:
+            if replica not in brokers:
+                return tuple([replica for replica in replicas if replica not in brokers])
+        return ()
 
     # --- states ------------------------------------------------------------------------------------------------------
 
