@@ -6,6 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from uuid import UUID
 
 from kreplica.errors import StorageError
@@ -142,8 +143,9 @@ def encode_uuid(value: UUID) -> str:
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
+@lru_cache(maxsize=1000)
 def decode_uuid(text: str) -> UUID:
-    """Parse Kafka's text form of an id.
+    """Parse Kafka's text form of an id; the logs of a topic share the object.
 
     :raise ValueError: the text is not 22 characters of URL-safe base64.
     """

@@ -7,7 +7,6 @@ recovery, ``Unsynced.sync``, compaction, ``close``) in other threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
@@ -88,8 +87,12 @@ class Log:
         """Set the owner, and count open files and producers towards its limits."""
         self.producers.set_limits(producer_limits)
         self.owner = owner
-        self.segments.remove = partial(owner.remove, self)
+        self.segments.remove = self._remove_later
         self.segments.count_in(open_segments)
+
+    def _remove_later(self, paths: list[str]) -> None:
+        if self.owner is not None:  # otherwise the next start removes them
+            self.owner.remove(self, paths)
 
     # --- reading ---
 

@@ -6,7 +6,8 @@ A segment without a row was closed by another version or by Apache Kafka; the sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 from twisted.logger import Logger
 
@@ -21,6 +22,8 @@ _log = Logger()
 
 Digest = tuple[int, int]
 
+_NO_ROWS: Mapping[int, Digest] = MappingProxyType({})
+
 
 class AbortedCheckpoint:
     """Rows of one log by base offset of the segment; segments without aborted transactions have no row."""
@@ -30,8 +33,8 @@ class AbortedCheckpoint:
     def __init__(self, directory: str, disk: Disk) -> None:
         self._directory = directory
         self._disk = disk
-        self._rows: dict[int, Digest] = {}
-        self._written: dict[int, Digest] = {}
+        self._rows: Mapping[int, Digest] = _NO_ROWS
+        self._written: Mapping[int, Digest] = _NO_ROWS
 
     @property
     def path(self) -> str:
@@ -66,14 +69,12 @@ class AbortedCheckpoint:
     def update(self, segment: Segment) -> None:
         """Update the row from the segment's file."""
         digest = segment.aborted.digest()
-        if digest[0]:
-            self._rows[segment.base_offset] = digest
-        else:
-            self._rows.pop(segment.base_offset, None)
+        rows = {base: known for base, known in self._rows.items() if base != segment.base_offset}
+        self._rows = {**rows, segment.base_offset: digest} if digest[0] else rows or _NO_ROWS
 
     def remove_from(self, base_offset: int) -> None:
         """Remove the rows of a segment that is active again, and of all later ones."""
-        self._rows = {base: digest for base, digest in self._rows.items() if base < base_offset}
+        self._rows = {base: digest for base, digest in self._rows.items() if base < base_offset} or _NO_ROWS
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -86,8 +87,8 @@ class AbortedCheckpoint:
         :raise OSError: the write failed.
         """
         bases = {segment.base_offset for segment in segments}
-        self._rows = {base: digest for base, digest in self._rows.items() if base in bases}
+        self._rows = {base: digest for base, digest in self._rows.items() if base in bases} or _NO_ROWS
         if self._rows != self._written:
             rows = (f"{base} {count} {checksum}" for base, (count, checksum) in sorted(self._rows.items()))
             self._disk.write_file(self.path, render_checkpoint(rows), sync=False)
-            self._written = dict(self._rows)
+            self._written = self._rows

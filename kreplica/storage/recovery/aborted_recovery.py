@@ -124,7 +124,8 @@ def check_aborted_indexes(
     for index, segment in enumerate(segments):
         files.append(SegmentFile.of(segment))
         if segment in rebuilt:
-            checkpoint.update(segment)
+            if checkpoint.has_row(segment) or not segment.has_no_indexes:
+                checkpoint.update(segment)
         elif clean_shutdown or segment is not segments.active:
             if checkpoint.has_row(segment):
                 is_correct = checkpoint.matches(segment)

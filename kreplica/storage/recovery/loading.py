@@ -130,6 +130,7 @@ class Loading:
         self._snapshots.forget_names()
         if self._scanned_bytes >= _SCANNED_BYTES_MIN:
             write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
+        self._segments.release()  # most logs are not used soon, and the process has a limit of open files
         return Opened(
             self._segments,
             start_offset,
@@ -275,7 +276,8 @@ class Loading:
                 segment.resume(point.position, point.largest)
                 return point.offset
         segment.reset()
-        segment.aborted.truncate_to(segment.base_offset)
+        if not segment.has_no_indexes:
+            segment.aborted.truncate_to(segment.base_offset)
         return segment.base_offset
 
     def _has_wrong_offset(self, segment: Segment, position: int, header: BatchHeader, next_offset: int) -> bool:

@@ -101,6 +101,11 @@ class Segment:
         """Record that none of the three indexes has a file, so that they are created empty."""
         self._is_new = True
 
+    @property
+    def has_no_indexes(self) -> bool:
+        """True if none of the three indexes has an entry or a file."""
+        return self._is_new and not self._has_indexes
+
     def path(self, suffix: str = LOG_SUFFIX) -> str:
         return segment_path(self._directory, self.base_offset, suffix) + self._name_end
 
@@ -247,8 +252,9 @@ class Segment:
         self.size = 0
         self._bytes_since_index = 0
         self._largest = (NO_TIMESTAMP, self.base_offset)
-        self.offset_index.truncate_to(self.base_offset)
-        self.time_index.truncate_to(self.base_offset)
+        if not self.has_no_indexes:
+            self.offset_index.truncate_to(self.base_offset)
+            self.time_index.truncate_to(self.base_offset)
 
     def resume(self, size: int, largest: tuple[int, int]) -> None:
         """Keep the indexes of the batches before a position; later batches are added with ``add_batch``.
