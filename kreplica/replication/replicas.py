@@ -68,6 +68,7 @@ class Replicas:
             if self.may_be_offline(leadership):
                 raise StorageError(f"{key} may be in a log directory that has been offline since startup")
             opened = self._directories.create(key, leadership.topic_id, settings.log)
+        key = opened.topic_partition  # one object for the log and the partition
         opened.config = settings.log
         self.rejected_without_log.move_to(opened.producers.rejections, key)
         partition = Partition(

@@ -29,6 +29,7 @@ from kreplica.storage.formats.leader_epochs import LeaderEpochs
 from kreplica.storage.formats.names import deleted_name, parse_directory_name
 from kreplica.storage.segments.indexes import OffsetIndex, TimeIndex
 from kreplica.storage.segments.open_segments import OpenSegments, open_segments_max
+from kreplica.storage.segments.segment import Segment
 from kreplica.testing.simulator.disk import MemoryDisk
 
 DISK = OsDisk()
@@ -50,8 +51,10 @@ def test_offset_index_lookup(rows, asked, cut):
         entries.append((offset, position))
     kept = [entry for entry in entries if entry[0] < 100 + cut]
     if cut % 2:
+        assert not index.is_written
         index.write()
-        index.release()
+        assert index.is_written
+        index = OffsetIndex("/d/i", 100, disk)
     index.truncate_to(100 + cut)
     index.write()
     again = OffsetIndex("/d/i", 100, disk)
@@ -62,12 +65,39 @@ def test_offset_index_lookup(rows, asked, cut):
 
 @pytest.mark.parametrize("kind", [OffsetIndex, TimeIndex])
 def test_empty_index_is_written_as_a_file(kind):
-    """Even if it was released before: the next start would rebuild a missing index."""
+    """The next start would rebuild a missing index."""
     disk = MemoryDisk(directories=["/d"])
     index = kind("/d/i", 0, disk, new=True)
-    index.release()
+    assert index.is_empty
+    assert not index.is_written
     index.write()
     assert disk.exists("/d/i")
+    assert index.is_written
+
+
+def test_released_segment_writes_its_indexes():
+    """A segment drops its indexes only if they can be created again as they were."""
+    disk = MemoryDisk(directories=["/d"])
+    names = {"/d/" + f"{0:020d}" + suffix for suffix in (".index", ".timeindex")}
+    segment = Segment("/d", 0, disk, OpenSegments(), size=0, new=True)
+    segment.time_index.append(5, 0)
+    segment.release()
+    assert segment.time_index.last == (5, 0)
+    assert segment.offset_index.last == (0, 0)
+    segment.write_indexes()
+    segment.release()
+    assert all(map(disk.exists, names))
+    assert segment.time_index.last == (5, 0)
+    empty = Segment("/d", 10, disk, OpenSegments(), size=0, new=True)
+    assert len(empty.offset_index) == 0
+    empty.release()
+    empty.write_indexes()
+    assert disk.exists(f"/d/{10:020d}.index")
+    missing = Segment("/d", 20, disk, OpenSegments(), size=0)
+    assert len(missing.offset_index) == 0
+    missing.release()
+    missing.write_indexes()
+    assert disk.exists(f"/d/{20:020d}.index")
 
 
 @given(stamps=st.lists(st.integers(0, 60), max_size=40), asked=st.integers(0, 70), cut=st.integers(0, 45))

@@ -39,6 +39,16 @@ class AbortedTransactions:
         self._is_absent = new
         """True if the file is known to be missing, as for most segments."""
 
+    @property
+    def is_written(self) -> bool:
+        """True if the file has all entries."""
+        return not self._unwritten
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there are certainly no entries."""
+        return self._is_absent and not self._unwritten
+
     def append(self, aborted: AbortedTransaction) -> None:
         """Append an entry to the file without a sync.
 

@@ -130,7 +130,8 @@ class Loading:
         self._snapshots.forget_names()
         if self._scanned_bytes >= _SCANNED_BYTES_MIN:
             write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
-        self._segments.release()  # most logs are not used soon, and the process has a limit of open files
+        for segment in self._segments:
+            segment.release()  # most logs are not used soon, and the process has a limit of open files
         return Opened(
             self._segments,
             start_offset,

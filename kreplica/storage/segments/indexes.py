@@ -26,7 +26,7 @@ _NATIVE_IS_LITTLE = sys.byteorder == "little"
 class OffsetIndex:
     """Maps the last offset of a batch, relative to the base offset, to the position of the batch; both increase."""
 
-    __slots__ = ("_base", "_disk", "_offsets", "_path", "_positions", "_written")
+    __slots__ = ("_base", "_disk", "_has_file", "_offsets", "_path", "_positions", "_written")
 
     def __init__(self, path: str, base_offset: int, disk: Disk, *, new: bool = False) -> None:
         self._path = path
@@ -35,6 +35,7 @@ class OffsetIndex:
         self._offsets: array[int] | None = array("i") if new else None
         self._positions = array("i")
         self._written = 0
+        self._has_file = not new
 
     def __len__(self) -> int:
         return len(self._load())
@@ -86,12 +87,17 @@ class OffsetIndex:
         if _NATIVE_IS_LITTLE:
             new_entries.byteswap()
         _append(self._disk, self._path, self._written * OFFSET_ENTRY_SIZE, new_entries.tobytes())
-        self._written = len(self._offsets)
+        self._written, self._has_file = len(self._offsets), True
 
-    def release(self) -> None:
-        """Drop entries that are also in the file; they are read again on demand. An empty index may have no file."""
-        if self._offsets and self._written == len(self._offsets):
-            self._offsets, self._positions = None, array("i")
+    @property
+    def is_written(self) -> bool:
+        """True if the file exists and has all entries."""
+        return self._offsets is None or (self._has_file and self._written == len(self._offsets))
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there are certainly no entries."""
+        return self._offsets is not None and not self._offsets
 
     def check(self, size_bytes: int) -> None:
         """Read the file and check that it is plausible for a segment of this size.
@@ -112,7 +118,7 @@ class OffsetIndex:
 
     def _load(self) -> array[int]:
         if self._offsets is None:
-            data = _read(self._disk, self._path, OFFSET_ENTRY_SIZE)
+            self._has_file, data = _read(self._disk, self._path, OFFSET_ENTRY_SIZE)
             numbers = array("i", data)
             if _NATIVE_IS_LITTLE:
                 numbers.byteswap()
@@ -124,7 +130,7 @@ class OffsetIndex:
 class TimeIndex:
     """Maps the largest timestamp so far to the relative last offset of its batch; timestamps increase."""
 
-    __slots__ = ("_base", "_disk", "_entries", "_path", "_written")
+    __slots__ = ("_base", "_disk", "_entries", "_has_file", "_path", "_written")
 
     def __init__(self, path: str, base_offset: int, disk: Disk, *, new: bool = False) -> None:
         self._path = path
@@ -132,6 +138,7 @@ class TimeIndex:
         self._disk = disk
         self._entries: bytearray | None = bytearray() if new else None
         self._written = 0
+        self._has_file = not new
 
     def __len__(self) -> int:
         return len(self._load()) // TIME_ENTRY_SIZE
@@ -176,12 +183,19 @@ class TimeIndex:
             return
         position = self._written * TIME_ENTRY_SIZE
         _append(self._disk, self._path, position, bytes(self._entries[position:]))
-        self._written = len(self._entries) // TIME_ENTRY_SIZE
+        self._written, self._has_file = len(self._entries) // TIME_ENTRY_SIZE, True
 
-    def release(self) -> None:
-        """Drop entries that are also in the file; they are read again on demand. An empty index may have no file."""
-        if self._entries and self._written * TIME_ENTRY_SIZE == len(self._entries):
-            self._entries = None
+    @property
+    def is_written(self) -> bool:
+        """True if the file exists and has all entries."""
+        return self._entries is None or (
+            self._has_file and self._written * TIME_ENTRY_SIZE == len(self._entries)
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """True if there are certainly no entries."""
+        return self._entries is not None and not self._entries
 
     def check(self, next_offset: int) -> None:
         """Read the file and check that it is plausible for a segment that ends before ``next_offset``.
@@ -205,7 +219,8 @@ class TimeIndex:
 
     def _load(self) -> bytearray:
         if self._entries is None:
-            self._entries = bytearray(_read(self._disk, self._path, TIME_ENTRY_SIZE))
+            self._has_file, data = _read(self._disk, self._path, TIME_ENTRY_SIZE)
+            self._entries = bytearray(data)
             self._written = len(self._entries) // TIME_ENTRY_SIZE
         return self._entries
 
@@ -214,19 +229,19 @@ def _grows(values: array[int]) -> bool:
     return all(a < b for a, b in pairwise(values))
 
 
-def _read(disk: Disk, path: str, entry_size: int) -> bytes:
-    """Return the entries of an index file; empty if it is missing.
+def _read(disk: Disk, path: str, entry_size: int) -> tuple[bool, bytes]:
+    """Return whether an index file exists, and its entries.
 
     Kafka preallocates the index of an active segment with zeros, which remain if the broker is killed.
     """
     try:
         data = disk.read_file(path)
     except FileNotFoundError:
-        return b""
+        return False, b""
     used = len(data.rstrip(b"\0"))
     if len(data) > entry_size:  # a single zero entry is valid: offset 0 at time 0
         data = data[: -(-used // entry_size) * entry_size]
-    return data[: len(data) // entry_size * entry_size]
+    return True, data[: len(data) // entry_size * entry_size]
 
 
 def _append(disk: Disk, path: str, position: int, data: bytes) -> None:

@@ -145,11 +145,16 @@ class Segment:
                 continue
 
     def release(self) -> None:
-        """Close the file and drop index entries that are also in the index files."""
+        """Close the file and drop indexes whose files have all entries; later uses open and read them again."""
         self._file = None
-        if self._has_indexes:
-            self.offset_index.release()
-            self.time_index.release()
+        if not self._has_indexes:
+            return
+        indexes = (self.offset_index, self.time_index, self.aborted)
+        is_empty = self._is_new and all(index.is_empty for index in indexes)
+        if is_empty or all(index.is_written for index in indexes):
+            self._is_new = is_empty
+            self._has_indexes = False
+            del self.offset_index, self.time_index, self.aborted
 
     def forget(self) -> None:
         """Close the file, and stop counting it as open."""
