@@ -40,6 +40,8 @@ Prometheus scrapes `GET /metrics` at each broker's admin listener (`kreplica.adm
 * Names are those of Kafka's JMX exporter and of kafka_exporter where these exist. Other names start with `kreplica_`.
 * Scrape every broker. Each broker reports its own logs, the partitions that it leads and the groups that it
   coordinates, so a sum over all brokers counts each partition and each group once.
+* With `kreplica.metrics.detail=topic`, metrics with the label `partition` have sums by topic instead, and
+  `kafka_topic_partition_leader` is absent. Queries such as `sum by (topic) (kafka_log_log_size)` return the same.
 * Counters end in `_total`. Histograms have `_bucket`, `_sum` and `_count`.
 * `etc/grafana/kreplica.json` is a Grafana dashboard: import it and select your Prometheus data source.
 

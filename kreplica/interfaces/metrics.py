@@ -23,7 +23,7 @@ class Sample(NamedTuple):
     :param labels: values of the family's labels, in the same order.
     """
 
-    labels: Sequence[str]
+    labels: tuple[str, ...]
     value: float
 
 

@@ -20,6 +20,10 @@ SAMPLES_AT_ONCE = 200
 """Number of samples that are encoded between two checks of the clock."""
 
 
+LabelTexts = dict[tuple[str, ...], dict[tuple[str, ...], str]]
+"""Encoded labels, by the names of the labels and by their values: many families have the same partitions."""
+
+
 class MetricsSource(Protocol):
     """The metrics of this broker."""
 
@@ -43,16 +47,20 @@ class Metrics:
         """``GET /metrics``."""
         time_slice = TimeSlice(self._reactor)
         pieces = []
+        texts: LabelTexts = {}
         async for family in self._source.families():
-            for piece in exposition(family):
+            for piece in exposition(family, texts):
                 pieces.append(piece)
                 if time_slice.is_over:
                     await time_slice.next()
         return RawResponse(b"".join(pieces), CONTENT_TYPE_LATEST)
 
 
-def exposition(family: Family | Histogram) -> Iterator[bytes]:
-    """Yield a family in Prometheus's text format: a histogram at once, others ``SAMPLES_AT_ONCE`` samples at a time."""
+def exposition(family: Family | Histogram, texts: LabelTexts) -> Iterator[bytes]:
+    """Yield a family in Prometheus's text format: a histogram at once, others ``SAMPLES_AT_ONCE`` samples at a time.
+
+    :param texts: labels of earlier families of the same scrape; those of this family are added.
+    """
     if isinstance(family, Histogram):
         yield generate_latest(_Collected(family))
         return
@@ -61,13 +69,23 @@ def exposition(family: Family | Histogram) -> Iterator[bytes]:
     yield f"# HELP {name} {text}\n# TYPE {name} {family.kind.value}\n".encode()
     order = sorted(range(len(family.labels)), key=family.labels.__getitem__)
     labels = [(f'{family.labels[index]}="', index) for index in order]
+    known = texts.setdefault(tuple(family.labels), {})
     for start in range(0, len(family.samples), SAMPLES_AT_ONCE):
         lines = []
         for values, value in family.samples[start : start + SAMPLES_AT_ONCE]:
-            shown = ",".join([f'{label}{_escaped(values[index])}"' for label, index in labels])
-            number = floatToGoString(value)  # type: ignore[no-untyped-call]
-            lines.append(f"{name}{{{shown}}} {number}\n" if shown else f"{name} {number}\n")
+            shown = known.get(values)
+            if shown is None:
+                text = ",".join([f'{label}{_escaped(values[index])}"' for label, index in labels])
+                shown = known[values] = f"{{{text}}}" if text else ""
+            lines.append(f"{name}{shown} {_number(value)}\n")
         yield "".join(lines).encode()
+
+
+def _number(value: float) -> str:
+    """Return a number as Go writes it."""
+    if type(value) is int and -1_000_000 < value < 1_000_000:
+        return f"{value}.0"  # the most frequent case
+    return floatToGoString(value)  # type: ignore[no-untyped-call, no-any-return]
 
 
 def _escaped(value: str) -> str:

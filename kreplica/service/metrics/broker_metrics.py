@@ -5,15 +5,13 @@ Names follow Kafka's JMX exporter and kafka_exporter if these have the metric; o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from typing import Protocol
 
 from kreplica.controller.controller import Controller
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
-from kreplica.replication import Partition
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
-from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.metrics import ApiMetrics
 from kreplica.server.quotas.client_quotas import ClientQuotas
@@ -26,61 +24,11 @@ from kreplica.service.metrics.local_health import HealthDependencies, LocalHealt
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
+from kreplica.service.metrics.partition_metrics import Detail, partition_families
 from kreplica.service.metrics.quota_metrics import connection_families, quota_families
 from kreplica.service.plugins import Plugins
+from kreplica.settings import BrokerSettings
 from kreplica.wire.messages import APIS, FETCH, PRODUCE
-
-PARTITION_LABELS = ("topic", "partition")
-
-PartitionValue = Callable[[Partition], float]
-Row = tuple[str, str, PartitionValue]
-
-REPLICAS: Sequence[Row] = (
-    ("kafka_log_log_size", "Log size of a replica on this broker, in bytes.", lambda p: p.log.segments.size_bytes),
-    ("kafka_log_log_logstartoffset", "Log start offset of a replica on this broker.", lambda p: p.log.log_start_offset),
-    ("kafka_log_log_logendoffset", "Log end offset of a replica on this broker.", lambda p: p.log.log_end_offset),
-)
-"""Gauges of every partition with a replica on this broker."""
-
-LED: Sequence[Row] = (
-    (
-        "kafka_topic_partition_current_offset",
-        "High watermark of a partition that this broker leads.",
-        lambda p: p.high_watermark,
-    ),
-    (
-        "kafka_topic_partition_oldest_offset",
-        "Log start offset of a partition that this broker leads.",
-        lambda p: p.log.log_start_offset,
-    ),
-    (
-        "kafka_topic_partition_leader",
-        "ID of the leader, for partitions that this broker leads.",
-        lambda p: p.leadership.leader,
-    ),
-    (
-        "kafka_topic_partition_replicas",
-        "Replicas of a partition that this broker leads.",
-        lambda p: len(p.leadership.replicas),
-    ),
-    (
-        "kafka_topic_partition_in_sync_replica",
-        "In-sync replicas of a partition that this broker leads.",
-        lambda p: len(p.leadership.isr),
-    ),
-    (
-        "kafka_topic_partition_under_replicated_partition",
-        "1 if a partition that this broker leads is under-replicated.",
-        lambda p: float(_is_under_replicated(p)),
-    ),
-    (
-        "kreplica_partition_open_transactions",
-        "Open transactions in a partition that this broker leads.",
-        lambda p: len(p.log.producers.ongoing_transactions),
-    ),
-)
-"""Gauges of every partition led by this broker, so a scrape of all brokers has each partition once."""
-
 
 _NO_REQUESTS = ApiMetrics()
 
@@ -105,6 +53,9 @@ class MetricsDependencies(MemoryDependencies, HealthDependencies, Protocol):
 
     @property
     def controller(self) -> Controller: ...
+
+    @property
+    def settings(self) -> BrokerSettings: ...
 
 
 class BrokerMetrics:
@@ -131,19 +82,10 @@ class BrokerMetrics:
             yield each
         for family in await directory_families(self._broker.runtime, self._broker.directories.directories):
             yield family
-        partitions = list(self._broker.partitions)
-        led_partitions = [partition for partition in partitions if partition.is_leader]
-        time_slice = TimeSlice(self._broker.runtime.reactor)
-        for rows, listed in ((REPLICAS, partitions), (LED, led_partitions)):
-            for name, text, value_of in rows:
-                samples = []
-                for partition in listed:
-                    key = partition.topic_partition
-                    samples.append(Sample((key.topic, str(key.partition)), value_of(partition)))
-                    if time_slice.is_over:
-                        await time_slice.next()
-                yield Family(name, Kind.GAUGE, text, PARTITION_LABELS, samples)
-        async for family in group_families(self._broker.runtime.reactor, self._broker.coordinators.lag):
+        reactor, detail = self._broker.runtime.reactor, Detail(self._broker.settings["kreplica.metrics.detail"])
+        async for family in partition_families(reactor, self._broker.partitions, detail):
+            yield family
+        async for family in group_families(reactor, self._broker.coordinators.lag, detail):
             yield family
         yield histogram(
             "kreplica_reactor_delay_seconds",
@@ -251,10 +193,6 @@ class BrokerMetrics:
         yield Family("kreplica_plugin_errors", Kind.COUNTER, "Exceptions in a plugin.", ("plugin",), errors)
         rejections = plugins.permissions.rejections if plugins.permissions is not None else 0
         yield counter("kreplica_authorization_refusals", "Operations that the authorizer denied.", rejections)
-
-
-def _is_under_replicated(partition: Partition) -> bool:
-    return len(partition.leadership.isr) < len(partition.leadership.replicas)
 
 
 def _faults(report: LocalReport) -> Family:

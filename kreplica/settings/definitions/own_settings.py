@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kreplica.settings.definitions.helpers import BOOLEAN, INT, LIST, LONG, LOW, MEDIUM, READ_ONLY, STRING
 from kreplica.settings.setting import Setting
-from kreplica.settings.validators import ANY, EachOneOf, at_least, between
+from kreplica.settings.validators import ANY, EachOneOf, OneOf, at_least, between
 
 OWN_SETTINGS = (
     Setting(
@@ -304,6 +304,16 @@ OWN_SETTINGS = (
         LOW,
         READ_ONLY,
         "How often the metrics reporters receive the metrics.",
+    ),
+    Setting(
+        "kreplica.metrics.detail",
+        STRING,
+        "partition",
+        OneOf(("partition", "topic")),
+        LOW,
+        READ_ONLY,
+        "The detail of metrics of partitions and of committed offsets: partition, or topic for their sums by topic, "
+        "which are fewer in clusters with many partitions.",
     ),
     Setting(
         "kreplica.extra.listeners",
