@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import click
 
+from kreplica.cli.terminal.option_hints import unknown_command, with_hint
+
 HELP_OPTIONS = {"help_option_names": ["-h", "--help"]}
 
 
@@ -43,6 +45,38 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         command.name = cmd_name
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the name, the command and its arguments.
+
+        :raise click.UsageError: the command is unknown; the error has a hint.
+        """
+        name = args[0]
+        if not ctx.resilient_parsing and not name.startswith("-") and self.get_command(ctx, name) is None:
+            raise unknown_command(name, ctx)
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *arguments: Any, **options: Any) -> click.Context:
+        """Parse the group's own options.
+
+        :raise click.UsageError: an option is unknown; the error has a hint.
+        """
+        try:
+            return super().make_context(*arguments, **options)
+        except click.NoSuchOption as error:
+            raise with_hint(error) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Parse and run a subcommand.
+
+        :raise click.UsageError: an option is unknown; the error has a hint.
+        """
+        try:
+            return super().invoke(ctx)
+        except click.NoSuchOption as error:
+            raise with_hint(error) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the section of commands without importing their modules."""
