@@ -270,8 +270,8 @@ def test_topic_is_restored_from_a_file(
     assert "1,500 records" in run("topic", "export", topic, file).output
     assert "already exists" in run("topic", "export", topic, file, status=1).output
     run("topic", "export", topic, file, "--force")
-    assert "create it with --create" in run("topic", "import", file, f"{topic}-2", status=1).output
-    run("topic", "import", file, f"{topic}-2", "--create", "--config", "retention.ms=-1", "--codec", "gzip")
+    assert "create it with --create" in run("topic", "import", f"{topic}-2", file, status=1).output
+    run("topic", "import", f"{topic}-2", file, "--create", "--config", "retention.ms=-1", "--codec", "gzip")
     assert contents(read(shared.bootstrap_servers, f"{topic}-2")) == contents(read(shared.bootstrap_servers, topic))
 
 
@@ -295,7 +295,7 @@ def test_all_record_contents_are_restored(
             producer.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
     run("topic", "export", topic, f"{topic}.{kind}")
     run(
-        "topic", "import", f"{topic}.{kind}", f"{topic}-2", "--create", "--partitions", 3, "--codec", codec.name.lower()
+        "topic", "import", f"{topic}-2", f"{topic}.{kind}", "--create", "--partitions", 3, "--codec", codec.name.lower()
     )
     found = contents(read(shared.bootstrap_servers, f"{topic}-2"))
     assert found == contents(read(shared.bootstrap_servers, topic))
@@ -305,11 +305,11 @@ def test_all_record_contents_are_restored(
 def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
     """The error names the first record that cannot be written, and the remedy."""
     (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
-    output = run("topic", "import", "a.jsonl", topic, status=1).output
+    output = run("topic", "import", topic, "a.jsonl", status=1).output
     assert f"a.jsonl, line 2: the record has partition 7, but {topic} has 3 partitions (1 record written)" in output
-    run("topic", "import", "a.jsonl", topic, "--by-key")
+    run("topic", "import", topic, "a.jsonl", "--by-key")
     (tmp_path / "b.jsonl").write_text('{"value": 1}\n')
-    output = run("topic", "import", "b.jsonl", topic, status=1).output
+    output = run("topic", "import", topic, "b.jsonl", status=1).output
     assert "b.jsonl, line 1: value: expected a string or null" in output
     assert "unknown file format" in run("topic", "export", topic, "c.csv", status=1).output
 

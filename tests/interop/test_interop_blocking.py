@@ -173,7 +173,7 @@ def test_the_commands(client: Cluster, tmp_path: Path) -> None:
     environment = {"KREPLICA_BOOTSTRAP": bootstrap}
     for words in (
         ["topic", "export", "orders", str(tmp_path / "orders.parquet")],
-        ["topic", "import", str(tmp_path / "orders.parquet"), "orders-2", "--create"],
+        ["topic", "import", "orders-2", str(tmp_path / "orders.parquet"), "--create"],
         ["topic", "copy", "orders", "orders-3", "--create", "--transactional", "z", "--verify"],
         ["consume", "orders-2", "--count", "5"],
     ):

@@ -25,16 +25,16 @@ from kreplica.transfer.topics import ADD_PARTITIONS, TopicCreation, find_or_crea
 
 
 @click.command
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("topic")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @bootstrap_option()
 @client_config_option()
 @creation_options(source="the exported topic")
 @by_key_option
 @codec_option
 def command(
-    file: Path,
     topic: str,
+    file: Path,
     bootstrap: str,
     creation: TopicCreation,
     by_key: bool,
@@ -47,8 +47,8 @@ def command(
     topic.
 
     \b
-    kreplica topic import orders.jsonl.zst orders-again --create
-    kreplica topic import orders.parquet orders --by-key
+    kreplica topic import orders-again orders.jsonl.zst --create
+    kreplica topic import orders orders.parquet --by-key
     """
     suffix = file_format(file)
     progress = CopyProgress(f"import {topic}", row_count(file) if suffix == PARQUET_SUFFIX else file.stat().st_size)
