@@ -255,3 +255,13 @@ class AuthenticationError(KreplicaError):
 
 class StorageError(KreplicaError):
     """A log or log directory cannot be used; the message names the path and the remedy."""
+
+
+def reason_of(error: BaseException, *, with_path: bool = False) -> str:
+    """Return the text of an error for users: ``Permission denied`` instead of ``[Errno 13] Permission denied: '/a'``.
+
+    :param with_path: add the path of the file to an error of the operating system.
+    """
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if with_path and error.filename else error.strerror

@@ -25,7 +25,7 @@ from kreplica.client_core.errors import (
 )
 from kreplica.client_core.negotiation import VersionRange, common_version, negotiate_versions, parse_response
 from kreplica.client_core.options import ClientOptions
-from kreplica.errors import KafkaError, ProtocolError
+from kreplica.errors import KafkaError, ProtocolError, reason_of
 from kreplica.security.sasl.credentials import SaslCredentials
 from kreplica.wire.framing import FrameReader
 from kreplica.wire.headers import build_request_header, parse_response_header
@@ -91,7 +91,7 @@ class Connection:
         except ssl.SSLCertVerificationError as error:
             raise AuthenticationFailed(f"{address}: {error}") from error
         except OSError as error:
-            raise ConnectionFailed(f"{address}: {error}") from error
+            raise ConnectionFailed(f"{address}: {reason_of(error)}") from error
         connection = cls(connected_socket, str(address), options, runtime)
         try:
             if runtime.sasl is not None:
@@ -213,7 +213,7 @@ class Connection:
             self.socket.settimeout(timeout_s)
             self.socket.sendall(b"".join((length, header, content)))
         except OSError as error:
-            raise self._connection_lost(error) from error
+            raise self._connection_lost(reason_of(error)) from error
         if expects_response:
             self._pending.append(sent)
         return sent
@@ -270,7 +270,7 @@ class Connection:
             data = b"" if room is not None else self.socket.recv(RECEIVED_SIZE_MAX)
             size = len(data) if room is None else self.socket.recv_into(room)
         except OSError as error:
-            raise self._connection_lost(error) from error
+            raise self._connection_lost(reason_of(error)) from error
         if not size:
             raise self._connection_lost("closed by the broker")
         if room is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.model import Endpoint
 from kreplica.settings.consistency import RULES
 from kreplica.settings.definitions import BROKER_SETTINGS
@@ -222,7 +222,7 @@ def load(path: str | Path, overrides: Sequence[str | Override] = ()) -> BrokerSe
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from error
+        raise SettingsError(f"{path} cannot be read: {reason_of(error)}") from error
     return BrokerSettings.from_text(text, overrides, origin=str(path))
 
 

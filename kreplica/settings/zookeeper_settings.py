@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.settings.definitions.zookeeper_server import ZOOKEEPER_SERVER
 from kreplica.settings.overrides import parse_override
 from kreplica.settings.properties import parse_properties
@@ -27,7 +27,7 @@ def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> 
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise SettingsError(f"{path} cannot be read: {error}") from error
+            raise SettingsError(f"{path} cannot be read: {reason_of(error)}") from error
         entries = parse_properties(text, path).values()
         given = {entry.name: (entry.value, f"{path}, line {entry.line}") for entry in entries}
     for override in map(parse_override, overrides):

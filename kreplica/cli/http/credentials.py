@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kreplica.cli.profiles.choice import is_given
+from kreplica.errors import reason_of
 
 SECRET_SIZE_MAX = 16 * 1024
 
@@ -70,7 +71,7 @@ def _content(path: Path) -> str:
         with path.open("rb") as file:
             return file.read(SECRET_SIZE_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{path} cannot be read: {error}") from None
+        raise click.BadParameter(f"{path} cannot be read: {reason_of(error)}") from None
 
 
 def _check_certificate(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from kreplica.cli.http.session import INTERRUPTED, CommandFailed
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.service.process.data_directories import make_data_directory
 from kreplica.service.process.private_files import keep_files_private
 from kreplica.service.process.process import EXIT_REASON_PREFIX
@@ -82,7 +82,7 @@ class BackgroundCluster:
         except SettingsError as error:
             raise CommandFailed(str(error)) from None
         except OSError as error:
-            raise CommandFailed(f"the cluster cannot be started: {error}") from None
+            raise CommandFailed(f"the cluster cannot be started: {reason_of(error, with_path=True)}") from None
 
     @property
     def pid(self) -> int:

@@ -25,6 +25,7 @@ from kreplica.cli.records.data_access import (
     report_failures,
 )
 from kreplica.cli.terminal.screen import Screen, bytes_text, count_text, problem_text, seconds_text
+from kreplica.errors import reason_of
 
 if TYPE_CHECKING:
     from kreplica.spark.pipelines.audit.report import AuditReport
@@ -143,7 +144,7 @@ def _write_page(report: AuditReport, path: Path) -> None:
     try:
         path.write_text(audit_page(report))
     except OSError as error:
-        raise CommandFailed(f"{path} cannot be written: {error}") from error
+        raise CommandFailed(f"{path} cannot be written: {reason_of(error)}") from error
 
 
 def _print_report(report: AuditReport, screen: Screen) -> None:

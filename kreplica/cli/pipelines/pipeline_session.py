@@ -17,7 +17,7 @@ from kreplica.cli.records.data_access import client_config
 from kreplica.cli.records.data_progress import records_text
 from kreplica.cli.terminal.progress_bar import ProgressBar
 from kreplica.cli.terminal.screen import bytes_text
-from kreplica.errors import KreplicaError
+from kreplica.errors import KreplicaError, reason_of
 from kreplica.spark.pipelines.progress import Progress, Report
 
 if TYPE_CHECKING:
@@ -107,14 +107,14 @@ def open_spark(name: str, spark_settings: SparkOptions) -> Iterator[SparkSession
         session = spark_session(name, master=spark_settings.master, settings=quiet)
         session.sparkContext.setLogLevel("FATAL")
     except (PySparkException, KreplicaError) as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(reason_of(error, with_path=True)) from error
     except Py4JError as error:
         spark = f"Spark at {spark_settings.master}" if spark_settings.master else "Spark"
         raise CommandFailed(f"{spark} could not start (details in its log above): {java_cause(error)}") from error
     try:
         yield session
     except (KreplicaError, ValueError, OSError) as error:
-        raise CommandFailed(str(error)) from error
+        raise CommandFailed(reason_of(error, with_path=True)) from error
     except (PySparkException, Py4JError) as error:
         raise CommandFailed(python_cause(error)) from error
     finally:

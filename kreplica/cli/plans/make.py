@@ -17,6 +17,7 @@ from kreplica.cli.plans.watch import watch
 from kreplica.cli.terminal.parameter_types import Duration, Replicas, Size
 from kreplica.cli.terminal.running import interruptible
 from kreplica.cli.terminal.screen import Screen
+from kreplica.errors import reason_of
 
 FILE_SIZE_MAX = 64 * 1024 * 1024
 
@@ -145,7 +146,9 @@ def _read_rows(path: Path, member: str, names: tuple[str, ...]) -> list[dict[str
         with path.open("rb") as file:
             document = json.loads(file.read(FILE_SIZE_MAX))
         return [{name: row[name] for name in names} for row in document[member]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except OSError as error:
+        raise click.BadParameter(f"{path} cannot be read: {reason_of(error)}") from None
+    except (ValueError, KeyError, TypeError) as error:
         expected = ", ".join(f'"{name}"' for name in names)
         raise click.BadParameter(f'{path}: expected {{"{member}": [{{{expected}}}, ...]}} ({error!r})') from None
 

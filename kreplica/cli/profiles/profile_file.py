@@ -33,7 +33,7 @@ from kreplica.cli.http.admin_url import parse_admin_url
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.profiles.choice import NO_PROFILE
 from kreplica.client_core.addresses import parse_addresses
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.settings.properties import parse_properties
 
 CLIENT_PREFIX = "client."
@@ -102,7 +102,7 @@ class Profile:
         try:
             return {name: entry.value for name, entry in parse_properties(path.read_text(), str(path)).items()}
         except (OSError, UnicodeDecodeError, SettingsError) as error:
-            raise CommandFailed(f"profile {self.name}: client-config {path}: {error}") from None
+            raise CommandFailed(f"profile {self.name}: client-config {path}: {reason_of(error)}") from None
 
     def as_text(self, client_table: str = "client") -> str:
         """Return the profile as TOML: its keys, and the table of client settings.

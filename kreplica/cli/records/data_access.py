@@ -20,7 +20,7 @@ from kreplica.cli.profiles.profile_file import Profile
 from kreplica.client_core.addresses import parse_addresses
 from kreplica.client_core.errors import ClientError
 from kreplica.client_core.options import ClientOptions
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.settings.properties import parse_properties
 from kreplica.transfer.topics import TopicUnusable
 from kreplica.wire.compression import Codec
@@ -188,7 +188,7 @@ def client_config(prefix: str = "") -> dict[str, str]:
     try:
         entries = parse_properties(path.read_text(), str(path))
     except (OSError, UnicodeDecodeError, SettingsError) as error:
-        raise CommandFailed(f"--{prefix}client-config {path}: {error}") from None
+        raise CommandFailed(f"--{prefix}client-config {path}: {reason_of(error)}") from None
     return {name: entry.value for name, entry in entries.items()}
 
 

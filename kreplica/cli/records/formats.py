@@ -14,7 +14,7 @@ import click
 from kreplica.blocking.coroutines import run
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import CommandFailed
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.formats.built_in import FORMATS
 from kreplica.interfaces.formats import FormatError, SchemaNotLoaded
 
@@ -161,7 +161,7 @@ def _exchange(ca_file: Path | None, timeout_s: float) -> Any:
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise CommandFailed(f"--schema-registry-ca-file {ca_file}: {error}") from None
+        raise CommandFailed(f"--schema-registry-ca-file {ca_file}: {reason_of(error)}") from None
     exchange = BlockingExchange(context, timeout_s)
 
     async def send(request: HttpRequest) -> HttpResponse:

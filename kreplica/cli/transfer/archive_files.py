@@ -14,6 +14,7 @@ from typing import IO, Protocol
 import cramjam
 
 from kreplica.cli.http.session import CommandFailed
+from kreplica.errors import reason_of
 from kreplica.transfer.complete_files import replaced_when_complete
 
 FRAME_SIZE = 4 << 20
@@ -60,7 +61,7 @@ def new_file(path: Path) -> Iterator[Path]:
     except BrokenPipeError:
         raise
     except OSError as error:
-        raise CommandFailed(f"{path}: {error.strerror or error}") from error
+        raise CommandFailed(f"{path}: {reason_of(error)}") from error
 
 
 def line_sink(path: Path, suffix: str) -> Sink:
@@ -112,7 +113,7 @@ def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Itera
             if rest:
                 yield rest
     except (OSError, EOFError, zlib.error, cramjam.DecompressionError) as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {reason_of(error)}") from error
 
 
 def _chunks(file: IO[bytes], *, gzipped: bool) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from typing import Any
 from kreplica.blocking.reader import ReadRecord
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.records.record_json import InputRecord
+from kreplica.errors import reason_of
 
 ROWS_MAX, ROWS_SIZE_MAX = 50_000, 32 << 20
 """Maximum rows and bytes of a row group."""
@@ -108,7 +109,7 @@ def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[InputRe
             rows += batch.num_rows
             on_read(rows)
     except (OSError, arrow.ArrowException) as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {reason_of(error)}") from error
 
 
 def row_count(path: Path) -> int:
@@ -120,7 +121,7 @@ def row_count(path: Path) -> int:
     try:
         return int(parquet.ParquetFile(path).metadata.num_rows)
     except (OSError, arrow.ArrowException) as error:
-        raise CommandFailed(f"{path}: {error}") from error
+        raise CommandFailed(f"{path}: {reason_of(error)}") from error
 
 
 def _values(arrow: Any, column: Any) -> list[Any]:

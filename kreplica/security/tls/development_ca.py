@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 
 _CLOCK_SKEW = datetime.timedelta(days=1)
 
@@ -53,7 +53,8 @@ def open_authority(directory: Path, days: int) -> Authority:
             raise SettingsError(f"{key_path}: the key was not created by `kreplica tls dev-ca`")
         return Authority(loaded, x509.load_pem_x509_certificate(certificate_path.read_bytes()))
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{directory}: the certificate authority cannot be read or created: {error}") from None
+        text = f"{directory}: the certificate authority cannot be read or created: {reason_of(error)}"
+        raise SettingsError(text) from None
 
 
 def create_certificate(directory: Path, authority: Authority, name: str, hosts: Sequence[str], days: int) -> Path:

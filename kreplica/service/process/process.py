@@ -15,7 +15,7 @@ from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import ILogObserver, Logger
 from twisted.python.components import Componentized
 
-from kreplica.errors import KreplicaError
+from kreplica.errors import KreplicaError, reason_of
 from kreplica.service.process.heap import HeapTrimmer
 from kreplica.service.process.interrupts import reactor_handles_interrupts
 from kreplica.service.process.open_files import raise_open_files_limit
@@ -108,7 +108,7 @@ class ProcessService(Service):
             pass
         except (KreplicaError, OSError) as error:
             # The cause is outside the process and the message explains it; a traceback would hide it.
-            self._give_up(reactor, str(error))
+            self._give_up(reactor, reason_of(error, with_path=True))
         except Exception as error:
             log.failure("starting failed")
             self._give_up(reactor, f"starting failed: {error!r}")

@@ -9,7 +9,7 @@ from twisted.logger import Logger
 
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.resources.standalone import DEAD, ISOLATED, PAUSED, RUNNING, BrokerState
-from kreplica.errors import KreplicaError
+from kreplica.errors import KreplicaError, reason_of
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.runtime.hosts.host_reactor import HostReactor
@@ -139,6 +139,5 @@ class HostedBrokers:
             raise Problem(503, "BROKER_NOT_AVAILABLE", "the process is stopping") from None
         except (KreplicaError, OSError) as error:
             await machine.stop()
-            raise Problem(
-                503, "BROKER_NOT_AVAILABLE", f"broker {broker_id} cannot start: {error}", what_to_do="See its log."
-            ) from None
+            text = f"broker {broker_id} cannot start: {reason_of(error, with_path=True)}"
+            raise Problem(503, "BROKER_NOT_AVAILABLE", text, what_to_do="See its log.") from None

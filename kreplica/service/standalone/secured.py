@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kreplica.errors import SettingsError
+from kreplica.errors import SettingsError, reason_of
 from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def _secret(path: Path) -> str:
     try:
         text = path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise SettingsError(f"{path} cannot be read: {error}") from None
+        raise SettingsError(f"{path} cannot be read: {reason_of(error)}") from None
     if not text or not text.replace("-", "").replace("_", "").isalnum():
         raise SettingsError(f"{path} must contain one word of letters, digits, - and _")
     return text

@@ -11,7 +11,7 @@ from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
-from kreplica.errors import KreplicaError
+from kreplica.errors import KreplicaError, reason_of
 from kreplica.service.process.broker_process import BrokerAddresses
 from kreplica.service.standalone.broker_run import BrokerRun
 
@@ -131,7 +131,7 @@ class SupervisedBroker:
         try:
             self._spawn()
         except OSError as error:
-            self._start_later(f"the system cannot start a process: {error}")
+            self._start_later(f"the system cannot start a process: {reason_of(error)}")
 
 
 def _environment(ours: Mapping[str, str]) -> dict[str, str]:

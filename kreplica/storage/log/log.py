@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kreplica.errors import ErrorCode, KafkaError, StorageError
+from kreplica.errors import ErrorCode, KafkaError, StorageError, reason_of
 from kreplica.model import TopicPartition
 from kreplica.runtime.disk import Disk, FileRange, is_out_of_descriptors, is_temporary
 from kreplica.storage.durability.unflushed import Unsynced
@@ -156,7 +156,7 @@ class Log:
             except OSError as error:
                 if not is_temporary(error):
                     self.fail(error)
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {error}") from error
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.path}: {reason_of(error)}") from error
         if self.appends_blocked:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR,

@@ -16,7 +16,7 @@ from zlib import crc32
 
 from twisted.internet.defer import Deferred
 
-from kreplica.errors import ProtocolError, StorageError
+from kreplica.errors import ProtocolError, StorageError, reason_of
 from kreplica.runtime.disk import Disk, File
 from kreplica.runtime.offload import Offload
 from kreplica.zookeeper.embedded.sessions import SessionRow
@@ -123,7 +123,7 @@ class DiskStore:
         except (ProtocolError, OSError) as error:
             self._close()
             raise StorageError(
-                f"the embedded ZooKeeper's store in {self._directory} cannot be read: {error}"
+                f"the embedded ZooKeeper's store in {self._directory} cannot be read: {reason_of(error)}"
             ) from error
         for match in names:
             if int(match[2]) != self._number:

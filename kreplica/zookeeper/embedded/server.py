@@ -11,7 +11,7 @@ from twisted.internet.interfaces import IOpenSSLServerConnectionCreator
 from twisted.logger import Logger
 from twisted.python.failure import Failure
 
-from kreplica.errors import StorageError
+from kreplica.errors import StorageError, reason_of
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import DirectoryLock, make_directories_durably
 from kreplica.zookeeper.embedded.connection import Connection
@@ -162,7 +162,8 @@ class EmbeddedZooKeeper:
             try:
                 make_directories_durably(self._runtime.disk, directory)
             except OSError as error:
-                raise StorageError(f"{directory} cannot be the embedded ZooKeeper's data directory: {error}") from error
+                text = f"{directory} cannot be the embedded ZooKeeper's data directory: {reason_of(error)}"
+                raise StorageError(text) from error
             self._lock = self._runtime.disk.lock_directory(directory)
         if self._store is not None:
             return self._store
