@@ -11,7 +11,7 @@ from kreplica.admin.http.callers import group as group_resource
 from kreplica.admin.http.callers import topic as topic_resource
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, STRING, TIME_MS, listing, nullable, one_of
 from kreplica.admin.lists.columns import Column, Columns
-from kreplica.admin.lists.pages import ValueOf, read_page
+from kreplica.admin.lists.pages import ValueOf, keys_with, read_page
 from kreplica.admin.load.group_loads import GroupLoad, GroupLoads
 from kreplica.interfaces.authorization import CLUSTER, Operation
 from kreplica.runtime import Reactor
@@ -86,7 +86,7 @@ class GroupList:
         selection = COLUMNS.selection(call)
         groups, problems = await self._lists.all()
         by_name = {group.group: group for group in groups}
-        names = _visible(by_name, call)
+        names = await keys_with(self._reactor, by_name, _is_visible(call))
         values: dict[str, ValueOf] = {
             name: _getter(by_name, name) for name in ("group", "type", "protocol_type", "state", "coordinator")
         }
@@ -117,12 +117,15 @@ class GroupList:
         )
 
 
-def _visible(by_name: Mapping[str, ListedGroup], call: Call) -> list[str]:
-    """Return the groups that match the search and that the caller may describe."""
+def _is_visible(call: Call) -> Callable[[str], bool]:
+    """Return a function that is True for groups that match the search and that the caller may describe."""
     search, caller = (call.query["search"] or "").casefold(), call.caller
     sees_all = caller.may(Operation.DESCRIBE, CLUSTER)
-    names = [name for name in by_name if search in name.casefold()]
-    return [name for name in names if sees_all or caller.may(Operation.DESCRIBE, group_resource(name))]
+
+    def is_visible(name: str) -> bool:
+        return search in name.casefold() and (sees_all or caller.may(Operation.DESCRIBE, group_resource(name)))
+
+    return is_visible
 
 
 def _getter(by_name: Mapping[str, ListedGroup], column: str) -> Callable[[str], Any]:

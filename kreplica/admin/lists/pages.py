@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Any
+from typing import Any, TypeVar
 
 from kreplica.admin.http.api import Call, page_of
 from kreplica.admin.lists.columns import Selection
@@ -14,6 +14,11 @@ from kreplica.runtime.time_slice import TimeSlice
 
 RUN_ROWS = 1000
 """Number of rows that are sorted in one step, about half a millisecond."""
+
+STEP_KEYS = 50
+"""Number of keys between two checks of the clock; an authorizer takes a microsecond or more per key."""
+
+Key = TypeVar("Key")
 
 ValueOf = Callable[[Any], Any]
 """Returns the value of one column, from the key of a row."""
@@ -64,6 +69,18 @@ async def read_page(
         if time_slice.is_over:
             await time_slice.next()
     return Page(rows, following, len(found))
+
+
+async def keys_with(reactor: Reactor, keys: Iterable[Key], predicate: Callable[[Key], bool]) -> list[Key]:
+    """Return the keys for which a function returns True, in their order."""
+    time_slice = TimeSlice(reactor)
+    found = []
+    for number, key in enumerate(keys):
+        if predicate(key):
+            found.append(key)
+        if number % STEP_KEYS == 0 and time_slice.is_over:
+            await time_slice.next()
+    return found
 
 
 async def _matching(

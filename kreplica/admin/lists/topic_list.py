@@ -27,7 +27,7 @@ from kreplica.admin.http.schemas import (
     record,
 )
 from kreplica.admin.lists.columns import Column, Columns, Selection
-from kreplica.admin.lists.pages import ValueOf, read_page
+from kreplica.admin.lists.pages import ValueOf, keys_with, read_page
 from kreplica.admin.load.group_loads import GroupLoads
 from kreplica.admin.load.shared_loads import Load
 from kreplica.admin.load.topic_loads import TopicLoad, TopicLoads
@@ -148,13 +148,15 @@ class TopicList:
         selection = COLUMNS.selection(call)
         topics = dict((await once_complete(self._published)).topics)
         search = (call.query["search"] or "").lower()
-        names = [
-            name
-            for name in sorted(topics)
-            if search in name.lower()
-            and (call.query["internal"] or name not in INTERNAL_TOPICS)
-            and call.caller.may(Operation.DESCRIBE, topic_resource(name))
-        ]
+
+        def is_visible(name: str) -> bool:
+            return (
+                search in name.lower()
+                and (call.query["internal"] or name not in INTERNAL_TOPICS)
+                and call.caller.may(Operation.DESCRIBE, topic_resource(name))
+            )
+
+        names = await keys_with(self._reactor, sorted(topics), is_visible)
         values, problems = await self._values(call, selection, topics)
         page = await read_page(self._reactor, names, call, selection, values)
         return JsonResponse(

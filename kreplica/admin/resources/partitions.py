@@ -34,6 +34,7 @@ from kreplica.admin.http.schemas import (
     page,
     record,
 )
+from kreplica.admin.lists.pages import keys_with
 from kreplica.admin.resources.partition_details import DETAILS, PartitionDetailsReader
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces.authorization import Operation
@@ -125,7 +126,9 @@ class Partitions:
         """``GET /v1/partitions``."""
         state, limit = call.query["state"], call.query["limit"]
         known = (await once_complete(self._published)).topics
-        topics = sorted(name for name in known if call.caller.may(Operation.DESCRIBE, topic_resource(name)))
+        topics = await keys_with(
+            self._reactor, sorted(known), lambda name: call.caller.may(Operation.DESCRIBE, topic_resource(name))
+        )
         after = _key(call.query["after"])
         if after is not None:
             topics = topics[max(bisect_right(topics, after[0]) - 1, 0) :]
