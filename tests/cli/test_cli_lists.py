@@ -59,6 +59,29 @@ def test_limit_within_a_page(admin, kreplica):
     assert [request.query.get("after") for request in admin.asked] == [None, "page 2"]
 
 
+@pytest.mark.parametrize(
+    ("words", "path", "members"),
+    [
+        ("acl list", "/v1/acls", {"acls": []}),
+        ("broker list", "/v1/brokers", {"brokers": []}),
+        ("election list", "/v1/elections", {"needed": [], "pending": []}),
+        ("group list", "/v1/groups", {"groups": []}),
+        ("partition list", "/v1/partitions", {"partitions": []}),
+        ("plan list", "/v1/plans", {"plans": []}),
+        ("quota list", "/v1/quotas", {"quotas": []}),
+        ("timeline", "/v1/timeline", {"entries": [], "problems": []}),
+        ("token list", "/v1/tokens", {"tokens": []}),
+        ("topic list", "/v1/topics", {"topics": []}),
+        ("user list", "/v1/users", {"users": []}),
+    ],
+)
+def test_each_list_has_a_limit(admin, kreplica, words, path, members):
+    """The broker computes and returns only the shown rows."""
+    admin.answers[f"GET {path}"] = {**members, "next": None, "problems": []}
+    done = kreplica(*words.split(), "--limit", "3")
+    assert (done.exit_code, admin.last.query["limit"]) == (0, "3"), done.output
+
+
 def test_connections(admin, kreplica):
     """A row has the client, its library, user, rates and requests in flight."""
     row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",

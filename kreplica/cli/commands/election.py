@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from kreplica.cli.http.list_options import limit_option
 from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, with_session, yes_option
 from kreplica.cli.terminal.parameter_types import Partition
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text
@@ -19,13 +20,15 @@ def command() -> None:
 
 
 @command.command("list")
+@limit_option
 @with_session
-def list_elections(session: Session) -> None:
+def list_elections(session: Session, limit: int | None) -> None:
     """List partitions that need an election.
 
     These are partitions whose leader is not the preferred replica, and offline partitions with a live replica.
     """
-    session.show(session.get("/v1/elections", PAGE), _print_needed)
+    query = PAGE if limit is None else {"limit": min(limit, PAGE["limit"])}
+    session.show(session.get("/v1/elections", query), _print_needed)
 
 
 def _print_needed(screen: Screen, document: dict[str, Any]) -> None:

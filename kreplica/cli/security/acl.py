@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kreplica.cli.http.list_options import limit_option
 from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.access_types import NamedResource, Operation, Operations, PrincipalName, ResourceName
 from kreplica.cli.terminal.running import interruptible
@@ -37,13 +38,14 @@ def command() -> None:
 @_OPERATION
 @_PERMISSION
 @_HOST
+@limit_option
 @with_session
-def list_acls(session: Session, resource: NamedResource | None, **filters: Any) -> None:
+def list_acls(session: Session, resource: NamedResource | None, limit: int | None, **filters: Any) -> None:
     """List the ACLs that apply to RESOURCE, including wildcards and prefixes; by default all ACLs."""
     query = {**PAGE, **filters}
     if resource is not None:
         query |= {"resource_type": resource.type, "resource_name": resource.name, "pattern_type": "match"}
-    session.show(session.get_all(path_of("acls"), "acls", query), _print_acls)
+    session.show(session.get_all(path_of("acls"), "acls", query, limit), _print_acls)
 
 
 def _print_acls(screen: Screen, document: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kreplica.cli.http.list_options import limit_option
 from kreplica.cli.http.session import (
     PAGE,
     CommandFailed,
@@ -89,13 +90,15 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--throttled", is_flag=True, help="List the clients that were throttled in the last hour.")
+@limit_option
 @with_session
-def list_quotas(session: Session, *, throttled: bool) -> None:
+def list_quotas(session: Session, *, throttled: bool, limit: int | None) -> None:
     """List the quotas."""
     if throttled:
-        session.show(session.get(path_of("throttled-clients")), _print_throttled)
+        document = session.get(path_of("throttled-clients"))
+        session.show({**document, "clients": document["clients"][:limit]}, _print_throttled)
     else:
-        session.show(session.get_all(path_of("quotas"), "quotas", PAGE), _print_quotas)
+        session.show(session.get_all(path_of("quotas"), "quotas", PAGE, limit), _print_quotas)
 
 
 def _print_quotas(screen: Screen, document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from kreplica.cli.http.list_options import limit_option
 from kreplica.cli.http.session import (
     PAGE,
     CommandFailed,
@@ -37,11 +38,12 @@ def command() -> None:
 
 @command.command("list")
 @click.option("--owner", type=PrincipalName(), help="Only tokens that this principal owns, created, or may renew.")
+@limit_option
 @with_session
-def list_tokens(session: Session, owner: str | None) -> None:
+def list_tokens(session: Session, owner: str | None, limit: int | None) -> None:
     """List the tokens, and when they expire."""
     query = PAGE if owner is None else {**PAGE, "owner": owner}
-    session.show(session.get_all(path_of("tokens"), "tokens", query), _print_tokens)
+    session.show(session.get_all(path_of("tokens"), "tokens", query, limit), _print_tokens)
 
 
 def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kreplica.cli.http.credentials import read_password
+from kreplica.cli.http.list_options import limit_option
 from kreplica.cli.http.session import (
     PAGE,
     CommandFailed,
@@ -48,10 +49,11 @@ def command() -> None:
 
 
 @command.command("list")
+@limit_option
 @with_session
-def list_users(session: Session) -> None:
+def list_users(session: Session, limit: int | None) -> None:
     """List the users and their mechanisms."""
-    session.show(session.get_all(path_of("users"), "users", PAGE), _print_users)
+    session.show(session.get_all(path_of("users"), "users", PAGE, limit), _print_users)
 
 
 def _print_users(screen: Screen, document: dict[str, Any]) -> None:
