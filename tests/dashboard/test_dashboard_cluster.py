@@ -220,11 +220,9 @@ def test_every_target_of_a_reset(at, cluster):
 
 
 def put_time(at, label, seconds):
-    """Fill a date and time field, whose keys depend on the browser's language."""
+    """Fill a date and time field with a time in UTC, because its keys depend on the browser's language."""
     script = """
-        const local = new Date(arguments[1] * 1000);
-        local.setMinutes(local.getMinutes() - local.getTimezoneOffset());
-        arguments[0].value = local.toISOString().slice(0, 19);
+        arguments[0].value = new Date(arguments[1] * 1000).toISOString().slice(0, 19);
         arguments[0].dispatchEvent(new Event("input", {bubbles: true}));"""
     at.driver.execute_script(script, at.field(label), int(seconds))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
 from typing import Any
+
+from kreplica.cli.terminal.screen import iso_time_text
 
 Document = dict[str, Any]
 
@@ -75,9 +76,4 @@ def _text(value: Any) -> str:
 
 
 def _time(timestamp_ms: int | None) -> str:
-    if timestamp_ms is None:
-        return ""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)
+    return "" if timestamp_ms is None else iso_time_text(timestamp_ms)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable
-from datetime import datetime
 from string import Formatter
 
 from kreplica.blocking.reader import ReadRecord
-from kreplica.cli.terminal.screen import escape_controls
+from kreplica.cli.terminal.screen import escape_controls, iso_time_text
 
 RecordFormatter = Callable[[ReadRecord], bytes]
 
@@ -26,11 +25,7 @@ def _headers(record: ReadRecord) -> bytes:
 def _time(record: ReadRecord) -> bytes:
     if record.timestamp_ms < 0:
         return NULL
-    try:
-        time = datetime.fromtimestamp(record.timestamp_ms / 1000).astimezone()
-        return time.isoformat(timespec="milliseconds").encode()
-    except (ValueError, OverflowError, OSError):
-        return b"%d" % record.timestamp_ms
+    return iso_time_text(record.timestamp_ms).encode()
 
 
 FIELDS: dict[str, RecordFormatter] = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,8 +34,8 @@ class Duration(ParameterType):
 
 
 class Time(ParameterType):
-    """A date with optional time of day and time zone (default: local), or milliseconds since 1970; converted to
-    milliseconds since 1970.
+    """A date with optional time of day and time zone (default: UTC, in which all times are printed), or milliseconds
+    since 1970; converted to milliseconds since 1970.
     """
 
     name = "time"
@@ -46,7 +46,8 @@ class Time(ParameterType):
         if value.isascii() and value.isdigit() and len(value) > 8:
             return int(value)
         try:
-            return round(datetime.fromisoformat(value).timestamp() * 1000)
+            time = datetime.fromisoformat(value.removesuffix(" UTC"))
+            return round((time if time.tzinfo is not None else time.replace(tzinfo=UTC)).timestamp() * 1000)
         except (ValueError, OverflowError):
             self.fail(
                 f"{value!r}: expected a time such as 2027-01-31T08:30:00 or 2027-01-31T08:30:00+01:00, or milliseconds "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -109,10 +109,21 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def time_text(at_ms: int | None) -> str | None:
-    """Format a time in the local time zone, with milliseconds; None if unknown or negative."""
+    """Format a time with milliseconds, in UTC as in the texts of brokers; None if unknown or negative."""
     if at_ms is None or at_ms < 0:
         return None
-    return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "milliseconds")
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime(f"%Y-%m-%d %H:%M:%S.{at_ms % 1000:03} UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms since 1970"
+
+
+def iso_time_text(at_ms: int) -> str:
+    """Format a time as ``2027-01-31T08:30:00.000+00:00``; as milliseconds if it is outside the calendar."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return str(at_ms)
 
 
 def bytes_text(size: float | None) -> str | None:

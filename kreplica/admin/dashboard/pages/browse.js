@@ -1,6 +1,7 @@
 /** Browses messages by partition, offset and time, and searches them. */
 
 import { element, show } from "../parts/elements.js";
+import { timeFieldText, timeFieldValue } from "../parts/format.js";
 import { field, selectField, setOptions } from "../parts/forms.js";
 import { readFormats } from "../parts/message_formats.js";
 import { messageFilters } from "./message_filters.js";
@@ -14,9 +15,10 @@ export async function browse(page, topic, partitions) {
   const order = selectField({ label: "Order", name: "order" }, [["", "Newest first"], ["oldest", "Oldest first"]], page.query.order ?? "");
   const from = selectField({ label: "From", name: "from" }, startChoices(order.input.value), kind);
   const offset = field({ label: "Offset", name: "offset", type: "number", min: 0, value: kind === "offset" ? value : "0" });
-  const time = field({ label: "Time", name: "time", type: "datetime-local", step: 1, value: localTime(kind === "timestamp" ? Number(value) : Date.now() - HOUR_MS) });
+  const start_ms = kind === "timestamp" ? Number(value) : Date.now() - HOUR_MS;
+  const time = field({ label: "Time", hint: "In UTC.", name: "time", type: "datetime-local", step: 1, value: timeFieldText(start_ms) });
   const filters = messageFilters(page.query, partitions, await readFormats(page.signal));
-  const starts = { offset: () => `offset:${offset.input.value}`, timestamp: () => `timestamp:${new Date(time.input.value).getTime()}` };
+  const starts = { offset: () => `offset:${offset.input.value}`, timestamp: () => `timestamp:${timeFieldValue(time.input.value)}` };
   const results = messageResults(page, topic, filters.showError);
   const updateVisibility = () => {
     show(offset.node, from.input.value === "offset");
@@ -41,10 +43,4 @@ export async function browse(page, topic, partitions) {
 /** @param {string} order @returns {[string, string][]} */
 function startChoices(order) {
   return [["", order === "oldest" ? "The beginning" : "The end"], ["offset", "An offset"], ["timestamp", "A time"]];
-}
-
-/** A time in the format of a `datetime-local` field. @param {number} at_ms */
-function localTime(at_ms) {
-  const at = new Date(at_ms - new Date(at_ms).getTimezoneOffset() * 60_000);
-  return at.toISOString().slice(0, 19);
 }

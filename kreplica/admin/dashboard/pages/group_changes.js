@@ -1,7 +1,7 @@
 /** Changes of a group: reset its offsets, delete it. */
 
 import { element } from "../parts/elements.js";
-import { count } from "../parts/format.js";
+import { count, timeFieldValue } from "../parts/format.js";
 import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { selectField, field, showWith, splitNames, topicField } from "../parts/forms.js";
 import { table } from "../parts/tables.js";
@@ -15,7 +15,7 @@ import { pathOf } from "../shell/api.js";
 const TARGETS = {
   earliest: ["The beginning"],
   latest: ["The end"],
-  timestamp: ["A time", { label: "Time", type: "datetime-local", step: 1 }, (text) => new Date(text).getTime()],
+  timestamp: ["A time", { label: "Time", hint: "In UTC.", type: "datetime-local", step: 1 }, timeFieldValue],
   duration: ["A duration ago", { label: "Minutes ago", type: "number", min: 0, value: "60" }, (text) => Number(text) * 60_000],
   shift: ["Shift by a number of messages", { label: "Messages (negative: back)", type: "number", step: 1 }, Number],
   offset: ["An offset", { label: "Offset", type: "number", min: 0, step: 1 }, Number],

@@ -1,10 +1,9 @@
 /** Explanations: decisions, blockers and possible actions. */
 
 import { chip, element, setText } from "../parts/elements.js";
-import { inlineJson, dateTime } from "../parts/format.js";
+import { inlineJson, dateTime, withoutUnderscores } from "../parts/format.js";
 import { selectField, field } from "../parts/forms.js";
 import { confirmWrite } from "../parts/writes.js";
-import { withoutUnderscores } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
 import { href } from "../shell/routes.js";
 

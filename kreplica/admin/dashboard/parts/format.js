@@ -2,6 +2,8 @@
 
 const INTEGER = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const THREE_DIGITS = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+/** The last time that a `Date` can represent. */
+const CALENDAR_MS_MAX = 8_640_000_000_000_000;
 const UNITS = ["B", "kB", "MB", "GB", "TB", "PB"];
 
 /** @param {number|null|undefined} value */
@@ -62,21 +64,40 @@ export function duration(seconds) {
   return minutes ? `${minutes} min ${rounded % 60} s` : `${rounded} s`;
 }
 
-/** Local date and time, to the millisecond. @param {number|null|undefined} at_ms */
+/** Date and time in UTC, to the millisecond. @param {any} at_ms  milliseconds since 1970 */
 export function dateTime(at_ms) {
-  if (at_ms === null || at_ms === undefined || at_ms < 0) {
-    return "–";
-  }
-  const at = new Date(at_ms);
-  const twoDigits = (value) => String(value).padStart(2, "0");
-  const day = `${at.getFullYear()}-${twoDigits(at.getMonth() + 1)}-${twoDigits(at.getDate())}`;
-  return `${day} ${twoDigits(at.getHours())}:${twoDigits(at.getMinutes())}:${twoDigits(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
+  return timeText(at_ms, (day, time) => `${day} ${time}`);
 }
 
-/** Local time of day if it was today, otherwise date and time. @param {number|null|undefined} at_ms */
+/** Time of day in UTC if it was today, otherwise date and time; to the second. @param {any} at_ms  milliseconds since 1970 */
 export function shortTime(at_ms) {
-  const full = dateTime(at_ms);
-  return full.startsWith(dateTime(Date.now()).slice(0, 10)) ? full.slice(11, 19) : full.slice(0, 19);
+  const today = timeFieldText(Date.now()).split("T")[0];
+  return timeText(at_ms, (day, time) => `${day === today ? "" : `${day} `}${time.slice(0, -4)}`);
+}
+
+/** @param {any} at_ms @param {(day: string, time: string) => string} format  of date and time of day as in ISO 8601 */
+function timeText(at_ms, format) {
+  if (at_ms === null || at_ms === undefined) {
+    return "–";
+  }
+  if (typeof at_ms !== "number" || at_ms > CALENDAR_MS_MAX) {
+    return `${at_ms.rawJSON ?? at_ms} ms since 1970`;
+  }
+  if (at_ms < 0) {
+    return "–";
+  }
+  const [day, time] = new Date(at_ms).toISOString().slice(0, -1).split("T");
+  return `${format(day, time)} UTC`;
+}
+
+/** The value of a `datetime-local` field, in UTC like all times of the dashboard; empty for an invalid time. @param {number} at_ms */
+export function timeFieldText(at_ms) {
+  return Math.abs(at_ms) <= CALENDAR_MS_MAX ? new Date(at_ms).toISOString().slice(0, 19) : "";
+}
+
+/** Milliseconds since 1970, from the value of a `datetime-local` field. @param {string} text */
+export function timeFieldValue(text) {
+  return new Date(`${text}Z`).getTime();
 }
 
 /** @param {Iterable<string|number>} items */
@@ -111,4 +132,9 @@ export function durationOf(length_ms) {
     return milliseconds(length_ms);
   }
   return duration(length_ms / 1000).replace(/ 0 (h|min|s)$/, "");
+}
+
+/** A name of the API in words: "full disk" for `full_disk`. @param {string} name */
+export function withoutUnderscores(name) {
+  return String(name).replaceAll("_", " ");
 }

@@ -1,7 +1,7 @@
 /** Entries of the timeline as a list, the newest first. */
 
 import { element } from "./elements.js";
-import { shortTime, inlineJson, dateTime } from "./format.js";
+import { shortTime, inlineJson, dateTime, withoutUnderscores } from "./format.js";
 
 /**
  * @param {number} max  maximum number of entries
@@ -68,9 +68,4 @@ function rowOf(entry, isExpandable) {
 function subjectOf({ subject, text }) {
   const label = subject === null || subject === undefined ? "" : inlineJson(subject);
   return text.startsWith(label) ? "" : label;
-}
-
-/** @param {string} name  with underscores */
-export function withoutUnderscores(name) {
-  return String(name).replaceAll("_", " ");
 }
