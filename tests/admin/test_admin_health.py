@@ -325,6 +325,8 @@ def test_a_fault_is_named_everywhere_and_ends(case):
         assert fault["why"] == f"/v1/why/brokers/{case.broker}"
         row = api.document("GET", f"/v1/brokers/{case.broker}")
         assert case.kind in [each["kind"] for each in row["faults"]]
+        rows = api.document("GET", "/v1/brokers", fields="faults")["brokers"]
+        assert row["faults"] in [each["faults"] for each in rows if each["broker_id"] == case.broker]
         why = scene.why(f"brokers/{case.broker}", asked=case.asked)
         assert all(words in why["summary"] for words in case.words), why["summary"]
     if case.kind in BROKER_KINDS and case.broker is not None:

@@ -105,8 +105,8 @@ def test_brokers(cluster, api):
     assert (refused.value.status, refused.value.what_to_do) == (404, "Known brokers: 1, 2, 3.")
 
 
-def test_only_one_broker_needs_the_faults_of_the_others(api, others):
-    """Neither the list nor a cordon requests the other brokers' faults, for which a report may wait a second."""
+def test_only_requests_for_faults_wait_for_other_brokers(api, others):
+    """A list without the column ``faults`` does not request the other brokers' faults, nor does a cordon."""
     api.document("GET", "/v1/brokers", fields="broker_id,live")
     api.document("PUT", "/v1/brokers/3/cordon", {})
     assert others.requested == []

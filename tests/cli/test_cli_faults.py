@@ -42,6 +42,16 @@ def test_cluster_without_zookeeper(admin, kreplica):
     assert "z:2181 (session suspended: the data is the last known)" in kreplica("cluster").stdout
 
 
+def test_faults_in_the_list_of_brokers(admin, kreplica):
+    """The list has the number of faults of each broker, and explains them below."""
+    healthy = {**ROW, "broker_id": 1, "faults": []}
+    admin.answers["GET /v1/brokers"] = {"brokers": [healthy, ROW], "next": None, "total": 2, "problems": []}
+    lines = kreplica("broker", "list", "--fields", "broker_id,state,faults").stdout.splitlines()
+    assert [line.split()[::2] for line in lines[:3]] == [["BROKER", "FAULTS"], ["1", "0"], ["2", "1"]]
+    assert lines[3:] == ["", "Faults", f"  {FULL['text']}", "    kreplica why broker 2"]
+    assert admin.last.query["fields"] == "broker_id,live,is_controller,cordoned,faults"
+
+
 def test_faults_of_a_broker(admin, kreplica):
     problem = "ZooKeeper does not respond: the brokers and their addresses are the last known ones."
     admin.answers["GET /v1/brokers/2"] = {**ROW, "log_dirs": [], "problems": [problem]}

@@ -111,8 +111,7 @@ class World:
         }
 
     def health(self) -> Document:
-        first = f"/v1/why/brokers/{self.live[0]}"
-        faults = [self.fault("full_disk", "bad", text, first) for text in self.faults]
+        faults = self.broker_faults()
         behind = self.under_replicated()
         if behind:
             faults.append(self.fault("under_replicated", "warn", f"{behind:,} partitions lack in-sync replicas.", None))
@@ -125,9 +124,15 @@ class World:
             "problems": [],
         }
 
-    def fault(self, kind: str, severity: str, text: str, why: str | None) -> Document:
+    def broker_faults(self) -> list[Document]:
+        """Return the faults of the first live broker."""
+        first = self.live[0]
+        why, subject = f"/v1/why/brokers/{first}", f"broker {first}"
+        return [self.fault("full_disk", "bad", text, why, subject) for text in self.faults]
+
+    def fault(self, kind: str, severity: str, text: str, why: str | None, subject: str = "cluster") -> Document:
         return {
-            "kind": kind, "severity": severity, "subject": "cluster", "text": text, "count": 0, "examples": [],
+            "kind": kind, "severity": severity, "subject": subject, "text": text, "count": 0, "examples": [],
             "why": why,
         }  # fmt: skip
 
@@ -365,7 +370,8 @@ class World:
                 rows = [self.connection(number) for number in range(250)]
                 return _page(connection_list.COLUMNS, "connections", rows, query)
             case ["brokers", number]:
-                return 200, {**self.broker(int(number)), "log_dirs": []}
+                faults = self.broker_faults() if int(number) == self.live[0] else []
+                return 200, {**self.broker(int(number)), "log_dirs": [], "faults": faults, "problems": []}
             case ["topics"]:
                 rows = [self.topic(name) for name in self.names if query.get("search", "") in name]
                 return _page(topic_list.COLUMNS, "topics", rows, query)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kreplica.admin.health.schemas import FAULT
 from kreplica.admin.http.schemas import BOOLEAN, BROKER_ID, COUNT, RATE_OR_NULL, STRING, TIME_MS, listing, nullable
 from kreplica.admin.lists.columns import Column, Columns
 from kreplica.admin.lists.pages import ValueOf
 
 LIVE_METRICS = "live-metrics"
 """Source of columns: the live metrics of each broker."""
+
+HEALTH = "health"
+"""Source of the column ``faults``: the health report, which waits up to a second for a broker that does not respond."""
 
 _NULL_IF_DEAD = "Null if it is not alive, or unknown while ZooKeeper does not respond."
 
@@ -48,18 +52,24 @@ LIVE = {
     "reactor_delay_p99_ms": {**RATE_OR_NULL, "description": f"99th percentile of the event loop's delay. {_SILENT}"},
 }
 
+FAULTS = {**listing(FAULT), "description": "Its faults, the most important first."}
+
 COLUMNS = Columns(
     "broker_id",
     [
         *(Column(name, schema, is_default=True) for name, schema in MEMBERS.items()),
         *(Column(name, schema, LIVE_METRICS) for name, schema in LIVE.items()),
+        Column("faults", FAULTS, HEALTH),
     ],
 )
 
 Rows = Mapping[int, Mapping[str, Any]]
 
+FaultsOf = Callable[[int], Sequence[Mapping[str, Any]]]
+"""Returns the faults of a broker, by its ID."""
 
-def values_of(rows: Rows, metrics: Rows) -> dict[str, ValueOf]:
+
+def values_of(rows: Rows, metrics: Rows, faults_of: FaultsOf) -> dict[str, ValueOf]:
     """Return the values of all columns by broker ID.
 
     :param metrics: the live metrics of the brokers that responded.
@@ -71,4 +81,5 @@ def values_of(rows: Rows, metrics: Rows) -> dict[str, ValueOf]:
     def live(name: str) -> Callable[[int], Any]:
         return lambda broker_id: metrics.get(broker_id, {}).get(name)
 
-    return {**{name: member(name) for name in MEMBERS}, **{name: live(name) for name in LIVE}}
+    values = {**{name: member(name) for name in MEMBERS}, **{name: live(name) for name in LIVE}}
+    return {**values, "faults": faults_of}

@@ -11,7 +11,6 @@ from kreplica.admin.cluster_state.published_metadata import BrokerConnections, P
 from kreplica.admin.cluster_state.topic_znodes import read_if_connected
 from kreplica.admin.cluster_state.znode_writes import ZnodeWrites, write
 from kreplica.admin.health.cluster_health import ClusterHealth
-from kreplica.admin.health.schemas import FAULT
 from kreplica.admin.http.api import LIMIT, Call, JsonResponse, Route
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import (
@@ -26,7 +25,8 @@ from kreplica.admin.http.schemas import (
     record,
     written,
 )
-from kreplica.admin.lists.broker_list import COLUMNS, LIVE_METRICS, MEMBERS, values_of
+from kreplica.admin.lists.broker_list import COLUMNS, FAULTS, HEALTH, LIVE_METRICS, MEMBERS, FaultsOf, values_of
+from kreplica.admin.lists.columns import Selection
 from kreplica.admin.lists.pages import read_page
 from kreplica.admin.peers.registrations import Registrations
 from kreplica.client.errors import ClientError
@@ -101,8 +101,7 @@ class Brokers:
     def routes(self) -> Sequence[Route]:
         """Return the routes of all brokers, one broker and its cordon."""
         directories = {**nullable(listing(LOG_DIR)), "description": "Null if the broker does not respond."}
-        faults = {**listing(FAULT), "description": "Its faults, the most important first."}
-        more = {"log_dirs": directories, "faults": faults, "problems": PROBLEMS}
+        more = {"log_dirs": directories, "faults": FAULTS, "problems": PROBLEMS}
         one = record({**MEMBERS, **more}, title="BrokerWithDirectories")
         body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
         unknown = {404: "The broker does not exist."}
@@ -153,12 +152,14 @@ class Brokers:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/brokers``."""
         selection = COLUMNS.selection(call)
-        rows, problems = await self._rows()
-        metrics: Mapping[int, Row] = {}
-        if selection.needs(LIVE_METRICS):
-            metrics, silent = await self._metrics(call)
-            problems = [*problems, *silent]
-        values = values_of(rows, metrics)
+        reads: list[Coroutine[Any, Any, Any]] = [
+            self._rows(),
+            self._read_metrics(call, selection),
+            self._read_faults(call, selection),
+        ]
+        (rows, problems), (metrics, silent), (faults_of, unknown) = await gather(reads)
+        problems = list(dict.fromkeys([*problems, *silent, *unknown]))
+        values = values_of(rows, metrics, faults_of)
         page = await read_page(self._reactor, list(rows), call, selection, values)
         return JsonResponse({"brokers": page.rows, "next": None, "total": page.total, "problems": problems})
 
@@ -171,6 +172,17 @@ class Brokers:
         log_dirs = await self._log_dirs(broker_id) if row["live"] else None
         faults = report.of_broker(broker_id)
         return JsonResponse({**row, "log_dirs": log_dirs, "faults": faults, "problems": problems})
+
+    async def _read_metrics(self, call: Call, selection: Selection) -> tuple[Mapping[int, Row], Sequence[str]]:
+        """Return the live metrics of all brokers if the request needs them, and why some are not known."""
+        return await self._metrics(call) if selection.needs(LIVE_METRICS) else ({}, ())
+
+    async def _read_faults(self, call: Call, selection: Selection) -> tuple[FaultsOf, Sequence[str]]:
+        """Return the faults by broker if the request needs them, and why some are not known."""
+        if not selection.needs(HEALTH):
+            return lambda broker_id: (), ()
+        report = await self._health.current(call)
+        return report.of_broker, report.problems
 
     async def _rows(self) -> tuple[dict[int, Row], list[str]]:
         """Return all brokers by ID, and sentences about values that are not known."""

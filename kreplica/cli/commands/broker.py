@@ -35,10 +35,16 @@ def _problem_count(name: str, title: str) -> ListColumn:
     return ListColumn(title, lambda row: problem_text(row[name], when=bool(row[name])), (name,))
 
 
+def _fault_count(row: Row) -> Text:
+    count = len(row["faults"])
+    return problem_text(count, when=count > 0)
+
+
 COLUMNS = ListColumns(
     {
         "broker_id": plain("broker_id", "BROKER"),
         "state": ListColumn("STATE", _state_text, ("live", "is_controller", "cordoned")),
+        "faults": ListColumn("FAULTS", _fault_count, ("faults",)),
         "rack": plain("rack"),
         "leaders": plain("leaders"),
         "replicas": plain("replicas"),
@@ -63,6 +69,7 @@ COLUMNS = ListColumns(
     default=(
         "broker_id",
         "state",
+        "faults",
         "rack",
         "leaders",
         "replicas",
@@ -93,7 +100,7 @@ def command() -> None:
 @COLUMNS.options
 @with_session
 def list_brokers(session: Session, options: ListOptions) -> None:
-    """List live brokers, and dead brokers that hold replicas.
+    """List live brokers, dead brokers that hold replicas, and their faults.
 
     \b
     kreplica broker list --sort -log_bytes
@@ -103,6 +110,7 @@ def list_brokers(session: Session, options: ListOptions) -> None:
 
     def print_brokers(screen: Screen, document: dict[str, Any]) -> None:
         COLUMNS.print(screen, document["brokers"], options, empty_text="No broker is registered.")
+        print_faults(screen, [fault for row in document["brokers"] for fault in row.get("faults", ())], [])
         print_problems(screen, document)
 
     session.show(document, print_brokers)

@@ -11,6 +11,7 @@ import { href } from "../shell/routes.js";
 import { brokerConnections } from "./broker_connections.js";
 import { stateOf } from "./brokers.js";
 import { cordon, uncordon } from "./cordon.js";
+import { faultItem } from "./health.js";
 
 const PERIOD_MS = 3000;
 
@@ -20,6 +21,7 @@ export function open(page) {
   page.title(`Broker ${id}`, ["#/brokers", "Brokers"]);
   const facts = termList("facts", {
     State: (broker) => chip(...stateOf(broker)),
+    Faults: ({ faults }) => (faults.length ? element("ul", { class: "faults" }, faults.map(faultItem)) : "none"),
     Endpoints: ({ endpoints }) => element("span", { class: "mono" }, endpoints.join(" ")),
     Rack: ({ rack }) => rack ?? "none",
     "Broker epoch": ({ broker_epoch: epoch }) => String(epoch ?? "–"),

@@ -2,10 +2,11 @@
 
 import { brokerMap } from "../parts/broker_map.js";
 import { barPart, chipPart, element, linkPart, set, setText, show } from "../parts/elements.js";
-import { bytes, count, pluralize, rate } from "../parts/format.js";
+import { bytes, count, pluralize, rate, withoutUnderscores } from "../parts/format.js";
 import { checkbox, debounce, field } from "../parts/forms.js";
 import { table } from "../parts/tables.js";
 import { get, pathOf } from "../shell/api.js";
+import { faultsOf } from "../shell/cluster_metrics.js";
 import { rememberAdminUrls } from "../shell/connection_banner.js";
 import { href } from "../shell/routes.js";
 import { cordon, uncordon } from "./cordon.js";
@@ -36,7 +37,7 @@ export function open(page) {
     const { brokers } = await get(pathOf("brokers"), { fields: FIELDS, sort: page.query.sort, limit: 10_000 }, page.signal);
     rememberAdminUrls(brokers);
     const mostReplicas = Math.max(1, ...brokers.map(({ replicas }) => replicas));
-    list.update(brokers.map((broker) => ({ ...broker, mostReplicas })));
+    list.update(brokers.map((broker) => ({ ...broker, mostReplicas, faults: faultsOf(broker.broker_id) })));
     await map.update(brokers);
   });
 }
@@ -69,9 +70,15 @@ function freeText({ usable_bytes: free, offline_log_dirs: failed }) {
 }
 
 /** @returns {[string, string]} */
-export function stateOf({ live, cordoned, under_replicated_leaders: underReplicated, is_controller: isController }) {
+export function stateOf({ live, cordoned, faults, under_replicated_leaders: underReplicated, is_controller: isController }) {
   if (live === false) {
     return ["bad", "Offline"];
+  }
+  if (faults.length) {
+    const [{ severity, kind }] = faults;
+    const name = withoutUnderscores(kind);
+    const others = faults.length > 1 ? `, ${pluralize(faults.length - 1, "more fault")}` : "";
+    return [severity, `${name[0].toUpperCase()}${name.slice(1)}${others}`];
   }
   if (underReplicated > 0) {
     return ["warn", `${pluralize(underReplicated, "partition")} under-replicated`];

@@ -24,7 +24,7 @@ export function healthPart() {
         shown = key;
         sentence.replaceChildren(element("span", null, summary, faults.length ? link(faults[0]) : null));
         const rows = [...problems.map((text) => element("li", null, text)),
-          ...faults.slice(1).map((fault) => element("li", { class: fault.severity }, fault.text, link(fault)))];
+          ...faults.slice(1).map(faultItem)];
         const omitted = rows.length - FAULTS_MAX;
         list.replaceChildren(...rows.slice(0, FAULTS_MAX),
           ...(omitted > 0 ? [element("li", null, `${count(omitted)} more; kreplica cluster lists all.`)] : []));
@@ -32,6 +32,11 @@ export function healthPart() {
       }
     },
   };
+}
+
+/** An item of a list of faults. @param {any} fault @returns {HTMLElement} */
+export function faultItem(fault) {
+  return element("li", { class: fault.severity }, fault.text, link(fault));
 }
 
 /** A link to the page with the explanation of a fault, if there is one. */

@@ -11,6 +11,11 @@ export let cluster = null;
 /** @type {Set<() => void>} */
 const listeners = new Set();
 
+/** The faults of a broker in the last response, the most important first. @param {number} brokerId @returns {any[]} */
+export function faultsOf(brokerId) {
+  return (cluster?.health.faults ?? []).filter(({ subject }) => subject === `broker ${brokerId}`);
+}
+
 let refresh = () => {};
 
 /** Start polling. @param {AbortSignal} signal */
