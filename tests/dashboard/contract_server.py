@@ -32,6 +32,8 @@ class ContractServer:
         self._server.daemon_threads = True
         self._server.owner = self  # type: ignore[attr-defined]
         self.stopping = threading.Event()
+        self.stream_problem: tuple[int, object] | None = None
+        """Status and document for requests for streams; open streams end while it is set."""
 
     @property
     def url(self) -> str:
@@ -123,12 +125,15 @@ class _Handler(BaseHTTPRequestHandler):
     def _stream(self, path: str) -> None:
         """Send a few events, then comments until the client or the server ends."""
         self.close_connection = True
+        if self.owner.stream_problem is not None:
+            self._json(*self.owner.stream_problem)
+            return
         self._head(200, "text/event-stream", None)
         name = "message" if path.endswith("tail") else "timeline"
         try:
             for number, data in enumerate(self.owner.world.events(name)[:STREAM_EVENTS]):
                 self.wfile.write(f"event: {name}\nid: {number}\ndata: {json.dumps(data)}\n\n".encode())
-            while not self.owner.stopping.wait(0.5):
+            while not self.owner.stopping.wait(0.1) and self.owner.stream_problem is None:
                 self.wfile.write(b": nothing new\n\n")
         except OSError:
             return

@@ -1,5 +1,7 @@
 """The dashboard with a server that implements the contract, for states that a real cluster shows rarely or never."""
 
+from datetime import UTC, datetime
+
 import pytest
 from selenium.webdriver.common.keys import Keys
 
@@ -315,6 +317,47 @@ def test_an_unreachable_broker_is_reported(page):
     page.complaints()
 
 
+def test_times_are_in_utc(at, small):
+    """Times have the name of their zone, which is not that of the browser, and are entered in the same zone."""
+    zone = "Emulation.setTimezoneOverride"
+    at.driver.execute_cdp_cmd(zone, {"timezoneId": "Asia/Kolkata"})
+    try:
+        at.open("broker/1")
+        started = datetime.fromtimestamp(int(small.world.started_ms) / 1000, UTC)
+        at.until_text(f"{started.isoformat(' ', 'milliseconds')[:-6]} UTC", ".facts")
+        at.open("messages/orders-0000?from=timestamp:1790000000000")
+        shown = at.field("Time").get_attribute("value")
+        assert datetime.fromisoformat(f"{shown}Z").timestamp() == 1_790_000_000
+        at.press("Show")
+        assert "from=timestamp%3A1790000000000" in at.address
+    finally:
+        at.driver.execute_cdp_cmd(zone, {"timezoneId": ""})
+
+
+def test_streams_show_their_state(at, small):
+    """A stream that ends is shown as interrupted until it is connected again, and as ended if the API rejects it."""
+    busy = {"title": "OVERLOADED", "detail": "64 streams are open, which is the limit"}
+    missing = {"title": "UNKNOWN_TOPIC_OR_PARTITION", "detail": "topic orders-0000 does not exist"}
+    try:
+        at.open("messages/orders-0000/tail")
+        at.until_text("Following.")
+        small.stream_problem = (503, busy)
+        at.until_text("Interrupted; reconnecting.")
+        at.until_text(busy["detail"])
+        small.stream_problem = None
+        at.until_text("Following.")
+        assert busy["detail"] not in at.text()
+        small.stream_problem = (404, missing)
+        at.until_text("Not following.")
+        at.until_text(missing["detail"], "[role=alert]")
+        at.open("timeline")
+        at.until_text("Not live")
+        at.until_text(missing["detail"], "[role=alert]")
+    finally:
+        small.stream_problem = None
+    assert at.complaints(["404", "503"]) == []
+
+
 def test_faults_are_named_with_links_to_their_explanations(page):
     """The first fault is the sentence of the overview, the others are listed; each names its explanation."""
     world = World(topics=2, partitions=1)
@@ -328,6 +371,10 @@ def test_faults_are_named_with_links_to_their_explanations(page):
         page.press(f"Why? {world.faults[0]}")
         page.until(lambda: page.address == "why/brokers/1")
         page.until(lambda: page.heading == "Diagnosis of broker 1")
+        page.open("brokers")
+        page.until_text("Full disk, 1 more fault", "tbody tr:first-child .chip.bad")
+        page.open("broker/1")
+        page.until_text(world.faults[0], ".facts")
         page.open("")
         world.faults = []
         page.until_text("All is well: 3 brokers")

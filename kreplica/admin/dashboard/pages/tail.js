@@ -12,6 +12,12 @@ const ROWS_MAX = 200;
 /** Maximum number of queued messages; the oldest are dropped. */
 const QUEUED_MAX = 1000;
 const RENDER_MS = 250;
+const STATES = {
+  connecting: "Connecting",
+  connected: "Following",
+  interrupted: "Interrupted; reconnecting",
+  rejected: "Not following",
+};
 
 /** @param {import("../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export async function tail(page, topic, partitions) {
@@ -21,11 +27,12 @@ export async function tail(page, topic, partitions) {
   const clear = element("button", { type: "button", onclick: () => reset() }, "Clear");
   const columns = columnMenu(() => list.updateColumns());
   const filters = messageFilters(page.query, partitions, await readFormats(page.signal));
-  let [rows, queued, dropped, isPaused, timer, isConnected, failures] = [[], [], 0, false, 0, false, ""];
+  let [rows, queued, dropped, isPaused, timer, failures] = [[], [], 0, false, 0, ""];
+  /** @type {import("../shell/streams.js").StreamState|"connecting"} */
+  let streamState = "connecting";
 
   const updateStatus = () => {
-    const state = isConnected ? (isPaused ? "Paused" : "Following") : "Connecting";
-    setText(status, `${state}. ${pluralize(rows.length, "message")} shown${queued.length ? `, ${queued.length} waiting` : ""}${dropped ? `, ${dropped} dropped` : ""}.${failures}`);
+    setText(status, `${isPaused && streamState === "connected" ? "Paused" : STATES[streamState]}. ${pluralize(rows.length, "message")} shown${queued.length ? `, ${queued.length} waiting` : ""}${dropped ? `, ${dropped} dropped` : ""}.${failures}`);
   };
   const render = () => {
     timer = 0;
@@ -73,8 +80,8 @@ export async function tail(page, topic, partitions) {
       dropped += 1;
     }
     timer ||= setTimeout(render, RENDER_MS);
-  }, (problem) => {
-    isConnected = problem === null;
+  }, (state, problem) => {
+    streamState = state;
     page.showProblem(topic, filters.showError(problem) ? null : problem);
     updateStatus();
   });

@@ -1,12 +1,18 @@
 /** The timeline: decisions of brokers and the controller, updated live. */
 
 import { element, setText } from "../parts/elements.js";
+import { withoutUnderscores } from "../parts/format.js";
 import { selectField, setOptions } from "../parts/forms.js";
-import { entryList, withoutUnderscores } from "../parts/timeline_entries.js";
+import { entryList } from "../parts/timeline_entries.js";
 import { get, pathOf } from "../shell/api.js";
 
 const PAGE = 100;
 const ROWS_MAX = 1000;
+const STATES = {
+  connected: "Live: new entries appear automatically.",
+  interrupted: "The stream was interrupted; reconnecting.",
+  rejected: "Not live: open the page again to see new entries.",
+};
 
 /** @param {import("../shell/page.js").Page} page */
 export function open(page) {
@@ -47,6 +53,9 @@ export function open(page) {
       if (!selected || data.kind === selected) {
         list.add(data);
       }
-    }, (problem) => setText(state, problem ? "The stream was interrupted; reconnecting." : "Live: new entries appear automatically."));
+    }, (streamState, problem) => {
+      setText(state, STATES[streamState]);
+      page.showProblem(state, streamState === "rejected" ? problem : null);
+    });
   });
 }

@@ -60,7 +60,7 @@ export function showWith(choice, fields) {
   return { nodes: Object.values(fields).map(({ node }) => node), shown: () => fields[choice.input.value] ?? null };
 }
 
-/** @param {Record<string, any>} options @returns {Field} */
+/** @param {Record<string, any>} options  `label`, and the attributes of the input @returns {Field} */
 export function checkbox({ label, ...attributes }) {
   const input = element("input", { type: "checkbox", ...attributes });
   return { node: element("label", { class: "check" }, input, label), input };
@@ -72,9 +72,10 @@ export function checkbox({ label, ...attributes }) {
  * @param {string} legend
  * @param {[string, string][]} choices  value and text
  * @param {string[]} [selected]
+ * @param {Record<string, any>} [attributes]  of each checkbox
  */
-export function checkboxes(legend, choices, selected = []) {
-  const boxes = choices.map(([value, text]) => checkbox({ label: text, value, checked: selected.includes(value) }));
+export function checkboxes(legend, choices, selected = [], attributes = {}) {
+  const boxes = choices.map(([value, text]) => checkbox({ label: text, value, checked: selected.includes(value), ...attributes }));
   return {
     node: element("fieldset", null, element("legend", null, legend), element("div", { class: "fields" }, boxes.map((box) => box.node))),
     selected: () => boxes.filter((box) => box.input.checked).map((box) => box.input.value),

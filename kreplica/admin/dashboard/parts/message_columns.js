@@ -7,7 +7,7 @@
 
 import { element, show } from "./elements.js";
 import { bytes, count, dateTime, inlineJson, pluralize } from "./format.js";
-import { checkbox, field } from "./forms.js";
+import { checkboxes, field } from "./forms.js";
 
 const STORED = "kreplica.messages.columns";
 /** Maximum length of a text in a row. */
@@ -62,21 +62,18 @@ export function chosenColumns() {
 /** A menu to choose columns. @param {() => void} onChange */
 export function columnMenu(onChange) {
   const choice = readChoice();
-  const boxes = COLUMNS.filter(({ name }) => name !== ALWAYS).map(({ name, header }) => {
-    const box = checkbox({ label: header, value: name, checked: choice.columns.includes(name), onchange: () => store() });
-    return box;
-  });
+  const choices = COLUMNS.filter(({ name }) => name !== ALWAYS).map(({ name, header }) => /** @type {[string, string]} */ ([name, header]));
+  const boxes = checkboxes("Columns", choices, choice.columns, { onchange: () => store() });
   const fields = field({
     label: "Fields as columns", name: "fields", value: choice.fields.join(", "), autocomplete: "off", spellcheck: "false",
     placeholder: "value.order.id, key.country", hint: "Separated by commas; each begins with key., value. or headers.", onchange: () => store(),
   });
   const store = () => {
-    const chosen = { columns: boxes.filter((box) => box.input.checked).map((box) => box.input.value), fields: fieldPaths(fields.input.value) };
+    const chosen = { columns: boxes.selected(), fields: fieldPaths(fields.input.value) };
     localStorage.setItem(STORED, JSON.stringify(chosen));
     onChange();
   };
-  const panel = element("div", { class: "card stack menu-panel", hidden: true },
-    element("fieldset", null, element("legend", null, "Columns"), element("div", { class: "fields" }, boxes.map((box) => box.node))), fields.node);
+  const panel = element("div", { class: "card stack menu-panel", hidden: true }, boxes.node, fields.node);
   const button = element("button", { type: "button", "aria-expanded": "false", onclick: () => {
     show(panel, panel.hidden);
     button.setAttribute("aria-expanded", String(!panel.hidden));

@@ -96,8 +96,15 @@ export class Page {
     this.problem.show([...this.problems.values()].at(-1) ?? null);
   }
 
-  /** @param {string} path @param {Record<string, any>} query @param {(event: any) => void} onEvent @param {(problem: any) => void} [onState] */
-  follow(path, query, onEvent, onState) {
+  /**
+   * Follow a stream while the page is open; by default, show why the broker rejects it at the top.
+   *
+   * @param {string} path
+   * @param {Record<string, any>} query
+   * @param {(event: any) => void} onEvent
+   * @param {(state: import("./streams.js").StreamState, problem: any) => void} [onState]
+   */
+  follow(path, query, onEvent, onState = (state, problem) => this.showProblem(path, state === "rejected" ? problem : null)) {
     follow(path, query, this.signal, onEvent, onState);
   }
 

@@ -2,11 +2,13 @@
  * Server-sent events through `fetch`, because `EventSource` hides the status and the reason of an error.
  *
  * @typedef {{name: string, data: any, id: string|null}} StreamEvent
+ * @typedef {"connected"|"interrupted"|"rejected"} StreamState  interrupted: it reconnects; rejected: a retry would not help
  */
 
 import { Problem, openStream } from "./api.js";
 
 const RETRY_MS = 2000;
+const TOO_MANY_REQUESTS = 429;
 
 /**
  * Follow a stream until the signal; after an interruption, reconnect and continue after the last event.
@@ -15,26 +17,32 @@ const RETRY_MS = 2000;
  * @param {Record<string, any>} query
  * @param {AbortSignal} signal
  * @param {(event: StreamEvent) => void} onEvent
- * @param {(problem: Problem|null) => void} [onState]  null while connected; retried unless its status is 4xx
+ * @param {(state: StreamState, problem: Problem|null) => void} [onState]  the problem is null if the stream merely ended
  */
 export async function follow(path, query, signal, onEvent, onState = () => {}) {
   let lastEventId = null;
   while (!signal.aborted) {
     try {
       const response = await openStream(path, query, lastEventId, signal);
-      onState(null);
+      onState("connected", null);
       for await (const event of parseEvents(response.body)) {
+        if (event.name === "problem") {
+          throw new Problem(event.data.status ?? 500, event.data);
+        }
         lastEventId = event.id ?? lastEventId;
         onEvent(event);
       }
+      onState("interrupted", null);
     } catch (error) {
       if (signal.aborted) {
         return;
       }
-      onState(error instanceof Problem ? error : null);
-      if (error instanceof Problem && error.status >= 400 && error.status < 500) {
+      const problem = error instanceof Problem ? error : null;
+      if (problem && problem.status >= 400 && problem.status < 500 && problem.status !== TOO_MANY_REQUESTS) {
+        onState("rejected", problem);
         return;
       }
+      onState("interrupted", problem);
     }
     await pause(RETRY_MS, signal);
   }
