@@ -8,6 +8,7 @@ from twisted.internet.interfaces import IDelayedCall
 
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.directories.directory_files import OffsetCheckpoints, recovery_points, start_offsets
 from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.durability.coalescing import Coalescing
@@ -119,7 +120,13 @@ class Checkpoints:
 
     async def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Checkpoint the high watermarks of this directory's partitions."""
-        self.high_watermarks.update((key, high_watermarks[key]) for key in self._logs if key in high_watermarks)
+        time_slice = TimeSlice(self._runtime.reactor)
+        for key in list(self._logs):
+            high_watermark = high_watermarks.get(key) if key in self._logs else None  # it may be deleted meanwhile
+            if high_watermark is not None:
+                self.high_watermarks[key] = high_watermark
+            if time_slice.is_over:
+                await time_slice.next()
         await self._write(HIGH_WATERMARKS, dict(self.high_watermarks))
 
     async def write_cleaner_offsets(self) -> None:

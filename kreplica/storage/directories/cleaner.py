@@ -11,6 +11,7 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import is_out_of_descriptors
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.compaction.compaction import Compaction, CompactionPlan, Source, plan_compaction
 from kreplica.storage.directories.log_directory import LogDirectory
 from kreplica.storage.log.log import Log
@@ -45,7 +46,7 @@ class Cleaner:
         """
         done = 0
         for directory in directories:
-            for log, plan in self._plans(directory, high_watermarks):
+            for log, plan in await self._plans(directory, high_watermarks):
                 if self._stopped or directory.offline is not None:
                     break
                 if log.owner is directory:
@@ -53,13 +54,17 @@ class Cleaner:
                     done += 1
         return done
 
-    def _plans(
+    async def _plans(
         self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[tuple[Log, CompactionPlan]]:
         now_ms = self._runtime.wall_clock_ms()
         found = []
-        for key, log in list(directory.logs.items()):  # a damaged log goes offline
-            if log.config.compacted and not self._is_uncleanable(key, log):
+        time_slice = TimeSlice(self._runtime.reactor)
+        for key in list(directory.logs):  # a damaged log goes offline
+            if time_slice.is_over:
+                await time_slice.next()
+            log = directory.logs.get(key)
+            if log is not None and log.config.compacted and not self._is_uncleanable(key, log):
                 cleaned = directory.checkpoints.cleaner_offsets.get(key, 0)
                 try:
                     plan = plan_compaction(log, cleaned, high_watermarks.get(key, 0), now_ms)

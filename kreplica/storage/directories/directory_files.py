@@ -11,6 +11,7 @@ from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import Disk, is_temporary
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.directories.failed_logs import FailedLog
 from kreplica.storage.formats.checkpoints import (
     META_PROPERTIES,
@@ -97,9 +98,14 @@ class OffsetCheckpoints:
         if self._written.get(name) == offsets:
             return
         path = f"{self._directory}/{name}"
-        possible = self._possible_offsets.get(name, {})
-        highest = {key: max(end, possible.get(key, 0)) for key, end in offsets.items()}
-        self._possible_offsets[name] = {**possible, **highest}
+        possible = dict(self._possible_offsets.get(name, {}))
+        time_slice = TimeSlice(self._runtime.reactor)
+        for key, end in offsets.items():
+            if end > possible.get(key, -1):
+                possible[key] = end
+            if time_slice.is_over:
+                await time_slice.next()
+        self._possible_offsets[name] = possible
         try:
             await self._runtime.offload.run(write_offsets, self._runtime.disk, path, offsets)
         except OSError as error:
