@@ -24,7 +24,7 @@ from kreplica.service.metrics.local_health import HealthDependencies, LocalHealt
 from kreplica.service.metrics.machine_metrics import directory_families, process_families
 from kreplica.service.metrics.memory_metrics import MemoryDependencies, memory_families
 from kreplica.service.metrics.metric_families import by_api, counter, gauge, histogram
-from kreplica.service.metrics.partition_metrics import Detail, partition_families
+from kreplica.service.metrics.partition_metrics import Detail, partition_families, topic_family
 from kreplica.service.metrics.quota_metrics import connection_families, quota_families
 from kreplica.service.plugins import Plugins
 from kreplica.settings import BrokerSettings
@@ -71,18 +71,19 @@ class BrokerMetrics:
 
     async def families(self) -> AsyncIterator[Family | Histogram]:
         """Implements ``admin.resources.metrics.MetricsSource``."""
+        reactor, detail = self._broker.runtime.reactor, Detail(self._broker.settings["kreplica.metrics.detail"])
         report = await self._health.report()
         for family in (*self._cluster(), *self._server(), *self._replication(report), _faults(report)):
             yield family
         for family in memory_families(self._broker):
             yield family
-        for each in controller_families(self._broker.controller, self._broker.metadata):
+        async for each in controller_families(reactor, self._broker.controller, self._broker.metadata):
             yield each
         for each in (*process_families(), *self._plugins()):
             yield each
         for family in await directory_families(self._broker.runtime, self._broker.directories.directories):
             yield family
-        reactor, detail = self._broker.runtime.reactor, Detail(self._broker.settings["kreplica.metrics.detail"])
+        yield await topic_family(reactor, self._broker.metadata.topics)
         async for family in partition_families(reactor, self._broker.partitions, detail):
             yield family
         async for family in group_families(reactor, self._broker.coordinators.lag, detail):
@@ -105,9 +106,6 @@ class BrokerMetrics:
     def _cluster(self) -> Iterator[Family]:
         metadata = self._broker.metadata
         yield gauge("kafka_brokers", "Live brokers in this broker's metadata.", len(metadata.brokers))
-        topics = [Sample((name,), len(topic.partitions)) for name, topic in sorted(metadata.topics.items())]
-        yield Family("kafka_topic_partitions", Kind.GAUGE, "Partitions of a topic.", ("topic",), topics)
-
         watches = self._broker.client.watches_count
         yield gauge("kreplica_zookeeper_watches", "ZooKeeper watches of this broker's session.", watches)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 from kreplica.controller.controller import Controller
 from kreplica.controller.state.context import ControllerContext
 from kreplica.interfaces import Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
+from kreplica.runtime import Reactor
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.metadata.metadata_cache import MetadataCache, PartitionMetadata
 from kreplica.service.metrics.metric_families import counter, gauge, histogram
 
 
-def controller_families(controller: Controller, metadata: MetadataCache) -> Iterator[Family | Histogram]:
+async def controller_families(
+    reactor: Reactor, controller: Controller, metadata: MetadataCache
+) -> AsyncIterator[Family | Histogram]:
     """Yield the controller's metrics; those of plans and of the cluster only on the active controller."""
     name = "kafka_controller_kafkacontroller"
     context = controller.context if controller.active else None
@@ -49,17 +53,32 @@ def controller_families(controller: Controller, metadata: MetadataCache) -> Iter
         yield histogram(f"kreplica_controller_{title}", help_, [((), spread.bounds, spread.counts, spread.sum)])
     if context is None:
         return
-    yield from _plans(context)
-    published = [p for topic in metadata.topics.values() for p in topic.partitions.values()]
+    for family in _plans(context):
+        yield family
+    count, offline, led_by_others = await _counts(reactor, metadata)
     yield gauge(f"{name}_activebrokercount", "Live brokers.", len(context.brokers))
     yield gauge(f"{name}_globaltopiccount", "Topics.", len(context.topics))
-    yield gauge(f"{name}_globalpartitioncount", "Partitions.", len(published))
-    yield gauge(f"{name}_offlinepartitionscount", "Partitions without a leader.", sum(map(_is_offline, published)))
+    yield gauge(f"{name}_globalpartitioncount", "Partitions.", count)
+    yield gauge(f"{name}_offlinepartitionscount", "Partitions without a leader.", offline)
     yield gauge(
         f"{name}_preferredreplicaimbalancecount",
         "Partitions not led by their preferred replica.",
-        sum(map(_is_led_by_another, published)),
+        led_by_others,
     )
+
+
+async def _counts(reactor: Reactor, metadata: MetadataCache) -> tuple[int, int, int]:
+    """Return the numbers of partitions, of those without a leader, and of those led by another than the preferred."""
+    time_slice = TimeSlice(reactor)
+    count = offline = led_by_others = 0
+    for topic in list(metadata.topics.values()):
+        for partition in topic.partitions.values():
+            count += 1
+            offline += partition.leader < 0
+            led_by_others += _is_led_by_another(partition)
+        if time_slice.is_over:
+            await time_slice.next()
+    return count, offline, led_by_others
 
 
 def _plans(context: ControllerContext) -> Iterator[Family]:
@@ -80,10 +99,6 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
     ):
         samples = [Sample((plan_id,), float(value)) for plan_id, value in figures]
         yield Family(f"kreplica_plan_{name}", Kind.GAUGE, text, ("plan",), samples)
-
-
-def _is_offline(partition: PartitionMetadata) -> bool:
-    return partition.leader < 0
 
 
 def _is_led_by_another(partition: PartitionMetadata) -> bool:

@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from kreplica import __version__
 from kreplica.controller.controller import Controller
 from kreplica.model import TopicPartition
+from kreplica.runtime import Reactor
 from kreplica.runtime.interpreter import interpreter
 from kreplica.runtime.stalls import BOUNDS_S, StallWatch
+from kreplica.runtime.time_slice import TimeSlice
 from kreplica.server.protocol.metrics import ApiMetrics, ServerMetrics
 from kreplica.server.transport.listeners import Server
 from kreplica.service.metrics.local_health import HealthDependencies, LocalHealth
@@ -53,7 +55,7 @@ class LiveMetrics:
         broker = self._broker
         report = await self._health.report()
         totals = report.totals
-        self._messages.update(totals.ends)
+        await self._messages.update(totals.ends, broker.runtime.reactor)
         controller, writes = broker.controller, broker.replication.isr_writes
         watch = broker.certificates.watch
         loads, rates = await self._topic_loads.current(), self.rates()
@@ -109,15 +111,18 @@ class CountedMessages:
     """Counts new messages by comparing log end offsets between two reads, so that appends do no counting."""
 
     def __init__(self) -> None:
-        self._ends: dict[TopicPartition, int] = {}
+        self._ends: Mapping[TopicPartition, int] = {}
         self.count = 0
         """Number of new messages since the first read, over partitions that were led here at both reads."""
 
-    def update(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Add the growth since the previous log end offsets."""
-        known = self._ends
-        self.count += sum(max(end - known.get(key, end), 0) for key, end in ends.items())
-        self._ends = dict(ends)
+    async def update(self, ends: Mapping[TopicPartition, int], reactor: Reactor) -> None:
+        """Add the growth since the previous log end offsets; yields to the reactor if there are many partitions."""
+        known, self._ends = self._ends, ends
+        time_slice = TimeSlice(reactor)
+        for key, end in ends.items():
+            self.count += max(end - known.get(key, end), 0)
+            if time_slice.is_over:
+                await time_slice.next()
 
 
 def percentile_ms(counts: Iterable[int]) -> float:

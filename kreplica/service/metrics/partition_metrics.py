@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from operator import attrgetter
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from kreplica.interfaces import MetricKind as Kind
 from kreplica.replication import Partition
 from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
+from kreplica.server.metadata.metadata_cache import TopicMetadata
 
 LABELS = ("topic", "partition")
 
@@ -106,6 +107,18 @@ async def partition_families(
             elif row.is_sum:
                 sums = await _sums(time_slice, listed, row.value_of)
                 yield Family(row.name, Kind.GAUGE, row.text, LABELS[:1], sums)
+
+
+async def topic_family(reactor: Reactor, topics: Mapping[str, TopicMetadata]) -> Family:
+    """Return the number of partitions of each topic."""
+    time_slice, samples = TimeSlice(reactor), []
+    for name in sorted(topics):
+        topic = topics.get(name)  # it may be deleted meanwhile
+        if topic is not None:
+            samples.append(Sample((name,), len(topic.partitions)))
+        if time_slice.is_over:
+            await time_slice.next()
+    return Family("kafka_topic_partitions", Kind.GAUGE, "Partitions of a topic.", LABELS[:1], samples)
 
 
 Listed = Sequence[tuple[tuple[str, str], Partition]]
