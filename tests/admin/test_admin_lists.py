@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -16,14 +17,16 @@ from kreplica.admin.http.json_stream import dumped
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import BOOLEAN, COUNT, STRING, listing, nullable
 from kreplica.admin.lists.columns import Column, Columns
-from kreplica.admin.lists.pages import read_page
+from kreplica.admin.lists.pages import keys_with, read_page
 from kreplica.admin.lists.topic_list import COLUMNS, TopicList, health
 from kreplica.admin.load.group_loads import ClusterGroups
 from kreplica.admin.load.shared_loads import REUSE_SECONDS, Load
 from kreplica.admin.load.topic_loads import TABLE, TopicLoad, TopicLoads
 from kreplica.admin.peers.forwarding import PeerResponses
+from kreplica.admin.resources.elections import Elections
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.storage.log_config import LogConfig
+from kreplica.zookeeper import SessionState
 
 ROWS = {
     "a": {"name": "a", "lag": 5, "state": "Stable", "is_new": True, "tags": ["x"]},
@@ -294,9 +297,50 @@ def test_load_is_requested_on_behalf_of_this_broker():
 )
 def test_invalid_table(change):
     """A table with a column of another length or type is rejected."""
-    document = {**TABLE.document(7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), **change}
+    clock = SlowClock()
+    document = {**done(TABLE.document(clock, 7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), clock), **change}
     with pytest.raises(Problem, match=f"broker 3: the column {next(iter(change))} of its response is not valid"):
-        TABLE.rows(3, document)
+        done(TABLE.rows(clock, 3, document), clock).raiseException()
+
+
+class CountedClock(SlowClock):
+    """A slow clock that counts how often work yields."""
+
+    step_s = 0.001
+    yields = 0
+
+    def callLater(self, *arguments, **options):
+        self.yields += 1
+        return super().callLater(*arguments, **options)
+
+
+def test_tables_are_sliced():
+    """A table of ten thousand rows is built and validated in slices, and is the same afterwards."""
+    rows = [(f"t-{number}", 1, number, 3, 4, 5.0, 6.0, 7.0) for number in range(TOPICS)]
+    clock = CountedClock()
+    document = done(TABLE.document(clock, 7, iter(rows)), clock)
+    assert clock.yields > 5
+    assert (document["topic"][-1], document["records"][:3]) == ("t-9999", [0, 1, 2])
+    clock = CountedClock()
+    assert done(TABLE.rows(clock, 3, document), clock) == rows
+    assert clock.yields > 5
+
+
+def test_names_are_checked_in_slices():
+    clock = CountedClock()
+    found = done(keys_with(clock, range(TOPICS), lambda number: number % 2 == 0), clock)
+    assert found == list(range(0, TOPICS, 2))
+    assert clock.yields > 20
+
+
+def test_elections_are_searched_in_slices(metadata):
+    """A search through ten thousand partitions without a result does not block the reactor."""
+    clock = CountedClock()
+    client = SimpleNamespace(state=SessionState.SUSPENDED)
+    elections = Elections(clock, metadata, client, None)
+    response = done(elections.list_all(Call(query={"limit": 10})), clock)
+    assert response.document == {"pending": None, "needed": []}
+    assert clock.yields > 100
 
 
 def test_health():

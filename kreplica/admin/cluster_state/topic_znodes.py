@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar, cast
 
 from twisted.internet.defer import Deferred, TimeoutError
@@ -17,6 +18,9 @@ T = TypeVar("T")
 
 READ_SECONDS_MAX = 1.0
 """Maximum time of a read: ZooKeeper may be unreachable although the connection looks intact."""
+
+TOPICS_AT_ONCE = 500
+"""Number of topics that are read together, about two milliseconds."""
 
 _NO_REASSIGNMENT = b'"adding_replicas":{},"removing_replicas":{}'
 _READ_ONLY = b'"kreplica_read_only"'
@@ -52,14 +56,16 @@ class TopicZnodes:
 
     async def changes(self, topics: Sequence[str]) -> Mapping[str, Changes] | None:
         """Return the ongoing changes of each topic; a missing topic has none."""
-        paths = [znodes.topic_path(topic) for topic in topics]
-        responses = await read_if_connected(self._reactor, self._client, lambda: read_all(self._client, paths))
-        if responses is None:
-            return None
-        return {
-            topic: _changes(topic, response[0]) if isinstance(response, tuple) else NO_CHANGES
-            for topic, response in zip(topics, responses, strict=True)
-        }
+        found: dict[str, Changes] = {}
+        for start in range(0, len(topics), TOPICS_AT_ONCE):
+            some = topics[start : start + TOPICS_AT_ONCE]
+            paths = [znodes.topic_path(topic) for topic in some]
+            responses = await read_if_connected(self._reactor, self._client, partial(read_all, self._client, paths))
+            if responses is None:
+                return None
+            for topic, response in zip(some, responses, strict=True):
+                found[topic] = _changes(topic, response[0]) if isinstance(response, tuple) else NO_CHANGES
+        return found
 
     async def deleting(self) -> frozenset[str] | None:
         """Return the topics that are being deleted."""

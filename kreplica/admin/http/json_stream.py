@@ -12,8 +12,11 @@ from typing import Any
 from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
 
-ROWS_AT_ONCE = 200
-"""Rows of a list that are encoded per slice, about one millisecond."""
+ROWS_AT_ONCE = 50
+"""Rows of a list that are encoded between two checks of the clock, a fraction of a millisecond."""
+
+ROWS_WHOLE_MAX = 200
+"""Longer lists are split."""
 
 
 async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
@@ -41,7 +44,7 @@ async def json_pieces(reactor: Reactor, document: Any) -> list[bytes]:
 
 
 def _is_long(value: object) -> bool:
-    return isinstance(value, list) and len(value) > ROWS_AT_ONCE
+    return isinstance(value, list) and len(value) > ROWS_WHOLE_MAX
 
 
 def dumped(value: Any) -> bytes:

@@ -99,7 +99,7 @@ class GroupLoads:
         return self._all.current(call)
 
     async def _table(self) -> Table:
-        return TABLE.document(self._now_ms(), await self._local.current())
+        return await TABLE.document(self._reactor, self._now_ms(), await self._local.current())
 
     async def _merged(self, tables: list[Rows]) -> ClusterGroups:
         time_slice = TimeSlice(self._reactor)

@@ -56,6 +56,7 @@ class SharedLoads(Generic[T]):
         merge: Callable[[list[Rows]], Awaitable[T]],
         title: str,
     ) -> None:
+        self._reactor = reactor
         self._others = others
         self._path = path
         self._table = table
@@ -78,7 +79,7 @@ class SharedLoads(Generic[T]):
         tables = []
         for broker_id, document in responses.documents.items():
             try:
-                tables.append(self._table.rows(broker_id, document))
+                tables.append(await self._table.rows(self._reactor, broker_id, document))
             except Problem as problem:
                 problems.append(problem.detail)
         return Load(await self._merge(tables), problems)

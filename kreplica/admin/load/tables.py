@@ -5,13 +5,19 @@ Ten thousand rows as objects would take several times the bytes, and a second to
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from kreplica.admin.http.api import Schema
 from kreplica.admin.http.problems import Problem
 from kreplica.admin.http.schemas import TIME_MS, record
+from kreplica.runtime import Reactor
+from kreplica.runtime.time_slice import TimeSlice
+
+ROWS_AT_ONCE = 200
+"""Number of rows between two checks of the clock, a fraction of a millisecond."""
 
 NUMBER, NUMBER_OR_NULL, TEXT, TEXTS = "number", "number_or_null", "text", "texts"
 
@@ -54,25 +60,44 @@ class TableFormat:
         }
         return record({"at_ms": TIME_MS, **lists}, title=title)
 
-    def document(self, at_ms: int, rows: Sequence[tuple[Any, ...]]) -> Table:
-        """Return the document of rows, each with the values of all columns in order."""
-        columns = zip(*rows, strict=True) if rows else ((),) * len(self.columns)
-        lists = {name: list(values) for name, values in zip(self.columns, columns, strict=True)}
-        return {"at_ms": at_ms, **lists}
+    async def document(self, reactor: Reactor, at_ms: int, rows: Iterable[tuple[Any, ...]]) -> Table:
+        """Return the document of rows, each with the values of all columns in order; yields to the reactor."""
+        lists: list[list[Any]] = [[] for _ in self.columns]
+        time_slice, source = TimeSlice(reactor), iter(rows)
+        while some := list(islice(source, ROWS_AT_ONCE)):
+            for values, more in zip(lists, zip(*some, strict=True), strict=True):
+                values += more
+            if time_slice.is_over:
+                await time_slice.next()
+        return {"at_ms": at_ms, **dict(zip(self.columns, lists, strict=True))}
 
-    def rows(self, broker_id: int, document: Table) -> list[tuple[Any, ...]]:
-        """Return the rows of a document that a broker sent.
+    async def rows(self, reactor: Reactor, broker_id: int, document: Table) -> list[tuple[Any, ...]]:
+        """Return the rows of a document that a broker sent; yields to the reactor.
 
         :raise Problem: 502 for a column of the wrong length or with a value of the wrong type.
         """
         lists = [document[name] for name in self.columns]
-        for (name, (kind, _)), values in zip(self.columns.items(), lists, strict=True):
-            is_valid = len(values) == len(lists[0]) and set(map(type, values)) <= _TYPES[kind]
-            if not is_valid or (kind == TEXTS and any(type(each) is not str for texts in values for each in texts)):
-                raise Problem(
-                    502,
-                    "unexpected response",
-                    f"broker {broker_id}: the column {name} of its response is not valid",
-                    what_to_do=f"Check that broker {broker_id} runs a compatible release of kreplica.",
-                )
-        return list(zip(*lists, strict=True))
+        count = len(lists[0])
+        time_slice = TimeSlice(reactor)
+        rows: list[tuple[Any, ...]] = []
+        for start in range(0, max(map(len, lists)), ROWS_AT_ONCE):
+            some = [values[start : start + ROWS_AT_ONCE] for values in lists]
+            for (name, (kind, _)), values, whole in zip(self.columns.items(), some, lists, strict=True):
+                if len(whole) != count or not _is_valid(kind, values):
+                    raise Problem(
+                        502,
+                        "unexpected response",
+                        f"broker {broker_id}: the column {name} of its response is not valid",
+                        what_to_do=f"Check that broker {broker_id} runs a compatible release of kreplica.",
+                    )
+            rows += zip(*some, strict=True)
+            if time_slice.is_over:
+                await time_slice.next()
+        return rows
+
+
+def _is_valid(kind: str, values: list[Any]) -> bool:
+    """Return True if values have the type of their column."""
+    if not set(map(type, values)) <= _TYPES[kind]:
+        return False
+    return kind != TEXTS or all(type(each) is str for texts in values for each in texts)

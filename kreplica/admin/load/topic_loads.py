@@ -76,7 +76,8 @@ class TopicLoads:
 
     async def _table(self) -> Table:
         loads = await self._local.current()
-        return TABLE.document(self._now_ms(), [(topic, *load) for topic, load in loads.items()])
+        rows = ((topic, *load) for topic, load in loads.items())
+        return await TABLE.document(self._reactor, self._now_ms(), rows)
 
     async def _merged(self, tables: list[Rows]) -> Mapping[str, TopicLoad]:
         time_slice = TimeSlice(self._reactor)

@@ -138,22 +138,22 @@ class Elections:
         await once_complete(self._published)
         time_slice = TimeSlice(self._reactor)
         needed: list[dict[str, Any]] = []
-        for kind, topic, partition in self._needed():
-            if len(needed) == call.query["limit"]:
-                break
-            needed.append(_needed_row(kind, topic, partition))
+        for kind, topic, partition in self._kinds():
+            if kind is not None:
+                if len(needed) == call.query["limit"]:
+                    break
+                needed.append(_needed_row(kind, topic, partition))
             if time_slice.is_over:
                 await time_slice.next()
         return JsonResponse({"pending": await self._pending(), "needed": needed})
 
-    def _needed(self) -> Iterator[tuple[str, str, PublishedPartition]]:
+    def _kinds(self) -> Iterator[tuple[str | None, str, PublishedPartition]]:
+        """Yield each partition with the kind of election that it needs, or None."""
         topics = self._published.topics
         for name in sorted(topics):
             topic = topics.get(name)
             for _, partition in sorted(topic.partitions.items()) if topic is not None else ():
-                kind = self._kind_needed(partition)
-                if kind is not None:
-                    yield kind, name, partition
+                yield self._kind_needed(partition), name, partition
 
     def _kind_needed(self, partition: PublishedPartition) -> str | None:
         preferred, live = partition.replicas[0], self._published.brokers
@@ -193,7 +193,7 @@ class Elections:
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
         if requested is None:
-            needed = (TopicPartition(topic, p.partition) for each, topic, p in self._needed() if each == kind)
+            needed = (TopicPartition(topic, p.partition) for each, topic, p in self._kinds() if each == kind)
             return list(islice(needed, PARTITIONS_MAX))
         partitions = list(dict.fromkeys(TopicPartition(row["topic"], row["partition"]) for row in requested))
         for key in partitions:
