@@ -49,3 +49,11 @@ def processes_of(directory: Path) -> dict[int, int]:
             except (FileNotFoundError, ProcessLookupError):
                 pass
     return found
+
+
+def waits_for_the_machine(process_id: int) -> bool:
+    """Return True if a process is ready to run, or waits for a disk: a busy machine may let it wait for seconds."""
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "RD"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
