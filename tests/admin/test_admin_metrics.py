@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
@@ -66,3 +67,11 @@ def test_invalid_paths(process):
     with pytest.raises(HTTPError) as refused:
         urlopen(f"{process.admin_url}/metrics", data=b"")
     assert refused.value.code == 405
+
+
+def test_log_lines_name_no_objects_of_the_program(process):
+    """Requests between brokers write nothing such as ``<Factory object at 0x7f...>`` to the log."""
+    with urlopen(f"{process.admin_url}/v1/brokers?fields=connections,faults") as answer:
+        rows = json.load(answer)["brokers"]
+    assert [row["connections"] >= 0 for row in rows] == [True] * 3
+    assert " at 0x" not in process.all_output

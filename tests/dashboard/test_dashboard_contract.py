@@ -224,7 +224,7 @@ def test_a_refresh_keeps_focus_selection_and_scrolling(at):
 
 
 def test_pages_fit_a_phone(at):
-    """No page is wider than a phone; wide tables scroll separately."""
+    """No page is wider than a phone; wide tables scroll separately, and the value of a message is visible."""
     at.size(390, 844)
     wide = {}
     try:
@@ -233,6 +233,8 @@ def test_pages_fit_a_phone(at):
             settle(at)
             wide[address] = at.driver.execute_script(WIDE)
         assert wide == {address: [] for address in PAGES}
+        at.open("messages/orders-0000")
+        assert at.one("td.value").is_displayed()
     finally:
         at.size(1280, 900)
 
