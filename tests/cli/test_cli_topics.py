@@ -197,7 +197,8 @@ def test_brokers(admin, kreplica):
     """The output has live, cordoned and missing brokers, and the controller."""
     dead = {**BROKER, "broker_id": 3, "live": False, "endpoints": [], "admin_url": None, "is_controller": False,
             "cordoned": False}  # fmt: skip
-    admin.answers["GET /v1/brokers"] = {"brokers": [BROKER, dead]}
+    rows = [{**each, "faults": []} for each in (BROKER, dead)]
+    admin.answers["GET /v1/brokers"] = {"brokers": rows}
     lines = kreplica("broker", "list").stdout.splitlines()
     assert "live, controller, cordoned" in lines[1]
     assert "DEAD" in lines[2]
