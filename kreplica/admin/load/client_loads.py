@@ -10,6 +10,7 @@ from kreplica.admin.load.shared_loads import Load, Rows, SharedLoads
 from kreplica.admin.load.tables import NUMBER, NUMBER_OR_NULL, TEXT, TEXTS, Table, TableFormat
 from kreplica.admin.peers.forwarding import OtherBrokers
 from kreplica.runtime import Reactor
+from kreplica.runtime.time_slice import TimeSlice
 
 PATH = "/v1/loads/clients"
 
@@ -76,6 +77,7 @@ class ClientLoads:
     def __init__(
         self, reactor: Reactor, now_ms: Callable[[], int], local: LocalClients, others: OtherBrokers
     ) -> None:
+        self._reactor = reactor
         self._now_ms = now_ms
         self._local = local
         self._all = SharedLoads(reactor, others, PATH, TABLE, self._table, self._merged, "ClientLoads")
@@ -94,10 +96,11 @@ class ClientLoads:
         return self._all.current(call)
 
     async def _table(self) -> Table:
-        return TABLE.document(self._now_ms(), await self._local.current())
+        return await TABLE.document(self._reactor, self._now_ms(), await self._local.current())
 
     async def _merged(self, tables: list[Rows]) -> dict[str, ClientLoad]:
         """Return the clients; for one that has moved to another broker, its row of the last request."""
+        time_slice = TimeSlice(self._reactor)
         merged: dict[str, ClientLoad] = {}
         for rows in tables:
             for row in rows:
@@ -105,4 +108,6 @@ class ClientLoads:
                 known = merged.get(client.client_instance_id)
                 if known is None or known.last_request_at_ms < client.last_request_at_ms:
                     merged[client.client_instance_id] = client
+                if time_slice.is_over:
+                    await time_slice.next()
         return merged
