@@ -246,7 +246,7 @@ class Connection(Protocol):
             self.transport.setTcpKeepAlive(True)
         self.transport.registerProducer(self, True)
         self._write = self.transport.write
-        receive_in_place(self.transport, lambda: self._frames.receive_buffer, self._filled)
+        receive_in_place(self.transport, lambda: self._frames.receive_buffer, self._filled, self.dataReceived)
 
     def handshakeCompleted(self) -> None:
         """Continue after the TLS handshake."""
