@@ -31,6 +31,7 @@ TITLES = {
     "efficiency": "Comparison with a C program that makes the same system calls",
     "interpreters": "Interpreters",
     "bytecodes": "CPU time of a request in Python",
+    "hand_overs": "Hand-overs of a record",
     "growth": "Growth",
     "cores": "Two cores",
     "controller": "Controller",
