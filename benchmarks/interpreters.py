@@ -1,18 +1,21 @@
-"""CPU time of one broker with several Python interpreters, with the same clients and load.
+"""CPU time of requests with several Python interpreters: of a broker with clients, and of a simulated broker.
 
 ``BENCHMARK_INTERPRETERS`` names the directories of their programs, separated by `;`, each possibly after a command that
 starts them, for example ``.venv/bin;chroot /srv/trixie /kreplica/.venv/bin``.  By default there is only the interpreter
 that runs the benchmark.  All brokers run at the same time and receive the load in turn, in reverse order in every
-second round.  Values are medians; the last columns are the CPU time relative to the first interpreter.
+second round; their values are medians.  A simulated broker handles requests as in ``calls``, without sockets; its
+values are minima over many batches of requests, which other programs on the machine affect least.  The last columns
+are the CPU time relative to the first interpreter.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +24,13 @@ from typing import Any
 from benchmarks.broker_process import ROOT, BrokerProcess
 from benchmarks.comparison.deployments import SHARED, OneKreplica
 from benchmarks.comparison.measuring import Run
-from benchmarks.comparison.scenarios import SCALES, Kind, Scenario
+from benchmarks.comparison.scenarios import SCALES, Kind, Scale, Scenario
 from benchmarks.comparison.steady import MaximumRates
 from benchmarks.driver import find_driver, remove_driver
 
 VARIABLE = "BENCHMARK_INTERPRETERS"
 CHECK = ROOT / "packaging" / "check_python.py"
+SERVE = "import sys; sys.path.insert(0, {root!r}); from benchmarks.request_times import serve; serve()"
 COSTS = ("broker us/request", "broker us/record", "broker us/MB", "MB")
 
 SCENARIOS = (
@@ -49,12 +53,31 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
     :return: a row for each scenario.
     """
     chosen = SCALES[scale] if rounds is None else replace(SCALES[scale], rounds=rounds)
+    return [*_in_process(chosen.rounds), *_with_clients(chosen)]
+
+
+def _in_process(rounds: int) -> list[dict[str, Any]]:
+    """Return the CPU time of requests to a simulated broker."""
+    samples: dict[str, Samples] = {}
+    for _ in range(rounds):
+        for name, (*before, python) in interpreters("python").items():
+            command = [*before, python, "-c", SERVE.format(root=str(ROOT))]
+            served = subprocess.run(command, capture_output=True, text=True, check=False)
+            if served.returncode:
+                raise RuntimeError(f"{name}: {served.stderr.strip()}")
+            for request, cost_us in json.loads(served.stdout).items():
+                samples.setdefault(f"simulated: {request}", {}).setdefault(name, []).append(cost_us)
+    return [row(request, "us/request", taken, min) for request, taken in samples.items()]
+
+
+def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
+    """Return the CPU time of brokers that serve real clients."""
     driver = find_driver()
     samples: dict[Scenario, Samples] = {scenario: {} for scenario in SCENARIOS}
     try:
         with ExitStack() as stack:
             runs = {}
-            for name, launcher in interpreters().items():
+            for name, launcher in interpreters("twistd").items():
                 broker = stack.enter_context(BrokerProcess(dict(SHARED), launcher=launcher))
                 broker.wait_until_ready()
                 runs[name] = Run(OneKreplica(broker), driver, chosen, MaximumRates())
@@ -67,26 +90,28 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
                             samples[scenario].setdefault(name, []).append(value)
     finally:
         remove_driver(driver)
-    return [row(scenario, taken) for scenario, taken in samples.items()]
+    return [
+        row(scenario.name, UNITS[scenario.kind], taken, statistics.median) for scenario, taken in samples.items()
+    ]
 
 
-def interpreters() -> dict[str, list[str]]:
-    """Return the command that starts ``twistd``, by version of Python.
+def interpreters(program: str) -> dict[str, list[str]]:
+    """Return the command that starts a program of each environment, by version of Python.
 
     :raise RuntimeError: an interpreter does not start.
     """
     places = os.environ.get(VARIABLE) or str(Path(sys.executable).parent)
-    return dict(_named_launcher(place.split()) for place in places.split(";"))
+    return dict(_named_launcher(place.split(), program) for place in places.split(";"))
 
 
-def _named_launcher(words: Sequence[str]) -> tuple[str, list[str]]:
+def _named_launcher(words: Sequence[str], program: str) -> tuple[str, list[str]]:
     *before, directory = words
     asked = subprocess.run(
         [*before, f"{directory}/python", str(CHECK), "--build"], capture_output=True, text=True, check=False
     )
     if asked.returncode:
         raise RuntimeError(f"{VARIABLE}: {' '.join(words)}: {asked.stderr.strip()}")
-    return asked.stdout.strip(), [*before, f"{directory}/twistd"]
+    return asked.stdout.strip(), [*before, f"{directory}/{program}"]
 
 
 def cost_of(sample: dict[str, float]) -> float:
@@ -96,15 +121,15 @@ def cost_of(sample: dict[str, float]) -> float:
     return next(sample[name] for name in COSTS if name in sample)
 
 
-def row(scenario: Scenario, samples: Samples) -> dict[str, Any]:
-    """Return the medians of one scenario, and their ratios to that of the first interpreter."""
-    medians = {name: statistics.median(taken) for name, taken in samples.items()}
-    first, *others = medians
+def row(scenario: str, unit: str, samples: Samples, value_of: Callable[[list[float]], float]) -> dict[str, Any]:
+    """Return the value of one scenario for each interpreter, and the ratio to that of the first one."""
+    values = {name: value_of(taken) for name, taken in samples.items()}
+    first, *others = values
     return {
-        "scenario": scenario.name,
-        "unit": UNITS[scenario.kind],
-        **medians,
-        **{f"{name.partition(',')[0]} / {first.partition(',')[0]}": medians[name] / medians[first] for name in others},
+        "scenario": scenario,
+        "unit": unit,
+        **values,
+        **{f"{name.partition(',')[0]} / {first.partition(',')[0]}": values[name] / values[first] for name in others},
     }
 
 
