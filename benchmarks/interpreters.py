@@ -90,9 +90,7 @@ def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
                             samples[scenario].setdefault(name, []).append(value)
     finally:
         remove_driver(driver)
-    return [
-        row(scenario.name, UNITS[scenario.kind], taken, statistics.median) for scenario, taken in samples.items()
-    ]
+    return [row(scenario.name, UNITS[scenario.kind], taken, statistics.median) for scenario, taken in samples.items()]
 
 
 def interpreters(program: str) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ from kreplica.runtime.disk import FileRange, OsDisk, OsFile
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.transport import control_priority
 from kreplica.server.transport.epoll_transport import EpollTransport
+from tests.support.server_process import free_ports
 
 MEBI = 1024 * 1024
 
@@ -57,6 +58,50 @@ def test_handlers_see_the_listener_name() -> None:
         assert [connection.listener for connection in scene.handlers.connections] == ["PLAINTEXT", "INTERNAL"]
 
     play("epoll", story)
+
+
+def test_shared_port() -> None:
+    """Another process can listen on a shared port; its connections are those of the listener."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        (shared,) = free_ports(1)
+        scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0), shared_port=shared)
+        client = await scene.connect(shared)
+        client.send(produce_frame(1, b"x"))
+        assert await client.answered_ids(1) == [1]
+        assert [connection.listener for connection in scene.handlers.connections] == ["INTERNAL"]
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            other.bind(("127.0.0.1", shared))
+            other.listen()
+        await scene.server.stop()
+        with socket.create_server(("127.0.0.1", shared)):
+            pass  # the server has left the port
+
+    play("epoll", story)
+
+
+def test_shared_port_in_use() -> None:
+    """A program that does not share the port keeps it; the error names the address and the remedy."""
+
+    async def story(scene: Scene) -> None:
+        scene.start()
+        with socket.create_server(("127.0.0.1", 0)) as other:
+            port = other.getsockname()[1]
+            with pytest.raises(SettingsError, match=f"INTERNAL://127.0.0.1:{port}: another program uses this port"):
+                scene.server.listen(Endpoint("INTERNAL", "127.0.0.1", 0), shared_port=port)
+
+    play("epoll", story)
+
+
+def test_shared_port_of_brokers_in_one_process() -> None:
+    async def story(scene: Scene) -> None:
+        scene.start()
+        with pytest.raises(SettingsError, match=r"kreplica\.bootstrap\.port needs a process"):
+            scene.server.listen(Endpoint("INTERNAL", scene.host, 0), shared_port=9000)
+
+    play("simulated", story)
 
 
 def test_ipv6() -> None:

@@ -18,6 +18,7 @@ import pytest
 from kreplica.blocking import EARLIEST, Cluster, Producer, Reader, TopicPartition
 from kreplica.blocking.admin import create_topic
 from kreplica.blocking.offsets import end_offsets
+from tests.support.server_process import free_ports
 from tests.support.standalone import StandaloneProcess
 
 TOPIC = "orders"
@@ -155,3 +156,28 @@ def test_unknown_setting(tmp_path: Path) -> None:
     assert process.wait(START_S) == 1
     assert "num.partitions" in process.output
     assert not process.data_directory.exists()
+
+
+def test_one_address_serves_all_brokers(tmp_path: Path) -> None:
+    """The shared port answers while any of the brokers runs, and clients then use the brokers' own ports."""
+    (shared,) = free_ports(1)
+    process = StandaloneProcess(tmp_path, brokers=2, arguments=("--processes", "--bootstrap-port", str(shared)))
+    try:
+        process.start(START_S)
+        assert f"brokers      127.0.0.1:{shared} " in process.output
+        with Cluster(f"127.0.0.1:{shared}") as cluster:
+            create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
+            write(cluster, b"one")
+            assert _ports(cluster) == {process.port, process.port + 1}
+        killed = children(process)[2]
+        os.kill(killed, signal.SIGKILL)
+        until(lambda: not lives(killed))
+        for _ in range(4):  # half of them would fail if the killed broker got its share
+            with Cluster(f"127.0.0.1:{shared}") as cluster:
+                assert process.port in _ports(cluster)
+    finally:
+        process.kill()
+
+
+def _ports(cluster: Cluster) -> set[int]:
+    return {broker.address.port for broker in cluster.refresh().brokers.values()}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from typing import Protocol as TypingProtocol
@@ -32,6 +33,7 @@ from kreplica.server.quotas.connection_limits import ConnectionLimits, Decision
 from kreplica.server.transport.accept_gate import HeldConnection
 from kreplica.server.transport.epoll_transport import EpollTransport
 from kreplica.server.transport.flush_scope import FlushScope
+from kreplica.server.transport.shared_port import listen_shared
 from kreplica.server.transport.twisted_transport import TwistedTransport
 
 if TYPE_CHECKING:
@@ -159,12 +161,19 @@ class Server:
         self._use_epoll = IReactorFDSet.providedBy(runtime.reactor) and not use_twisted_transport
         self._ports: list[Any] = []
 
-    def listen(self, endpoint: Endpoint, tls: ListenerTls | None = None, sasl: SaslConfig | None = None) -> int:
+    def listen(
+        self,
+        endpoint: Endpoint,
+        tls: ListenerTls | None = None,
+        sasl: SaslConfig | None = None,
+        shared_port: int = 0,
+    ) -> int:
         """Start accepting connections.
 
         :param endpoint: listener name; address to bind, empty for all; port, 0 to let the system choose.
         :param tls: encrypts the connections; None for a plaintext listener.
         :param sasl: authenticates the clients; None if they need not authenticate.
+        :param shared_port: a second port, on which other processes may listen, too (``shared_port``); 0 for none.
         :return: the port.
         :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
@@ -172,18 +181,24 @@ class Server:
         authentication = None if sasl is None else self._authentication(sasl)
         factory = _ListenerFactory(self.resources, endpoint.listener, authentication, use_epoll=self._use_epoll)
         backlog = self.resources.bounds.accept_backlog
-        try:
-            bound = self.resources.reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
-        except CannotListenError as error:
-            raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
+        reactor = self.resources.reactor
+        with _bind_errors(endpoint):
+            bound = reactor.listenTCP(endpoint.port, factory, backlog=backlog, interface=endpoint.host)
+        self._add_port(bound, endpoint, tls)
+        if shared_port:
+            with _bind_errors(endpoint._replace(port=shared_port)):
+                shared = listen_shared(reactor, endpoint.host, shared_port, factory, backlog)
+            self._add_port(shared, endpoint, tls)
+        number: int = bound.getHost().port
+        return number
+
+    def _add_port(self, bound: Any, endpoint: Endpoint, tls: ListenerTls | None) -> None:
         self.resources.connections.add_port(bound, endpoint.listener)
         if self._use_epoll:
             bound.transport = partial(_transport, self._new_transport(tls))
             if endpoint.host in LOOPBACK:
                 disable_pacing(bound.socket)
         self._ports.append(bound)
-        number: int = bound.getHost().port
-        return number
 
     def _authentication(self, config: SaslConfig) -> Authentication:
         # Imported here because most brokers have no listener with SASL.
@@ -221,6 +236,20 @@ def _transport(new: NewTransport, sock: socket.socket, protocol: Any, *arguments
     if isinstance(protocol, HeldConnection):
         return tcp.Server(sock, protocol, *arguments)
     return new(sock, protocol, *arguments)
+
+
+@contextmanager
+def _bind_errors(endpoint: Endpoint) -> Iterator[None]:
+    """Convert the errors of binding an address.
+
+    :raise SettingsError: the address cannot be bound.
+    """
+    try:
+        yield
+    except CannotListenError as error:
+        raise SettingsError(_cannot_listen(endpoint, error.socketError)) from None
+    except OSError as error:
+        raise SettingsError(_cannot_listen(endpoint, error)) from None
 
 
 def _cannot_listen(endpoint: Endpoint, error: Exception) -> str:

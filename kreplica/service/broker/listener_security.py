@@ -47,6 +47,12 @@ class Authenticators(NamedTuple):
     plugins: Mapping[str, ChosenMechanism]
 
 
+def shared_port(settings: BrokerSettings, endpoint: Endpoint) -> int:
+    """Return the port that a listener shares with those of the other brokers of the machine; 0 for none."""
+    port: int = settings["kreplica.bootstrap.port"]
+    return port if endpoint == settings.listeners[0] else 0
+
+
 def listener_sasl(
     runtime: Runtime, settings: BrokerSettings, endpoint: Endpoint, authenticators: Authenticators
 ) -> SaslConfig | None:

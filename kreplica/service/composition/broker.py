@@ -44,7 +44,7 @@ from kreplica.service.broker.connection_settings import ConnectionLimitsUpdate
 from kreplica.service.broker.coordinators import Coordinators
 from kreplica.service.broker.delegation_tokens import start_token_sweep, token_store
 from kreplica.service.broker.listener_certificates import ListenerCertificates
-from kreplica.service.broker.listener_security import Authenticators, broker_endpoints, listener_sasl
+from kreplica.service.broker.listener_security import Authenticators, broker_endpoints, listener_sasl, shared_port
 from kreplica.service.broker.peers import Peers
 from kreplica.service.broker.readiness import not_ready, wait_until_served
 from kreplica.service.broker.replication import Replication
@@ -255,7 +255,7 @@ class Broker:
         for endpoint in self.settings.listeners:
             tls = self.certificates.open(endpoint, self.dynamic_settings.effective)
             sasl = listener_sasl(self.runtime, self.settings, endpoint, authenticators)
-            self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl)
+            self._ports[endpoint.listener] = server.listen(endpoint, tls, sasl, shared_port(self.settings, endpoint))
         return advertised_endpoints(self.settings, self._ports, socket.gethostname())
 
     def _start_admin(self) -> None:

@@ -34,6 +34,7 @@ class StandaloneConfig:
     """Options of ``twistd kreplica standalone``; port 0 lets the system choose a port.
 
     :param rack: ``broker.rack`` of all brokers; None for no rack.
+    :param bootstrap_port: port that all brokers share; 0 for none.
     :param first_broker_id: the ID of the first broker; the others have the following IDs.
     :param advertised_host: the host in advertised listeners.
     :param interface: the IP address on which brokers and the admin API listen; the ZooKeeper server uses loopback.
@@ -47,6 +48,7 @@ class StandaloneConfig:
     coordinator_port: int = 2181
     overrides: tuple[str | Override, ...] = ()
     rack: str | None = None
+    bootstrap_port: int = 0
     first_broker_id: int = 1
     advertised_host: str = HOST
     interface: str = HOST
@@ -84,6 +86,8 @@ class StandaloneConfig:
             settings["zookeeper.session.timeout.ms"] = str(SESSION_TIMEOUT_MS)
         if self.rack is not None:
             settings["broker.rack"] = self.rack
+        if self.bootstrap_port:
+            settings["kreplica.bootstrap.port"] = str(self.bootstrap_port)
         text = "".join(f"{name}={value}\n" for name, value in settings.items())
         return text.replace("\\", "\\\\")
 
@@ -187,9 +191,9 @@ class Standalone:
 
     def addresses(self) -> ClusterAddresses:
         """Return the addresses of the running cluster."""
-        secured = self._config.secured
+        secured, shared = self._config.secured, self._config.bootstrap_port
         return ClusterAddresses(
-            [f"{HOST}:{port}" for port in self.ports],
+            [f"{HOST}:{port}" for port in ([shared] if shared else self.ports)],
             self.admin_url,
             f"{HOST}:{self.zookeeper.port}",
             self._config.data_directory,

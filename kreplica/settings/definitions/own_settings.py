@@ -96,6 +96,16 @@ OWN_SETTINGS = (
         "of a certificate to a user.",
     ),
     Setting(
+        "kreplica.bootstrap.port",
+        INT,
+        0,
+        between(0, 65535),
+        LOW,
+        READ_ONLY,
+        "A further port of the first listener, which all brokers of the machine share (SO_REUSEPORT): a client that "
+        "bootstraps there finds the cluster if any of them runs. 0: none.",
+    ),
+    Setting(
         "kreplica.connection.outstanding.requests.max",
         INT,
         512,
