@@ -314,14 +314,16 @@ class ControllerTerm:
             decide again (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
+        published: list[TopicPartition] = []
         for number, change in enumerate(outcome.written, 1):
             self.adopt(change)
             if not change.only_fences:
                 receivers = self.context.state_receivers(change.partition)
                 batch.lead_or_follow(change.partition, receivers, is_new=change.is_new)
+                published.append(change.partition)
             if number % SLICE == 0:
                 await self.yield_to_reactor()
-        batch.publish(change.partition for change in outcome.written if not change.only_fences)
+        batch.publish(published)
         for rejected in outcome.rejected:
             log.info(
                 "controller: the state of {partition} was not written and is computed again: {error}",

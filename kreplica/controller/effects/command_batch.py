@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, Bodies, BodyBuilder, Piece, Row
+from kreplica.controller.effects.command_bodies import DELETE_ANY_EPOCH, NOTHING_IS_NEW, Bodies, BodyBuilder, Piece, Row
 from kreplica.controller.state.context import ControllerContext
 from kreplica.model import TopicPartition
 from kreplica.runtime import Reactor
@@ -21,6 +21,9 @@ __all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "Command", "CommandBatch"]
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
 """Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs
 more memory than its bytes."""
+
+CHECKED_MAX = 10_000
+"""Maximum number of partitions whose states are checked before a command is queued; otherwise while it is built."""
 
 PARTITION_BYTES_MAX = 512
 """Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
@@ -74,7 +77,8 @@ class CommandBatch:
         self._listener = listener
         self._send = send
         self._bytes_max = bytes_max
-        self._leader_and_isr: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
+        self._leader_and_isr: dict[int, dict[TopicPartition, None]] = defaultdict(dict)
+        self._new: dict[int, set[TopicPartition]] = defaultdict(set)
         self._metadata: dict[int, dict[TopicPartition, None]] = {}
         self._stop: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._introduced: dict[int, None] = {}
@@ -84,16 +88,22 @@ class CommandBatch:
         """Add a partition to LeaderAndIsr for each of these brokers that is live."""
         for broker in brokers:
             if broker in self._context.brokers:
-                self._leader_and_isr[broker][partition] = is_new
+                self._leader_and_isr[broker][partition] = None
+                if is_new:
+                    self._new[broker].add(partition)
+                elif self._new:
+                    self._new[broker].discard(partition)
 
     def publish(self, partitions: Iterable[TopicPartition], brokers: Iterable[int] | None = None) -> None:
         """Add partitions to UpdateMetadata for these brokers (all if None).
 
         UpdateMetadata also lists the live brokers, even if it contains no partitions.
         """
-        partitions = dict.fromkeys(partitions)
+        added = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
-            self._metadata.setdefault(broker, {}).update(partitions)
+            known = self._metadata.get(broker)
+            # Brokers share the object, which is never changed: it may contain 100,000 partitions.
+            self._metadata[broker] = {**known, **added} if known and added else known or added
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
         """Add all metadata for these brokers (all if None).  They then remove the topics that it does not contain.
@@ -120,6 +130,7 @@ class CommandBatch:
         """
         if broker in self._context.brokers:
             self._leader_and_isr[broker].pop(partition, None)
+            self._new[broker].discard(partition)
             self._stop[broker][partition] = delete
 
     def send(self) -> None:
@@ -130,11 +141,11 @@ class CommandBatch:
             if broker in self._introduced:
                 self._send_metadata(broker, bodies)
         for broker in sorted(self._leader_and_isr):
-            roles = self._leader_and_isr[broker]
-            if not roles.keys() <= self._context.leadership.keys():
+            roles, new = self._leader_and_isr[broker], self._new.get(broker, NOTHING_IS_NEW)
+            if len(roles) <= CHECKED_MAX and not roles.keys() <= self._context.leadership.keys():
                 raise KeyError("LeaderAndIsr for a partition without a state")
             for part in self._split(roles):
-                self._queue(broker, LEADER_AND_ISR, part, bodies.leader_and_isr(broker, part, roles))
+                self._queue(broker, LEADER_AND_ISR, part, bodies.leader_and_isr(broker, part, new))
         for broker in informed:
             if broker not in self._introduced:
                 self._send_metadata(broker, bodies)

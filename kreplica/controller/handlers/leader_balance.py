@@ -66,13 +66,13 @@ async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
         is_moving = partition.partition in topic.adding or partition.partition in topic.removing
         if not is_moving and not context.leads(replicas[0], partition):
             misplaced[replicas[0]].append(partition)
-    return [
-        partition
-        for broker in sorted(misplaced)
-        if len(misplaced[broker]) * 100 > percentage_max * preferred[broker]
-        for partition in misplaced[broker]
-        if rejection(context, partition, ElectionType.PREFERRED) is ErrorCode.NONE
-    ]
+    found = []
+    for broker in sorted(misplaced):
+        if len(misplaced[broker]) * 100 > percentage_max * preferred[broker]:
+            async for partition in term.in_slices(misplaced[broker]):
+                if rejection(context, partition, ElectionType.PREFERRED) is ErrorCode.NONE:
+                    found.append(partition)
+    return found
 
 
 # --- on request -------------------------------------------------------------------------------------------------------

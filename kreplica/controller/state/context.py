@@ -211,6 +211,8 @@ class ControllerContext:
 
     def not_deleting(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Return the partitions whose topics are not being deleted."""
+        if not self.deleting:
+            return list(partitions)
         return [partition for partition in partitions if partition.topic not in self.deleting]
 
     def offline_replicas(self, partition: TopicPartition) -> tuple[int, ...]:
