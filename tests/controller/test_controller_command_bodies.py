@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from uuid import UUID
 
 from twisted.internet.defer import Deferred
@@ -72,3 +74,18 @@ def test_stop_replica():
     rows = sent(STOP_REPLICA, bodies().stop_replica(1, ALL, delete=True))
     assert [row["leader_epoch"] for row in rows.values()] == [4, 4, 9, DELETE_ANY_EPOCH]
     assert all(row["delete_partition"] for row in rows.values())
+
+
+def test_bodies_are_freed_without_a_garbage_collection():
+    """A reference cycle would keep the bytes of up to 100,000 partitions, for good if the process freezes its objects.
+    """
+    gc.collect()
+    gc.disable()
+    try:
+        made = bodies()
+        freed = weakref.ref(made)
+        assert sent(LEADER_AND_ISR, made.leader_and_isr(1, ALL, set()))
+        del made
+        assert freed() is None
+    finally:
+        gc.enable()

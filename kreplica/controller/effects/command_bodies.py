@@ -68,11 +68,13 @@ class Bodies:
         self._context = _copy(context)  # later steps change the context before the commands are sent
         self._controller_id = controller_id
         self._listener = listener
-        self._roles = _Rows(LEADER_AND_ISR, self._role_values, partial(_role, is_new=False))
-        self._new_roles = _Rows(LEADER_AND_ISR, self._role_values, partial(_role, is_new=True))
-        self._metadata = _Rows(UPDATE_METADATA, self._metadata_values, _metadata)
-        self._stops = _Rows(STOP_REPLICA, self._stop_values, partial(_stop, delete=False))
-        self._deletions = _Rows(STOP_REPLICA, self._stop_values, partial(_stop, delete=True))
+        # The rows do not refer to this object: a reference cycle would keep the bytes of all partitions in memory.
+        role_values, stop_values = partial(_role_values, self._context), partial(_stop_values, self._context)
+        self._roles = _Rows(LEADER_AND_ISR, role_values, partial(_role, is_new=False))
+        self._new_roles = _Rows(LEADER_AND_ISR, role_values, partial(_role, is_new=True))
+        self._metadata = _Rows(UPDATE_METADATA, partial(_metadata_values, self._context), _metadata)
+        self._stops = _Rows(STOP_REPLICA, stop_values, partial(_stop, delete=False))
+        self._deletions = _Rows(STOP_REPLICA, stop_values, partial(_stop, delete=True))
         self._one_at_a_time = DeferredLock()
         self._recent: list[tuple[_Rows, Partitions, Set[TopicPartition], PrebuiltElements]] = []
         """Recently assembled parts; usually the next broker receives the same partitions."""
@@ -172,28 +174,6 @@ class Bodies:
         ]
         return PrebuiltElements(len(topics), topics)
 
-    def _role_values(self, partition: TopicPartition) -> Values:
-        topic, number = partition
-        assignment = self._context.topics[topic]
-        replicas = assignment.partitions.get(number, ())
-        removing = tuple([r for r in assignment.removing.get(number, ()) if r in replicas])
-        adding = tuple(assignment.adding.get(number, ()))
-        return self._context.leadership[partition], replicas, adding, removing, number in assignment.read_only
-
-    def _metadata_values(self, partition: TopicPartition) -> Values:
-        context = self._context
-        state = context.leadership.get(partition)
-        replicas = context.replicas(partition)
-        if state is None:
-            state = LeaderAndIsr(NO_LEADER, 0, (), context.controller_epoch)
-        is_deleted = partition.topic in context.deleting or not replicas
-        return state, replicas, context.offline_replicas(partition), is_deleted
-
-    def _stop_values(self, partition: TopicPartition) -> Values:
-        state = self._context.leadership.get(partition)
-        ignores_epoch = state is None or partition.topic in self._context.deleting
-        return (DELETE_ANY_EPOCH if state is None or ignores_epoch else state.leader_epoch,)
-
     def _head(self, broker: int) -> Row:
         return {
             "controller_id": self._controller_id,
@@ -243,6 +223,30 @@ def _copy(context: ControllerContext) -> ControllerContext:
     copy.deleting = set(context.deleting)
     copy.failed_replicas = {broker: set(partitions) for broker, partitions in context.failed_replicas.items()}
     return copy
+
+
+def _role_values(context: ControllerContext, partition: TopicPartition) -> Values:
+    topic, number = partition
+    assignment = context.topics[topic]
+    replicas = assignment.partitions.get(number, ())
+    removing = tuple([r for r in assignment.removing.get(number, ()) if r in replicas])
+    adding = tuple(assignment.adding.get(number, ()))
+    return context.leadership[partition], replicas, adding, removing, number in assignment.read_only
+
+
+def _metadata_values(context: ControllerContext, partition: TopicPartition) -> Values:
+    state = context.leadership.get(partition)
+    replicas = context.replicas(partition)
+    if state is None:
+        state = LeaderAndIsr(NO_LEADER, 0, (), context.controller_epoch)
+    is_deleted = partition.topic in context.deleting or not replicas
+    return state, replicas, context.offline_replicas(partition), is_deleted
+
+
+def _stop_values(context: ControllerContext, partition: TopicPartition) -> Values:
+    state = context.leadership.get(partition)
+    ignores_epoch = state is None or partition.topic in context.deleting
+    return (DELETE_ANY_EPOCH if state is None or ignores_epoch else state.leader_epoch,)
 
 
 def _role(
