@@ -9,11 +9,13 @@ from typing import Any
 
 from kreplica.admin.http.api import Call
 from kreplica.admin.http.problems import Problem
-from kreplica.admin.lists import broker_list, connection_list, group_list, topic_list
+from kreplica.admin.lists import broker_list, client_list, connection_list, group_list, topic_list
 from kreplica.admin.lists.columns import Columns
+from kreplica.admin.resources import config_rows
 
 Document = dict[str, Any]
 
+CLIENT = "kMe3kEaOR0Ox8nbWqna000"
 HOSTILE = "<script>document.title='owned'</script><img src=x onerror=alert(1)>"
 CONFIG = {
     "name": "retention.ms",
@@ -171,6 +173,7 @@ class World:
             "client_id": HOSTILE if number == 0 else f"shop-{number}",
             "software_name": "librdkafka" if number % 2 else "apache-kafka-java",
             "software_version": "2.6.1",
+            "client_instance_id": CLIENT if number == 101 else None,
             "is_broker": number % 100 == 0,
             "opened_at_ms": int(self.started_ms) - number * 1000,
             "idle_ms": number * 10,
@@ -180,6 +183,46 @@ class World:
             "bytes_in_rate": number * 1000.0,
             "bytes_out_rate": None,
         }
+
+    def client(self, number: int) -> Document:
+        return {
+            "client_instance_id": CLIENT[:-3] + f"{number:03}" if number else CLIENT,
+            "broker_id": self.live[number % len(self.live)],
+            "client_id": HOSTILE if number == 1 else f"shop-{number}",
+            "software_name": "librdkafka" if number % 2 else "apache-kafka-java",
+            "software_version": "2.6.1",
+            "address": f"10.0.0.{number % 250}:{50_000 + number}",
+            "user": "User:alice",
+            "state": ("SUBSCRIBED", "UNSUBSCRIBED", "TERMINATED")[number % 3],
+            "subscriptions": [HOSTILE, "all"],
+            "push_interval_ms": 10_000,
+            "last_request_at_ms": int(self.started_ms),
+            "pushed_at_ms": None if number % 3 == 1 else int(self.started_ms),
+            "pushes": number,
+            "metrics": number * 10,
+            "bytes": number * 1000,
+        }
+
+    def client_metrics(self) -> Document:
+        prefix = "org.apache.kafka.producer."
+        rows = [
+            ("node.request.latency.avg", "gauge", {"node.id": "1"}, 0.842),
+            ("node.request.latency.avg", "gauge", {"node.id": "2"}, 12),
+            ("node.request.latency.avg", "gauge", {"node.id": "3"}, None),
+            ("record.send.total", "sum", {"topic": HOSTILE}, 12345),
+        ]
+        metrics = [
+            {
+                "name": prefix + name,
+                "kind": kind,
+                "unit": "",
+                "attributes": attributes,
+                "value": value,
+                "at_ms": int(self.started_ms),
+            }
+            for name, kind, attributes, value in rows
+        ]
+        return {"labels": {"group_id": HOSTILE}, "metrics": metrics, "is_complete": False}
 
     def group(self, name: str, number: int) -> Document:
         return {
@@ -364,6 +407,14 @@ class World:
         match path:
             case ["cluster"]:
                 return 200, self.cluster()
+            case ["clients"]:
+                return _page(client_list.COLUMNS, "clients", [self.client(number) for number in range(20)], query)
+            case ["clients", _]:
+                return 200, self.client_metrics()
+            case ["configs", "client-metrics"]:
+                return 200, {"subscriptions": ["all", HOSTILE]}
+            case ["configs", "client-metrics", _]:
+                return 200, {"configs": config_rows.of_subscription({"metrics": HOSTILE})}
             case ["brokers"]:
                 return _page(broker_list.COLUMNS, "brokers", [self.broker(number) for number in self.live], query)
             case ["brokers", _, "connections"]:

@@ -35,7 +35,7 @@ PAGES = (
     "", "brokers", "broker/2", "topics", "topics/new", "topic/orders", "topic/orders/settings",
     "messages", "messages/orders", "messages/orders/tail", "messages/orders/produce", "groups", "group/kitchen",
     "plans", "plans/new", "plan/PLAN", "why", "why/partitions/orders/0", "why/groups/kitchen", "timeline", "users",
-    "quotas",
+    "quotas", "clients",
 )  # fmt: skip
 
 

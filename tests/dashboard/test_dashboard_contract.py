@@ -7,7 +7,7 @@ from selenium.webdriver.common.keys import Keys
 
 from .accessibility import CONTRAST, RULES, faults
 from .contract_server import ContractServer
-from .contract_world import HOSTILE, World
+from .contract_world import CLIENT, HOSTILE, World
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -37,6 +37,9 @@ PAGES = {
     "users": "Users",
     "acls": "Access",
     "quotas": "Quotas",
+    "clients": "Clients",
+    f"client/{CLIENT}": f"Client {CLIENT}",
+    "subscription/all": "Subscription all",
 }
 
 

@@ -13,6 +13,8 @@ import { onTheme, currentTheme, toggleTheme } from "./shell/theme.js";
 import * as acls from "./pages/acls.js";
 import * as broker from "./pages/broker.js";
 import * as brokers from "./pages/brokers.js";
+import * as client from "./pages/client.js";
+import * as clients from "./pages/clients.js";
 import * as group from "./pages/group.js";
 import * as groups from "./pages/groups.js";
 import * as messages from "./pages/messages.js";
@@ -22,6 +24,7 @@ import * as overview from "./pages/overview.js";
 import * as plan from "./pages/plan.js";
 import * as plans from "./pages/plans.js";
 import * as quotas from "./pages/quotas.js";
+import * as subscription from "./pages/subscription.js";
 import * as timeline from "./pages/timeline.js";
 import * as topic from "./pages/topic.js";
 import * as topics from "./pages/topics.js";
@@ -31,7 +34,7 @@ import * as why from "./pages/why.js";
 /** Pages by the first part of the address: `topic` for `topic/NAME`. */
 const PAGES = {
   "": overview, brokers, broker, topics, topic, messages, groups, group, plans, plan, why, timeline,
-  acls, users, quotas,
+  acls, users, quotas, clients, client, subscription,
   "topics/new": newTopic, "plans/new": newPlan,
 };
 

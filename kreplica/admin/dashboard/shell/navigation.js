@@ -9,6 +9,7 @@ export const ENTRIES = [
   ["topics", "Topics", "t", "M2 4h12M2 8h9M2 12h6"],
   ["messages", "Messages", "m", "M2 3h12v8H8l-3 3v-3H2z"],
   ["groups", "Groups", "u", "M6 8a2.5 2.5 0 1 0 0-5 2.5 2.5 0 0 0 0 5zM2 13c0-4 8-4 8 0M11 8a2 2 0 1 0-1-3.6M11.5 10c1.7.2 2.5 1.300 2.500 3"],
+  ["clients", "Clients", "c", "M2 3h12v7H2zM6 13h4M8 10v3M4.500 7.500l2-2 2 1.500 3-3"],
   ["plans", "Plans", "p", "M3 3h5v4H3zM8 9h5v4H8zM5 7v4h3"],
   ["why", "Why", "w", "M5.500 6a2.500 2.500 0 1 1 3.600 2.200c-.8.4-1.100.8-1.100 1.600M8 12.500h.01"],
   ["acls", "Access", "a", "M8 2l5 2v4c0 3-2 5-5 6-3-1-5-3-5-6V4zM6 8l1.500 1.500L10.500 6.500"],
@@ -18,7 +19,7 @@ export const ENTRIES = [
 ];
 
 /** The entry that is highlighted for each page that has no entry of its own. */
-const PARENTS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans" };
+const PARENTS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans", client: "clients", subscription: "clients" };
 
 export function drawNavigation() {
   document.getElementById("pages").append(element("ul", null, ENTRIES.map(([name, title, , icon]) =>
