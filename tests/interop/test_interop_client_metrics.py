@@ -71,7 +71,7 @@ def test_librdkafka_pushes(broker: Any, topic: str) -> None:
 
 
 def test_terminating_consumer_pushes_once_more(broker: Any, topic: str) -> None:
-    """The last metrics of a closed client stay visible for three intervals."""
+    """The last metrics of a closed client stay visible for a while."""
     client_id = f"consumer-{topic}"
     subscribe(broker, topic, metrics="*", interval_ms=60_000, match=f"client_id={client_id}")
     options = {"client.id": client_id, "group.id": topic, "log_level": 3}

@@ -332,11 +332,15 @@ def test_oldest_metrics_make_room() -> None:
 
 
 def test_silent_clients_are_forgotten() -> None:
-    """Three intervals without a request, as in Kafka."""
-    clients = Clients()
+    """Three intervals without a request, as in Kafka, but at least five minutes."""
+    for interval_ms, kept_s in ((10_000, 300), (200_000, 600)):
+        check_silent(Clients(**{"interval.ms": str(interval_ms)}), kept_s)
+
+
+def check_silent(clients: Clients, kept_s: float) -> None:
     client = clients.get()
     clients.push(client, b"metrics")
-    clients.now_s += 30
+    clients.now_s += kept_s
     assert list(clients.all) == [client]
     clients.now_s += 0.1
     assert list(clients.all) == []

@@ -101,7 +101,12 @@ def list_clients(session: Session, options: ListOptions) -> None:
 @click.option("--name", "part", metavar="TEXT", help="Only metrics whose names contain the text.")
 @with_session
 def show_client(session: Session, client_instance_id: str, part: str | None) -> None:
-    """Show the last metrics of a client, given by its client instance ID."""
+    """Show the last metrics of a client, given by its client instance ID.
+
+    \b
+    kreplica client show --name latency GB2pF5WcRn6lbqJQkd91UQ
+    kreplica client show -- -starts-with-a-hyphen-
+    """
     document = session.get(path_of("clients", client_instance_id))
     document["metrics"] = [each for each in document["metrics"] if part is None or part in each["name"]]
 

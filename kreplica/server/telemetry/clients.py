@@ -20,7 +20,10 @@ CLIENTS_MAX = 10_000
 """Maximum number of clients; the one whose last request is the oldest is forgotten."""
 
 KEPT_INTERVALS = 3
-"""Number of push intervals without a request after which a client is forgotten."""
+"""Number of push intervals without a request after which a client is forgotten, as in Kafka."""
+
+KEPT_S_MIN = 300.0
+"""Minimum time for which a client is remembered, so that operators see the last metrics of one that has ended."""
 
 UNKNOWN = "unknown"
 """Name of the software of a client that does not send it, as in Kafka."""
@@ -281,4 +284,4 @@ class TelemetryClients:
 
 
 def _is_silent(client: TelemetryClient, now_s: float) -> bool:
-    return now_s - client.last_s > KEPT_INTERVALS * client.interval_s
+    return now_s - client.last_s > max(KEPT_INTERVALS * client.interval_s, KEPT_S_MIN)
