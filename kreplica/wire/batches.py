@@ -221,9 +221,8 @@ def check_batch(buffer: Bytes) -> BatchHeader:
     ``stamp_max_timestamp`` sets it.
 
     :param buffer: the partition's whole ``records`` field.
-    :raise KafkaError: INVALID_RECORD (not exactly one batch, or fields that contradict each other), CORRUPT_MESSAGE
-        (truncated, or wrong CRC), UNSUPPORTED_FOR_MESSAGE_FORMAT (magic 0 and 1), UNSUPPORTED_COMPRESSION_TYPE,
-        INVALID_TIMESTAMP.
+    :raise KafkaError: INVALID_RECORD (not exactly one batch of magic 2, or fields that contradict each other),
+        CORRUPT_MESSAGE (truncated, or wrong CRC), UNSUPPORTED_COMPRESSION_TYPE, INVALID_TIMESTAMP.
     """
     size = len(buffer)
     if size < HEADER_SIZE:
@@ -323,9 +322,7 @@ def _too_short(buffer: Bytes) -> KafkaError:
 
 def _wrong_magic(magic: int) -> KafkaError:
     if 0 <= magic < MAGIC:
-        return KafkaError(
-            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, f"message format {magic} is not supported, only {MAGIC} is"
-        )
+        return _invalid(f"message format {magic} is only allowed in Produce 0 to 2; expected format {MAGIC}")
     return _invalid(f"unknown message format {magic}")
 
 

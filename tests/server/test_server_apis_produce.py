@@ -27,8 +27,8 @@ def test_each_validation_failure_has_its_error_code(tmp_path: Path) -> None:
     cases: list[tuple[str, bytes | None, int]] = [
         ("a wrong CRC", with_byte(good, 20, good[20] ^ 1), 2),
         ("a changed value", good[:-2] + b"X" + good[-1:], 2),
-        ("magic 0", with_byte(good, 16, 0), 43),
-        ("magic 1", with_byte(good, 16, 1), 43),
+        ("magic 0", with_byte(good, 16, 0), 87),
+        ("magic 1", with_byte(good, 16, 1), 87),
         ("an unknown magic", with_byte(good, 16, 9), 87),
         ("no records", None, 87),
         ("empty records", b"", 87),
@@ -57,11 +57,11 @@ def test_each_validation_failure_has_its_error_code(tmp_path: Path) -> None:
 
 
 def test_message_format_is_checked_before_other_fields(tmp_path: Path) -> None:
-    """A batch of an unknown format gets the same error, whatever byte it has at the position of the attributes."""
+    """A batch of another format gets the error of Kafka 3.9, whatever byte it has at the position of the attributes."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
-        for magic, code in ((9, 87), (255, 87)):
+        for magic, code in ((0, 87), (1, 87), (9, 87), (255, 87)):
             for byte in (0, 4, 7, 0x10, 0x14, 0x20, 0xFF):
                 foreign = with_byte(with_byte(batch(b"value"), 16, magic), 22, byte)
                 for version in (3, 9):

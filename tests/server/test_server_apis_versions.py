@@ -312,10 +312,23 @@ KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
 LIST_CONFIG_RESOURCES = 74
 """Apache Kafka serves this API only with KRaft; ``test_server_telemetry`` tests keys 71 and 72."""
 
+KIP_896 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
+KIP_896 |= {38: 1, 39: 1, 40: 1, 41: 1}
+"""Lowest versions that Apache Kafka 4.3 serves, by API key, if they are not 0."""
+
+ZOOKEEPER_COMMANDS = range(4, 8)
+"""Keys of LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, which Kafka 4 does not have."""
+
+
 def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
-    """Clients that infer the version of a broker from its APIs detect Kafka 3.9, not an old release."""
+    """Clients that infer the version of a broker from its APIs detect Kafka 3.9, not an old release.
+
+    Each version that Kafka 4 still serves is advertised, so every client that works with Kafka 4 works here.
+    """
 
     async def story(scene: Scene) -> None:
+        for key, (lowest, _) in scene.connection.versions.items():
+            assert key in ZOOKEEPER_COMMANDS or lowest <= KIP_896.get(key, 0), key
         assert set(scene.connection.versions) == KAFKA_CLIENT_APIS | {LIST_CONFIG_RESOURCES}
 
     on_broker(tmp_path, story)

@@ -121,8 +121,8 @@ def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, 
     """Check that a leader may append one batch, and apply topic settings to it.
 
     :param records: changed in place, or copied once if the memory is read-only.
-    :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
-        UNSUPPORTED_FOR_MESSAGE_FORMAT or UNSUPPORTED_COMPRESSION_TYPE.
+    :raise KafkaError: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP or
+        UNSUPPORTED_COMPRESSION_TYPE.
     """
     if len(records) > config.append_size_max:
         raise _too_large(len(records), config)
