@@ -54,11 +54,11 @@ def bytecode_ns() -> float:
     """Return the CPU time of a simple bytecode in ns: the shortest of five runs of a loop of four bytecodes."""
     count, best_s = 1_000_000, float("inf")
     for _ in range(5):
-        begun_s = time.process_time()
+        started_s = time.process_time()
         total = 0
         for number in range(count):
             total += number
-        best_s = min(best_s, time.process_time() - begun_s)
+        best_s = min(best_s, time.process_time() - started_s)
     return best_s / count / 4 * 1e9
 
 

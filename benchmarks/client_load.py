@@ -77,8 +77,8 @@ class Meter:
         self.records = 0
         self.bytes = 0
         self._cpu_s = time.process_time()
-        self._began_s = time.monotonic()
-        self._until_s = self._began_s + seconds
+        self._started_s = time.monotonic()
+        self._until_s = self._started_s + seconds
 
     @property
     def is_over(self) -> bool:
@@ -90,7 +90,7 @@ class Meter:
         return {
             "records": self.records,
             "bytes": self.bytes,
-            "seconds": time.monotonic() - self._began_s,
+            "seconds": time.monotonic() - self._started_s,
             "cpu_s": time.process_time() - self._cpu_s,
         }
 

@@ -86,9 +86,9 @@ class Measured:
         seconds = []
         before = self._steps("TopicsChanged")
         for number in range(count):
-            began_s = time.monotonic()
+            started_s = time.monotonic()
             self._create(f"wide-{number}", TOPIC_PARTITIONS)
-            seconds.append(time.monotonic() - began_s)
+            seconds.append(time.monotonic() - started_s)
         steps = self._new_steps("TopicsChanged", before, count)
         slowest = max(steps, key=lambda step: step["applied, ms"])
         row = {"event": "1,000 partitions created", "partitions": TOPIC_PARTITIONS, **slowest}
@@ -125,7 +125,7 @@ class Measured:
         """Delete a topic of 1,000 partitions, and wait until no broker has a file of it."""
         self._wait_until_whole()
         name = self._topics.pop()
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         topic = {"name": name, "topic_id": UUID(int=0)}
         body = {"topics": [topic], "topic_names": [name], "timeout_ms": 60_000}
         self._cluster.request(messages.DELETE_TOPICS, body, of=self._cluster.controller(), version=5)
@@ -135,7 +135,7 @@ class Measured:
             "the files to be gone",
             WAIT_S_MAX,
         )
-        taken_ms = _ms(time.monotonic() - began_s)
+        taken_ms = _ms(time.monotonic() - started_s)
         return {
             "event": "1,000 partitions deleted",
             "partitions": TOPIC_PARTITIONS,
@@ -241,7 +241,7 @@ def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int, 
     producer = Producer(settings)
     producer.list_topics(topic)  # connects to the leader
     value = b"x" * RECORD_SIZE
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     for _ in range(1 + size_mb * 1_000_000 // RECORD_SIZE):
         while True:
             try:
@@ -250,4 +250,4 @@ def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int, 
             except BufferError:
                 producer.poll(0.01)
     producer.flush()
-    return time.monotonic() - began_s
+    return time.monotonic() - started_s

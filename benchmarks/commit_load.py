@@ -108,9 +108,9 @@ def main(address: str, members: int, window: int, count: int, partitions: int) -
         connection.start()
     print("ready", flush=True)
     sys.stdin.readline()
-    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    started_s, started_cpu_s = time.perf_counter(), time.process_time()
     drive(connections)
-    seconds, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
+    seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - started_cpu_s
     for member in joined:
         member.check(partitions)
     print(json.dumps({"seconds": seconds, "client_cpu_s": cpu_s, "requests": members * count}), flush=True)

@@ -208,10 +208,10 @@ class Measured:
         self._stalls.take()
         cpu_s = time.process_time()
         await act()
-        began_s = self._runtime.reactor.seconds()
+        started_s = self._runtime.reactor.seconds()
         while not await self._settled(len(before)):
             await pause(self._runtime.reactor, POLL_S)
-            if self._runtime.reactor.seconds() > began_s + TIME_S_MAX:
+            if self._runtime.reactor.seconds() > started_s + TIME_S_MAX:
                 raise RuntimeError(f"{case}: not done after {TIME_S_MAX} s")
         steps = [step for step in self._controller.timeline if step not in before and step.commands + sum(step.cost)]
         return self._row(case, steps, target_s) | {"CPU, ms": round((time.process_time() - cpu_s) * 1000)}

@@ -114,16 +114,16 @@ class Interrupted(Measured):
         await self._measure("controller failover", self._become_controller, None)
         self._stalls.take()
         requests = self._controller.counters.cost
-        began_s = await self._interrupt(case)
-        await self._until(self._has_leaders, began_s)
-        led_s = self._seconds() - began_s
+        started_s = await self._interrupt(case)
+        await self._until(self._has_leaders, started_s)
+        led_s = self._seconds() - started_s
         if case == "deletion":
             await self._revive_broker()  # topics with replicas on it can be deleted only now
-        await self._until(lambda: self._is_done(case), began_s)
+        await self._until(lambda: self._is_done(case), started_s)
         cost = self._controller.counters.cost
         figures = {
             "leaders, ms": round(led_s * 1000),
-            "all work, ms": round((self._seconds() - began_s) * 1000),
+            "all work, ms": round((self._seconds() - started_s) * 1000),
             "znodes": cost.zookeeper_operations - requests.zookeeper_operations,
             "KB with ZooKeeper": (cost.zookeeper_bytes - requests.zookeeper_bytes) // 1000,
             "commands": cost.commands - requests.commands,
@@ -144,21 +144,21 @@ class Interrupted(Measured):
             await self._until(lambda: len(self._topics()) < few_left, self._seconds())
         operations = self._controller.counters.operations
         await self._kill_broker()
-        began_s = self._seconds()
+        started_s = self._seconds()
         if case == "lost connection":
-            await self._until(lambda: self._controller.counters.operations > operations + TOPIC_PARTITIONS, began_s)
+            await self._until(lambda: self._controller.counters.operations > operations + TOPIC_PARTITIONS, started_s)
             connection = self._client._session._connection
             assert connection is not None
             connection.abort("the benchmark breaks it")
-        return began_s
+        return started_s
 
     def _seconds(self) -> float:
         return float(self._runtime.reactor.seconds())
 
-    async def _until(self, condition: Callable[[], bool], began_s: float) -> None:
+    async def _until(self, condition: Callable[[], bool], started_s: float) -> None:
         while not condition():
             await pause(self._runtime.reactor, POLL_S)
-            if self._seconds() > began_s + TIME_S_MAX:
+            if self._seconds() > started_s + TIME_S_MAX:
                 raise RuntimeError(f"not done after {TIME_S_MAX} s")
 
     def _topics(self) -> Collection[str]:

@@ -145,8 +145,8 @@ def _in_fresh_processes(scenario: Scenario, systems: Systems, rounds: int) -> Fi
     for number in range(rounds):
         for name in systems if number % 2 else reversed(systems):
             _print_progress(scenario, name, number + 1)
-            with starts[name]() as (pid, port, begun_s):
-                sample = {"s": first_record_s(port, begun_s), "MB": resident_mb(pid)}
+            with starts[name]() as (pid, port, started_s):
+                sample = {"s": first_record_s(port, started_s), "MB": resident_mb(pid)}
                 if scenario.kind is Kind.IDLE:
                     sample = idle_mb(port, pid, scenario.count)
                 figures.add(name, sample)
@@ -163,11 +163,11 @@ def _start_kreplica() -> Iterator[tuple[int, int, float]]:
 def _start_kafka() -> Iterator[tuple[int, int, float]]:
     """Start Kafka; its ZooKeeper is already running."""
     with deployments.zookeeper("kafka") as (zookeeper, directory):
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         settings = {"offsets.topic.replication.factor": 1, "auto.create.topics.enable": "true"}
         broker = deployments.kafka_broker(directory / "kafka-1", 1, zookeeper, settings)
         try:
-            yield broker.process.pid, broker.port, begun_s
+            yield broker.process.pid, broker.port, started_s
         finally:
             broker.kill()
 

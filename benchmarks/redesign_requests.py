@@ -30,17 +30,17 @@ def seconds_of_requests(port: int, sizes: Sequence[int], limit_s: float) -> dict
         if each_s * size > limit_s:
             one_by_one.append((each_s * size, True))
             continue
-        began_s = time.perf_counter()
+        started_s = time.perf_counter()
         for number in range(size):
             channel.send([number])
-        took_s = time.perf_counter() - began_s
+        took_s = time.perf_counter() - started_s
         each_s = took_s / size
         one_by_one.append((took_s, False))
     batched = []
     for size in sizes:
-        began_s = time.perf_counter()
+        started_s = time.perf_counter()
         channel.send(range(size))
-        batched.append((time.perf_counter() - began_s, False))
+        batched.append((time.perf_counter() - started_s, False))
     channel.close()
     return {"one per request": one_by_one, "one request": batched}
 

@@ -98,9 +98,9 @@ async def _measure(port: int, sizes: Sequence[int], limit_s: float) -> dict[str,
                 results.append((each_s * size, True))
                 continue
             paths = [_path(number) for number in range(size)]
-            began_s = time.perf_counter()
+            started_s = time.perf_counter()
             await write(client, paths, _data())
-            took_s = time.perf_counter() - began_s
+            took_s = time.perf_counter() - started_s
             each_s = took_s / size
             results.append((took_s, False))
     await client.close()

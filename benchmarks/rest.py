@@ -122,9 +122,9 @@ def _latency_row(case: str, taken_ms: list[float]) -> dict[str, Any]:
 
 
 def _timed_ms(call: Any) -> float:
-    began_s = time.perf_counter()
+    started_s = time.perf_counter()
     call()
-    return (time.perf_counter() - began_s) * 1000
+    return (time.perf_counter() - started_s) * 1000
 
 
 def _loaded(process: StandaloneProcess, seconds: float) -> list[float]:

@@ -197,9 +197,9 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _timed(work: Callable[[], object]) -> Spent:
-    cpu_s, began_s = _cpu_s(), time.monotonic()
+    cpu_s, started_s = _cpu_s(), time.monotonic()
     work()
-    return Spent(time.monotonic() - began_s, _cpu_s() - cpu_s)
+    return Spent(time.monotonic() - started_s, _cpu_s() - cpu_s)
 
 
 def _cpu_s() -> float:

@@ -52,7 +52,7 @@ class RecordMaker:
         self._keys = pc.binary_join_element_wise("user", users, "").cast(pa.binary())
         self._random = random
         # Recent, because brokers delete old records.
-        self._began_ms = time.time_ns() // 1_000_000
+        self._started_ms = time.time_ns() // 1_000_000
 
     def rows(self, first: int, count: int) -> Rows:
         """Return the next rows; their numbers start with ``first``."""
@@ -60,7 +60,7 @@ class RecordMaker:
         heads = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 20, "0").cast(pa.binary())
         texts = self._texts.take(pa.array(self._random.integers(0, len(self._texts), count)))
         keys = self._keys.take(pa.array(self._random.integers(0, USERS, count)))
-        return Rows(self._began_ms + numbers, keys, pc.binary_join_element_wise(heads, texts, b""))
+        return Rows(self._started_ms + numbers, keys, pc.binary_join_element_wise(heads, texts, b""))
 
 
 def write(bootstrap: str, topic: str, count: int, size: int) -> None:

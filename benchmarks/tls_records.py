@@ -187,9 +187,9 @@ def encrypted(client: SSL.Connection, record_size: int, total: int) -> list[byte
 def decrypt_us(server: Any, client: SSL.Connection, record_size: int, total: int) -> float:
     """Return the CPU time of one record."""
     reads, count = encrypted(client, record_size, total), total // record_size
-    begun_s = time.process_time()
+    started_s = time.process_time()
     size = sum(map(server.receive, reads))
-    took_s = time.process_time() - begun_s
+    took_s = time.process_time() - started_s
     assert size == count * record_size, f"{size} bytes of {count} records of {record_size}"
     return took_s / count * 1e6
 
@@ -197,10 +197,10 @@ def decrypt_us(server: Any, client: SSL.Connection, record_size: int, total: int
 def encrypt_us(server: Any, total: int) -> float:
     """Return the CPU time of one response."""
     data, count = bytes(RESPONSE_BYTES), total // RESPONSE_BYTES
-    begun_s = time.process_time()
+    started_s = time.process_time()
     for _ in range(count):
         server.send(data)
-    return (time.process_time() - begun_s) / count * 1e6
+    return (time.process_time() - started_s) / count * 1e6
 
 
 def rounds_us(measure: Callable[[], float]) -> float:

@@ -187,7 +187,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Start the process, or start it again after it has ended, without waiting."""
-        self._begun_s = time.monotonic()
+        self._started_s = time.monotonic()
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
@@ -196,10 +196,10 @@ class KafkaBroker:
 
         :raise RuntimeError: the process ended or takes too long; the message contains its output.
         """
-        while time.monotonic() - self._begun_s < START_TIME_S:
+        while time.monotonic() - self._started_s < START_TIME_S:
             self.check_running()
             if re.search(STARTED, self._output.read_bytes()):
-                return time.monotonic() - self._begun_s
+                return time.monotonic() - self._started_s
             time.sleep(0.02)
         raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._output_end()}")
 

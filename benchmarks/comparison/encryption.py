@@ -73,12 +73,12 @@ class Encryption:
         _, port = self._ports[1]
         counts: list[int] = []
         failures: list[Exception] = []
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
 
         def repeat() -> None:
             count = 0
             try:
-                while time.monotonic() - begun_s < seconds:
+                while time.monotonic() - started_s < seconds:
                     _connect(port, context)
                     count += 1
             except Exception as error:
@@ -92,7 +92,7 @@ class Encryption:
             thread.join()
         if failures:
             raise failures[0]
-        return sum(counts), time.monotonic() - begun_s
+        return sum(counts), time.monotonic() - started_s
 
 
 def _connect(port: int, context: ssl.SSLContext) -> None:

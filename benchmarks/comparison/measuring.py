@@ -216,13 +216,13 @@ class Run:
             future.result(60)
 
 
-def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
+def first_record_s(port: int, started_s: float, topic: bytes = b"first") -> float:
     """Produce until a record is acknowledged, and return the seconds since the start of the broker's process.
 
     :raise RuntimeError: it takes longer than two minutes.
     """
     response: object = "no process listens on the port"
-    while time.monotonic() - begun_s < START_S_MAX:
+    while time.monotonic() - started_s < START_S_MAX:
         try:
             client = RawClient(port)
         except OSError:
@@ -232,7 +232,7 @@ def first_record_s(port: int, begun_s: float, topic: bytes = b"first") -> float:
             client.request_topic(topic)
             response = client.produce(topic, b"x")
             if response == 0:
-                return time.monotonic() - begun_s
+                return time.monotonic() - started_s
         except OSError as error:
             response = error
         finally:

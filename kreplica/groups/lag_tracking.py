@@ -265,9 +265,9 @@ class LagTracker:
         pause_s = self._config.interval_s
         while True:
             await pause(self._runtime.reactor, pause_s)
-            began_s = self._runtime.reactor.seconds()
+            started_s = self._runtime.reactor.seconds()
             await self.sample()
-            pause_s = max(self._config.interval_s, (self._runtime.reactor.seconds() - began_s) * PAUSE_FACTOR)
+            pause_s = max(self._config.interval_s, (self._runtime.reactor.seconds() - started_s) * PAUSE_FACTOR)
 
     async def sample(self) -> None:
         """Sample the commits of all groups once."""

@@ -92,7 +92,7 @@ class StartupSteps:
 
     async def with_progress_log(self, what: str, request: Awaitable[T]) -> T:
         """Await a response, with a log line every ``REPORT_SECONDS``."""
-        began_s = self._reactor.seconds()
+        started_s = self._reactor.seconds()
         timer: IDelayedCall
 
         def report() -> None:
@@ -101,7 +101,7 @@ class StartupSteps:
             log.warn(
                 "waiting for {what} for {seconds:.0f} s; last problem: {problem}",
                 what=what,
-                seconds=self._reactor.seconds() - began_s,
+                seconds=self._reactor.seconds() - started_s,
                 problem=self._client.last_problem or "none reported",
             )
 

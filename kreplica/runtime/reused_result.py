@@ -34,7 +34,7 @@ class ReusedResult(Generic[T]):
         return await self._running.wait()
 
     async def _compute(self, compute: Callable[[], Coroutine[Deferred[Any], Any, T]]) -> T:
-        began_s = self._reactor.seconds()
+        started_s = self._reactor.seconds()
         result = await compute()
-        self._last = began_s, result
+        self._last = started_s, result
         return result

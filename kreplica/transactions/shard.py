@@ -48,19 +48,19 @@ class Entry:
     :ivar transaction: committed state; None if nothing is committed yet.
     :ivar pending: state being written; None if no write is in progress.
     :ivar since_s: reactor time at which ``transaction`` was last committed.
-    :ivar began_s: reactor time at which the ongoing transaction started.
+    :ivar started_s: reactor time at which the ongoing transaction started.
     :ivar address: client address that is charged for its memory; empty until its producer has started.
     :ivar held_bytes: memory that is charged for it.
     """
 
-    __slots__ = ("address", "began_s", "held_bytes", "pending", "since_s", "transaction", "transactional_id")
+    __slots__ = ("address", "held_bytes", "pending", "since_s", "started_s", "transaction", "transactional_id")
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.transaction: Transaction | None = None
         self.pending: Transaction | None = None
         self.since_s = 0.0
-        self.began_s = 0.0
+        self.started_s = 0.0
         self.address = ""
         self.held_bytes = 0
 
@@ -84,7 +84,7 @@ class Entry:
             and transaction.state is S.ONGOING
             and self.is_free
             and transaction.timeout_ms != NEVER_MS
-            and now_s - self.began_s >= transaction.timeout_ms / 1000
+            and now_s - self.started_s >= transaction.timeout_ms / 1000
         )
 
 
@@ -142,7 +142,7 @@ class TransactionShard:
         entry.transaction = transaction
         self._charge(entry, size_of(transaction))
         entry.since_s = now_s - _elapsed_s(transaction.last_update_ms, now_ms)
-        entry.began_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
+        entry.started_s = now_s - _elapsed_s(transaction.start_ms, now_ms)
         if transaction.state in DECIDED:
             self._unfinished[transactional_id] = transaction
         else:
@@ -244,7 +244,7 @@ class TransactionShard:
         now_s = self._runtime.reactor.seconds()
         entry.since_s = now_s
         if before is None or before.state is not S.ONGOING:
-            entry.began_s = now_s
+            entry.started_s = now_s
         self._charge(entry, size_of(new))
         if new.state is S.DEAD:
             self._remove(entry.transactional_id)

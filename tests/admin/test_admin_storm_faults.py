@@ -99,7 +99,7 @@ class Storm:
         self.run = ReplicatedRun(7, brokers=3, partitions=3)
         self.apis = DirectCluster(self.run.cluster)
         self.attempts = 0
-        self.began_ms = 0
+        self.started_ms = 0
 
     def sentences(self) -> Iterator[str]:
         """Yield all that the brokers say about faults."""
@@ -111,12 +111,12 @@ class Storm:
             for broker in cluster.brokers:
                 yield api.document("GET", f"/v1/why/brokers/{broker}")["summary"]
             for entry in api.document("GET", "/v1/timeline")["entries"]:
-                if entry["at_ms"] >= self.began_ms:
+                if entry["at_ms"] >= self.started_ms:
                     yield entry["text"]
 
     def begin(self, name: str) -> Iterator[End | None]:
         """Begin a fault, again with other random choices for each item, and yield its end."""
-        self.began_ms = self.run.machine(1).host.clock.now_ms()
+        self.started_ms = self.run.machine(1).host.clock.now_ms()
         begin, _ = FAULTS[name]
         for _ in range(ATTEMPTS_MAX):
             self.attempts += 1

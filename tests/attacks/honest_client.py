@@ -68,7 +68,7 @@ class HonestClient:
             self.errors.append(f"heartbeat: error {beat['error_code']}")
 
     def _measured(self, kind: str, api: Any, body: dict[str, Any], version: int) -> dict[str, Any] | None:
-        began_s = time.perf_counter()
+        started_s = time.perf_counter()
         answer = None
         try:
             answer = self._client(kind).request(api, body, version=version)
@@ -76,7 +76,7 @@ class HonestClient:
             self.errors.append(f"{kind}: {error!r}")
             if (client := self._clients.pop(kind, None)) is not None:
                 client.close()
-        self.latencies_ms[kind].append(1000 * (time.perf_counter() - began_s))
+        self.latencies_ms[kind].append(1000 * (time.perf_counter() - started_s))
         return answer
 
     def _client(self, kind: str) -> BlockingClient:

@@ -406,12 +406,12 @@ def test_exit_by_an_exception_waits_for_nothing() -> None:
     """An interrupt ends a producer at once, even if no broker responds."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
-    began_s = brokers.now_s
+    started_s = brokers.now_s
     producer = Producer(brokers.cluster())
     with suppress(KeyboardInterrupt), producer:
         producer.send("t", b"v", partition=0)
         raise KeyboardInterrupt
-    assert brokers.now_s == began_s
+    assert brokers.now_s == started_s
     with pytest.raises(ProducerUnusable):
         producer.send("t", b"v", partition=0)
 
@@ -534,9 +534,9 @@ def test_abort_drops_unsent_records() -> None:
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
         delivery = producer.send("t", b"v", partition=0)
-        began_s = brokers.now_s
+        started_s = brokers.now_s
         producer.abort()
-        assert brokers.now_s == began_s
+        assert brokers.now_s == started_s
         assert isinstance(delivery.error, TransactionFailed)
     assert [each[0] for each in story] == ["init"]
 

@@ -33,12 +33,12 @@ class Commits:
         self.count = 0
         self._doubtful: dict[TopicPartition, tuple[int, float]] = {}
 
-    def commit(self, offsets: dict[TopicPartition, int], began_s: float, ended_s: float) -> None:
+    def commit(self, offsets: dict[TopicPartition, int], started_s: float, ended_s: float) -> None:
         """Record an acknowledged commit; a slow one was retried and may have been repeated after later ones."""
         self.count += 1
         for each, offset in offsets.items():
             self.acknowledged[each] = max(self.acknowledged[each], offset)
-            if ended_s - began_s > ANSWER_S:
+            if ended_s - started_s > ANSWER_S:
                 before, at_s = self._doubtful.get(each, (offset, 0.0))
                 self._doubtful[each] = min(before, offset) if ended_s - at_s < OLD_CONNECTION_S else offset, ended_s
 
@@ -79,14 +79,14 @@ class Worker(Reader):
     async def commit(self, partitions: Partitions) -> None:
         offsets = {each: self.positions[each] + 1 for each in sorted(partitions) if each in self.positions}
         self.positions.update(offsets)
-        began_s = self.brokers.simulation.now_s
+        started_s = self.brokers.simulation.now_s
         try:
             await self.membership.commit({each: CommittedOffset(offset) for each, offset in offsets.items()})
         except (ClientError, CancelledError) as error:
             if isinstance(error, CancelledError):
                 raise
             return
-        self.commits.commit(offsets, began_s, self.brokers.simulation.now_s)
+        self.commits.commit(offsets, started_s, self.brokers.simulation.now_s)
 
     def _lost(self, partitions: Partitions) -> None:
         super()._lost(partitions)

@@ -93,11 +93,11 @@ def test_partition_without_leader(scene: Scene) -> None:
     lost = producer.send("single", b"lost", partition=0)
     scene.run(producer.send("single", b"passes", partition=others[0]))
     assert not lost.called
-    began_s = scene.brokers.simulation.now_s
+    started_s = scene.brokers.simulation.now_s
     error = scene.error(lost)
     assert isinstance(error, GaveUp)
     assert "not delivered in time" in str(error)
-    assert scene.brokers.simulation.now_s - began_s == pytest.approx(3.0, abs=0.7)
+    assert scene.brokers.simulation.now_s - started_s == pytest.approx(3.0, abs=0.7)
 
 
 def test_missing_response(scene: Scene) -> None:

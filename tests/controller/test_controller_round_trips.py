@@ -163,7 +163,7 @@ def test_the_timeline_of_a_step() -> None:
     assert step.written_s is not None
     assert step.ended_s is not None
     assert step.settled_s is not None
-    assert step.noticed_s <= step.began_s <= step.written_s <= step.ended_s <= step.settled_s
+    assert step.noticed_s <= step.started_s <= step.written_s <= step.ended_s <= step.settled_s
     assert (step.commands, step.unanswered_commands) == (4, {})
     assert step.command_bytes > 2 * 50 * 80
     assert Cost(*step.cost).zookeeper_operations == 51

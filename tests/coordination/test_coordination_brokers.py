@@ -37,10 +37,10 @@ def test_connection_is_reused_follows_its_broker_and_fails_at_once() -> None:
 
     where[1] = where[1]._replace(port=1)
     for _ in range(2):
-        began_s = host.reactor.seconds()
+        started_s = host.reactor.seconds()
         with pytest.raises(ConnectionFailed, match="broker-1:1"):
             simulated.run_until(ask())
-        assert host.reactor.seconds() - began_s < 0.1
+        assert host.reactor.seconds() - started_s < 0.1
     where[1] = where[1]._replace(port=BROKER_PORT)
     simulated.run_until(ask())
     simulated.run(1.0)

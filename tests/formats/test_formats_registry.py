@@ -334,10 +334,10 @@ def test_patterns_of_parts_with_dialect(dialect: str) -> None:
     ):
         encoder = JsonSchemaFormat(FormatContext("json-schema", {}, SchemaStore(lambda: 0.0, has_registry=True)))
         encoder.encode("aaa", schema, None)
-        began_s = time.perf_counter()
+        started_s = time.perf_counter()
         with pytest.raises(FormatError, match="does not match"):
             encoder.encode("a" * 25 + "b", schema, None)
-        assert time.perf_counter() - began_s < 1  # about 5 s with backtracking
+        assert time.perf_counter() - started_s < 1  # about 5 s with backtracking
 
 
 def test_pattern_properties() -> None:

@@ -60,11 +60,11 @@ class World:
 
     def stop(self, **config: Any) -> float:
         """Run the controlled shutdown; return its duration in seconds."""
-        began_s = self.simulation.now_s
+        started_s = self.simulation.now_s
         shutdown = ControlledShutdown(self.reactor, 7, 70, self, ControlledShutdownConfig(**config))
         self.simulation.run_until(shutdown.hand_over(), timeout_s=300)
         assert self.reactor.getDelayedCalls() == []
-        return self.simulation.now_s - began_s
+        return self.simulation.now_s - started_s
 
     def later(self, seconds: float, change: Callable[[], None]) -> None:
         """Change the cluster's metadata after a delay."""

@@ -80,7 +80,7 @@ class Run:
 
         :return: the result; a cluster or client that does not recover is a violation too.
         """
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         places = self._hosts.broker_places(f"{self._zookeeper.connect_string}/schedule-{self._schedule.seed}")
         cluster = ProcessCluster(self._directory, places, settings=SETTINGS, links=self._hosts.links)
         for broker in cluster.brokers.values():
@@ -96,7 +96,7 @@ class Run:
         finally:
             cluster.kill()
             (self._directory / "brokers.txt").write_text(cluster.output_ends())
-        self._result.seconds = round(time.monotonic() - began_s, 1)
+        self._result.seconds = round(time.monotonic() - started_s, 1)
         return self._result
 
     def _clients(self, cluster: ProcessCluster) -> None:

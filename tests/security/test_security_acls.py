@@ -163,10 +163,10 @@ def test_cached_decisions() -> None:
 def _seconds_per_call(authorizer: AclAuthorizer, principal: Principal) -> float:
     """Return the time of a decision about a resource whose name comes from a request."""
     resources = [Resource(PluginResourceType.TOPIC, "t") for _ in range(500)]
-    begun_s = time.perf_counter()
+    started_s = time.perf_counter()
     for resource in resources:
         authorizer.is_allowed(principal, Operation.READ, resource)
-    return (time.perf_counter() - begun_s) / len(resources)
+    return (time.perf_counter() - started_s) / len(resources)
 
 
 def row(kind: int, name: str, user: str, operation: int, permission: int = 3, pattern: int = 3) -> dict[str, Any]:

@@ -22,12 +22,12 @@ def fuzz(certificates: Path, seed: int, count: int) -> str:
     """Run cases; return a report."""
     fuzzer = Fuzzer(certificates, seed)
     fuzzer.run(count // 20)  # allocates caches
-    before, begun_s = resident_bytes(), time.monotonic()
+    before, started_s = resident_bytes(), time.monotonic()
     fuzzer.run(count - count // 20)
     grown = resident_bytes() - before
     assert grown < GROWTH_BYTES_MAX, f"{count} connections took {grown} bytes"
     assert min(fuzzer.outcomes.values()) > 0, fuzzer.outcomes
-    took_s = time.monotonic() - begun_s
+    took_s = time.monotonic() - started_s
     return f"{count} cases in {took_s:.0f} s: {fuzzer.outcomes}; {before} bytes before, {grown} bytes more after"
 
 

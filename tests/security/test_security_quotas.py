@@ -36,27 +36,27 @@ def write_and_read(scene: Brokers, user: str, topic: str) -> tuple[float, float]
     producer = Producer({**config, "enable.idempotence": True, "batch.num.messages": 1})
     producer.produce(topic, b"first", partition=0)
     assert producer.flush(20) == 0  # the topic exists
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     for number in range(RECORDS):
         producer.produce(
             topic, b"%d" % number + bytes(SIZE), partition=0, on_delivery=lambda error, _: errors.append(error)
         )
     assert producer.flush(30) == 0
-    written_s = time.monotonic() - began_s
+    written_s = time.monotonic() - started_s
     assert errors == [None] * RECORDS
     consumer = Consumer({**config, "group.id": user, "auto.offset.reset": "earliest", "fetch.message.max.bytes": SIZE})
     consumer.subscribe([topic])
     values: list[bytes] = []
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     while len(values) < RECORDS + 1:
         message = consumer.poll(1.0)
-        assert time.monotonic() < began_s + 30
+        assert time.monotonic() < started_s + 30
         if message is not None:
             assert message.error() is None
             values.append(message.value())
     consumer.close()
     assert values == [b"first", *(b"%d" % number + bytes(SIZE) for number in range(RECORDS))]
-    return written_s, time.monotonic() - began_s
+    return written_s, time.monotonic() - started_s
 
 
 def produce_once(scene: Brokers, topic: str) -> None:

@@ -150,10 +150,10 @@ class TestRate:
             limits = limits_of(scene, settings, (2, 0.1))
             scene.start(limits=limits)
             seconds = scene.runtime.reactor.seconds
-            began_s = seconds()
+            started_s = seconds()
             await assert_served(*[await scene.connect() for _ in range(20)])
             # One window of a tenth of a second is free, and the last connection is served before its delay.
-            assert seconds() - began_s > (20 - 50 * 0.1 - 2) / 50
+            assert seconds() - started_s > (20 - 50 * 0.1 - 2) / 50
             counters = limits.listeners[CLIENTS]
             assert counters.accepted == 20
             assert counters.delays > 5

@@ -141,10 +141,10 @@ def test_partition_that_changes_after_it_was_read(broker: Many, always_large: No
     broker.give(frame_of(dict(enumerate(broker.ends())), (0, epoch), wait_ms=30_000))
     assert broker.connection.paused
     broker.read(produce(1, batch(), topic="many", index=0), connection=broker.connect())
-    begun_s = broker.cluster.simulation.now_s
+    started_s = broker.cluster.simulation.now_s
     _, rows = answer_of(broker)
     assert rows[0]["records"]
-    assert broker.cluster.simulation.now_s - begun_s < 1
+    assert broker.cluster.simulation.now_s - started_s < 1
 
 
 def test_a_large_fetch_waits(broker: Many, always_large: None) -> None:

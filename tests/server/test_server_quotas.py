@@ -179,9 +179,9 @@ def fetch_header(scene: QuotaScene, body: Row) -> tuple[int, ...]:
 
 def seconds_until_read(scene: QuotaScene) -> float:
     """Return the time for which the connection is not read."""
-    began_s = scene.program.runtime.reactor.seconds()
+    started_s = scene.program.runtime.reactor.seconds()
     scene.cluster.run_until(lambda: not scene.connection.paused)
-    return scene.program.runtime.reactor.seconds() - began_s
+    return scene.program.runtime.reactor.seconds() - started_s
 
 
 @pytest.fixture(scope="module")
@@ -250,10 +250,10 @@ class TestThrottledRequests:
         metrics = scene.program.quotas.metrics[CONSUMER_BYTE_RATE]
         assert metrics.throttled == 2
         assert 100_000 < metrics.used <= 155_000
-        began_s = scene.program.runtime.reactor.seconds()
+        started_s = scene.program.runtime.reactor.seconds()
         while fetch_header(scene, fetch_body(0))[0]:
             assert seconds_until_read(scene) > 0
-        assert scene.program.runtime.reactor.seconds() - began_s < 12.0
+        assert scene.program.runtime.reactor.seconds() - started_s < 12.0
 
     @pytest.mark.parametrize(
         ("size", "fetch_bytes", "most"),
@@ -266,8 +266,8 @@ class TestThrottledRequests:
         scene.set_quota(CONSUMER_BYTE_RATE, 1_000)
         metrics = scene.program.quotas.metrics[CONSUMER_BYTE_RATE]
         seconds, used = scene.program.runtime.reactor.seconds, metrics.used
-        began_s = seconds()
-        while seconds() - began_s < 600.0:
+        started_s = seconds()
+        while seconds() - started_s < 600.0:
             fetch_header(scene, fetch_body(offset - 2, bytes_max=fetch_bytes))
             scene.cluster.run(0.01)
         assert 0.85 < (metrics.used - used) / 600_000 < most

@@ -64,11 +64,11 @@ class TestStoppingInOrder:
         producer = cluster.leader_client("orders", 0, name="producer")
         written = []
         for number, machine in cluster.brokers.items():
-            began_s = cluster.simulation.now_s
+            started_s = cluster.simulation.now_s
             cluster.run_until(machine.stop())
             value = b"while %d is down" % number
             ask_until_it_succeeds(cluster.simulation, lambda value=value: producer.produce("orders", 0, batch(value)))
-            assert cluster.simulation.now_s - began_s < 1
+            assert cluster.simulation.now_s - started_s < 1
             written.append(value)
             cluster.run_until(machine.start())
             cluster.wait_in_sync("orders", range(3))
@@ -100,10 +100,10 @@ class TestStoppingInOrder:
 
     def test_all_brokers_stop(self, cluster: SimulatedCluster) -> None:
         """Two hand over their partitions; the third has no other broker, and does not wait."""
-        began_s = cluster.simulation.now_s
+        started_s = cluster.simulation.now_s
         for machine in cluster.brokers.values():
             cluster.run_until(machine.stop())
-        assert cluster.simulation.now_s - began_s < 2
+        assert cluster.simulation.now_s - started_s < 2
         state = state_of(cluster, ORDERS)
         assert state is not None
         assert state.isr == (3,)
@@ -121,12 +121,12 @@ class TestStoppingInOrder:
         producer = cluster.leader_client("orders", 0, name="producer")
         assert cluster.run_until(producer.produce("orders", 0, batch(b"behind"), acks=1)) == 0
         cluster.run_until(lambda: (state := state_of(cluster, ORDERS)) is not None and state.isr == (leader,), 120)
-        began_s = cluster.simulation.now_s
+        started_s = cluster.simulation.now_s
         stopped = cluster.brokers[leader].stop()
         cluster.run(3)
         cluster.simulation.network.heal()
         cluster.run_until(stopped)
-        assert cluster.simulation.now_s - began_s < 60
+        assert cluster.simulation.now_s - started_s < 60
         assert ask_until_it_succeeds(cluster.simulation, lambda: producer.produce("orders", 0, batch(b"on"))) == 1
 
 
@@ -151,9 +151,9 @@ class TestOneProcess:
         ask_until_it_succeeds(simulation, lambda: client.produce("orders", 0, batch(b"kept")))
         for number in (1, 2, 3):
             assert simulation.host("laptop").disk.exists(f"/data/broker-{number}/orders-0")
-        began_s = simulation.now_s
+        started_s = simulation.now_s
         simulation.run_until(machine.stop())
-        assert simulation.now_s - began_s < 2
+        assert simulation.now_s - started_s < 2
         simulation.run_until(machine.start())
         client = WireClient(host.reactor, "127.0.0.1", 9092, client_id="client")
         client = WireClient(host.reactor, "127.0.0.1", 9091 + leader_of(simulation, client), client_id="client")

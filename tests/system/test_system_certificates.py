@@ -64,11 +64,11 @@ class Certificates:
             path = self.scene.new_certificate()
             entry = ConfigEntry(SETTING, str(path), incremental_operation=AlterConfigOpType.SET)
             resource = ConfigResource(ConfigResource.Type.BROKER, str(broker_id), incremental_configs=[entry])
-            began_s = time.monotonic()
+            started_s = time.monotonic()
             self._admin.incremental_alter_configs([resource])[resource].result(20)
             self.key_stores[broker_id] = path
             self.wait(broker_id)
-            self.delays_s.append(time.monotonic() - began_s)
+            self.delays_s.append(time.monotonic() - started_s)
 
     def wait(self, broker_id, timeout_s=20.0):
         """Wait until new connections see the newest certificate."""
@@ -128,14 +128,14 @@ def test_certificates_are_replaced_under_load(zookeeper, tmp_path, topic):
             for number in range(WARM_UP + SECONDS):
                 if number == WARM_UP:
                     before = usage(cluster)
-                began_s = time.monotonic()
+                started_s = time.monotonic()
                 if number % 2:
                     certificates.replace_by_settings()
                 else:
                     certificates.replace_files()
                     for broker_id in key_stores:
                         certificates.presented(broker_id)
-                time.sleep(max(began_s + 1 - time.monotonic(), 0))
+                time.sleep(max(started_s + 1 - time.monotonic(), 0))
             certificates.replace_files()
             for broker_id in key_stores:
                 certificates.wait(broker_id, CHECK_INTERVAL_S + 20)

@@ -39,13 +39,13 @@ class Locking:
     def restart_all(self, change):
         """Change the settings of one broker after another, each with an orderly restart."""
         cluster = self.scene.cluster
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         for broker in cluster.brokers.values():
             change(broker)
             broker.stop()
             broker.start()
             cluster.wait_until_in_sync(self.topic)
-        self.seconds.append(round(time.monotonic() - began_s, 1))
+        self.seconds.append(round(time.monotonic() - started_s, 1))
 
     def admin(self):
         """Return a client of the administrator, which must exist until its requests are done."""

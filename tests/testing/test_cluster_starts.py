@@ -56,9 +56,9 @@ def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
 
 def seconds_of_start(fresh: bool) -> float:
     cluster, started = restarting(fresh)
-    began_s = cluster.simulation.now_s
+    started_s = cluster.simulation.now_s
     cluster.run_until(started)
-    return cluster.simulation.now_s - began_s
+    return cluster.simulation.now_s - started_s
 
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["first", "killed"])

@@ -27,9 +27,9 @@ def test_late_segments_are_late_by_seconds() -> None:
     client = cluster.client()
     cluster.run_until(client.metadata())
     cluster.simulation.network.link("client-1", "broker-1").late_chance = 1.0
-    began_s = cluster.simulation.now_s
+    started_s = cluster.simulation.now_s
     cluster.run_until(client.metadata())
-    assert 1.0 <= cluster.simulation.now_s - began_s <= LATE_S_MAX + 0.1
+    assert 1.0 <= cluster.simulation.now_s - started_s <= LATE_S_MAX + 0.1
     cluster.stop()
 
 

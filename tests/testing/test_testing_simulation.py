@@ -447,11 +447,11 @@ class TestNetwork:
         """A megabyte over 100 kB/s takes ten seconds, over any number of connections."""
         first, second = connected(simulation, a, b), connected(simulation, a, b)
         simulation.network.slow("a", "b", latency_s=(0.05, 0.06), bytes_per_s=100_000)
-        began_s = simulation.now_s
+        started_s = simulation.now_s
         for client, _ in (first, second):
             client.say(bytes(500_000))
         simulation.run_until(lambda: all(len(server.received) == 500_000 for _, server in (first, second)))
-        assert simulation.now_s - began_s == pytest.approx(10, rel=0.05)
+        assert simulation.now_s - started_s == pytest.approx(10, rel=0.05)
 
     def test_loopback_stays_on_its_host(self, simulation: Simulation, a: Host, b: Host) -> None:
         """127.0.0.1 is separate on each host; a port on it cannot be reached from other hosts."""

@@ -106,10 +106,10 @@ class TestStopping:
         Deferred.fromCoroutine(client.fetch("orders", 0, 0, wait_ms=60_000)).addBoth(waiting.append)
         cluster.run(1)
         assert waiting == []
-        began_s = cluster.simulation.now_s
+        started_s = cluster.simulation.now_s
         cluster.run_until(cluster.brokers[1].stop())
         cluster.run_until(lambda: bool(waiting))
-        assert cluster.simulation.now_s - began_s < 10
+        assert cluster.simulation.now_s - started_s < 10
 
 
 class TestSeveralBrokers:

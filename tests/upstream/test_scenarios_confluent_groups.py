@@ -37,10 +37,10 @@ def test_one_member_takes_over_from_the_other(scene: Scene, topic: str, protocol
     for consumer in pair:
         consumer.subscribe([topic])
     until_shared(pair, 2)
-    begun_s = time.monotonic()
+    started_s = time.monotonic()
     pair[1].close()
     until_shared(pair[:1], 2)
-    assert time.monotonic() - begun_s < 10
+    assert time.monotonic() - started_s < 10
 
 
 @pytest.mark.parametrize("metadata", [None, "hello world", "नमस्ते दुनिया", ""])

@@ -106,7 +106,7 @@ class CachedCounts:
         return await waiter
 
     async def _count(self) -> None:
-        counts, began_s, self._is_old = Counts(), self._reactor.seconds(), False
+        counts, started_s, self._is_old = Counts(), self._reactor.seconds(), False
         time_slice = TimeSlice(self._reactor)
         for name in sorted(self._published.topics):
             topic = self._published.topics.get(name)  # it may be deleted meanwhile
@@ -115,7 +115,7 @@ class CachedCounts:
             if time_slice.is_over:
                 await time_slice.next()
         self._is_counting = False
-        self._kept, self._kept_since_s = None if self._is_old else counts, began_s
+        self._kept, self._kept_since_s = None if self._is_old else counts, started_s
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
             if not waiter.called:

@@ -159,7 +159,7 @@ class NewestFirst:
         :return: False if no partition could be read.
         """
         windows = {}
-        began_s = self._reactor.seconds()
+        started_s = self._reactor.seconds()
         size_max = max(WINDOW_MIN, self._wanted.scan_limit // len(numbers))
         for number in numbers:
             each = self._partitions[number]
@@ -175,7 +175,7 @@ class NewestFirst:
                     self._partitions[number].is_unavailable = has_progress
                 break
             has_progress = True
-        is_fast = self._reactor.seconds() - began_s < WINDOW_SECONDS
+        is_fast = self._reactor.seconds() - started_s < WINDOW_SECONDS
         for number, window in windows.items():
             if window.rest.is_read:
                 self._finish(self._partitions[number], window, is_fast)

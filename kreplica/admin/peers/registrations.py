@@ -49,7 +49,7 @@ class RegistrationReader:
         self._seconds = reactor.seconds
         self._client = client
         self.problem: str | None = None
-        self._began_s = 0.0
+        self._started_s = 0.0
         self._read_s: float | None = None
         self._known: dict[int, BrokerRegistration] = {}
         self._waiting: list[Deferred[None]] = []
@@ -57,13 +57,13 @@ class RegistrationReader:
     async def live(self) -> Mapping[int, BrokerRegistration]:
         """Return the registrations by broker ID; see ``Registrations``."""
         now_s = self._seconds()
-        is_hanging = bool(self._waiting) and now_s - self._began_s > WAIT_SECONDS_MAX and self._read_s is not None
+        is_hanging = bool(self._waiting) and now_s - self._started_s > WAIT_SECONDS_MAX and self._read_s is not None
         if not is_hanging and (self._read_s is None or now_s - self._read_s >= REUSE_SECONDS):
             # A cancelled caller stops waiting; the read continues for the others.
             waiter: Deferred[None] = Deferred()
             self._waiting.append(waiter)
             if len(self._waiting) == 1:
-                self._began_s = now_s
+                self._started_s = now_s
                 reading = Deferred.fromCoroutine(self._read())
                 reading.addCallbacks(self._read_succeeded, self._read_failed)
             await self._wait(waiter)

@@ -64,14 +64,14 @@ class RequestRouter:
         cluster = self._cluster
         left = dict.fromkeys(items)
         order, outcomes, errors = list(left), dict[K, V | ClientError](), dict[K, ClientError]()
-        began_s = cluster.now_s()
+        started_s = cluster.now_s()
 
         def is_final(outcome: V | ClientError) -> bool:
             if not isinstance(outcome, ClientError) or not outcome.retriable:
                 return True
             if not isinstance(outcome, BrokerRefused):
                 return False
-            is_late = cluster.now_s() - began_s >= UNKNOWN_RETRIED_S
+            is_late = cluster.now_s() - started_s >= UNKNOWN_RETRIED_S
             return outcome.code in final or (outcome.code in UNKNOWN and is_late)
 
         async def once() -> None:

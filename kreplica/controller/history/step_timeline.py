@@ -26,7 +26,7 @@ class Step:
     """One handled event.  Times are seconds of the reactor's clock; None if the point has not been reached.
 
     :param noticed_s: when the event was queued.
-    :param began_s: when its handling started.
+    :param started_s: when its handling started.
     :param written_s: when ZooKeeper responded to the last write.
     :param ended_s: when its handling ended.
     :param settled_s: when the last response to a command arrived or its broker was gone.
@@ -38,7 +38,7 @@ class Step:
 
     event: Event
     noticed_s: float
-    began_s: float
+    started_s: float
     written_s: float | None = None
     ended_s: float | None = None
     settled_s: float | None = None

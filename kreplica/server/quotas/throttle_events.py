@@ -54,10 +54,10 @@ class _Period:
     :ivar quiet_from_s: end of the last throttle time.
     """
 
-    __slots__ = ("began_s", "count", "quiet_from_s", "total_s")
+    __slots__ = ("count", "quiet_from_s", "started_s", "total_s")
 
     def __init__(self, now_s: float) -> None:
-        self.began_s = now_s
+        self.started_s = now_s
         self.count = 0
         self.total_s = 0.0
         self.quiet_from_s = now_s
@@ -139,7 +139,7 @@ class ThrottleEvents:
 
     def _record_end(self, client: _Client, period: _Period) -> None:
         subject, described = _names(client)
-        lasted_s = period.quiet_from_s - period.began_s
+        lasted_s = period.quiet_from_s - period.started_s
         text = (
             f"{described}: {_what(client)} are no longer throttled by the quota {client.quota}, which delayed "
             f"{period.count} of them within {lasted_s:.0f} s, for {period.total_s:.1f} s in total"

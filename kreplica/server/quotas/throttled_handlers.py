@@ -108,12 +108,12 @@ class ThrottledHandlers:
             throttle_s = min(usage.record(0.0, quotas.seconds()), quotas.request_window_s)
             if throttle_s > 0.0:
                 self._throttle(request, REQUEST_PERCENTAGE, throttle_s)
-            began_s = quotas.seconds()
+            started_s = quotas.seconds()
             try:
                 handle(request)
             finally:
                 now_s = quotas.seconds()
-                percents = 100.0 * (now_s - began_s)
+                percents = 100.0 * (now_s - started_s)
                 metrics.used += percents
                 usage.record(percents, now_s)
 
@@ -130,12 +130,12 @@ class ThrottledHandlers:
             throttle_s = min(usage.record(0.0, quotas.seconds()), quotas.request_window_s)
             if throttle_s > 0.0:
                 self._throttle_run(run, REQUEST_PERCENTAGE, throttle_s)
-            began_s = quotas.seconds()
+            started_s = quotas.seconds()
             try:
                 handle(run)
             finally:
                 now_s = quotas.seconds()
-                percents = 100.0 * (now_s - began_s)
+                percents = 100.0 * (now_s - started_s)
                 metrics.used += percents
                 usage.record(percents, now_s)
 

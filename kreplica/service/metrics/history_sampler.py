@@ -94,9 +94,9 @@ class HistorySampler:
     async def _sample_forever(self) -> None:
         seconds = self._runtime.reactor.seconds
         while True:
-            began_s = seconds()
+            started_s = seconds()
             await self.sample()
-            took_s = seconds() - began_s
+            took_s = seconds() - started_s
             await pause(self._runtime.reactor, max(SAMPLE_SECONDS - took_s, took_s * PAUSE_FACTOR))
 
     async def sample(self) -> None:

@@ -69,7 +69,7 @@ class TopicLoadSampler:
         return await self._loads.current(self._sample)
 
     async def _sample(self) -> Mapping[str, TopicLoad]:
-        began_s, time_slice = self._reactor.seconds(), TimeSlice(self._reactor)
+        started_s, time_slice = self._reactor.seconds(), TimeSlice(self._reactor)
         topics: dict[str, _Totals] = {}
         seen: dict[TopicPartition, _Seen] = {}
         for partition in list(self._partitions):
@@ -91,7 +91,7 @@ class TopicLoadSampler:
             if time_slice.is_over:
                 await time_slice.next()
         self._seen = seen
-        self._update_rates(topics, began_s)
+        self._update_rates(topics, started_s)
         no_rates = (0.0, 0.0, 0.0)
         loads: dict[str, TopicLoad] = {}
         for topic, totals in topics.items():

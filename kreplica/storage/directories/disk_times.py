@@ -35,12 +35,12 @@ class DiskTimes:
 
     def started(self, write: Deferred[T]) -> Deferred[T]:
         """Measure a write that has just started."""
-        began_s = self._running[write] = self._seconds()
+        started_s = self._running[write] = self._seconds()
 
         def ended(result: Any) -> Any:
             del self._running[write]
             now_s = self._seconds()
-            self._ended.append((now_s, now_s - began_s))
+            self._ended.append((now_s, now_s - started_s))
             return result
 
         return write.addBoth(ended)
@@ -51,7 +51,7 @@ class DiskTimes:
         now_s = self._seconds()
         while self._ended and now_s - self._ended[0][0] > RECENT_S:
             self._ended.popleft()
-        running = (now_s - began_s for began_s in self._running.values())
+        running = (now_s - started_s for started_s in self._running.values())
         return max(*(duration_s for _, duration_s in self._ended), *running, 0.0, 0.0)
 
 

@@ -99,7 +99,7 @@ class Transaction(NamedTuple):
 
     name: Hashable
     producer: str
-    began_s: float
+    started_s: float
     state: TransactionState = TransactionState.OPEN
     ending_s: float = inf
 

@@ -146,7 +146,7 @@ class CaseRun:
         cluster.zookeeper.tree.changed.clear()
         cluster.zookeeper.restart_slow_requests()
         cluster.availability.take()
-        began_s = cluster.scheduler.now_s
+        started_s = cluster.scheduler.now_s
         start_event()
         cluster.settle()
         zookeeper = cluster.zookeeper
@@ -158,7 +158,7 @@ class CaseRun:
                 cluster.counts.as_dict(),
                 zookeeper.watches_count,
                 cluster.availability.take(),
-                max(zookeeper.last_s - began_s, 0.0),
+                max(zookeeper.last_s - started_s, 0.0),
             )
         )
 

@@ -33,7 +33,7 @@ class EntryText:
     """
 
     def __init__(self, head: EntryFields, context: Callable[[], ControllerContext | None]) -> None:
-        self._began_s = head["s"]
+        self._started_s = head["s"]
         self._began = datetime.fromtimestamp(head["wall_clock_ms"] / 1000, UTC)
         self._context = context
         self._brokers: dict[int, int] = {}
@@ -46,7 +46,7 @@ class EntryText:
 
     def time(self, line: EntryFields) -> str:
         """Return the time of an input in UTC, by the broker's clock."""
-        time = self._began + timedelta(seconds=line["s"] - self._began_s)
+        time = self._began + timedelta(seconds=line["s"] - self._started_s)
         return time.isoformat(timespec="milliseconds").removesuffix("+00:00")
 
     def lines(self, line: EntryFields) -> list[str]:

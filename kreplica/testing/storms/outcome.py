@@ -77,7 +77,7 @@ def run_without_collection(
     trace: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Run one storm in a process that exits afterwards, so that its garbage need not be collected."""
-    began_s = perf_counter()
+    started_s = perf_counter()
     plan = faults_of_seed(seed, options)
     if fault_numbers is not None:
         plan = select_faults(plan, fault_numbers)
@@ -100,7 +100,7 @@ def run_without_collection(
         options=options,
         plan=tuple(plan),
         virtual_s=0.0 if scheduler is None else scheduler.now_s,
-        wall_s=perf_counter() - began_s,
+        wall_s=perf_counter() - started_s,
         events=0 if scheduler is None else scheduler.events_count,
         acknowledged=0 if run is None else run.history.acked_count,
         failure="" if failure is None else one_line(failure),

@@ -278,7 +278,7 @@ class _Run:
         self._totals = _Totals()
         self._ends: dict[TopicPartition, int] = {}
         self._total: int | None = None
-        self._began_s = monotonic()
+        self._started_s = monotonic()
 
     def expect(self, partitions: list[TopicPartition]) -> None:
         """Determine how many offsets the run has to archive."""
@@ -358,7 +358,7 @@ class _Run:
             size_bytes=totals.size_bytes,
             batches=totals.batches,
             files=totals.files,
-            seconds=monotonic() - self._began_s,
+            seconds=monotonic() - self._started_s,
             lag=lags.total(),
             first_batch=totals.first,
             is_resumed=is_resumed,

@@ -98,7 +98,7 @@ def _run(stall_s: float) -> _Observations:
     simulation = cluster.simulation
     cluster.run_until(client.connection())
     simulation, stalled, process = cluster.simulation, cluster.brokers[STALLED].host, Process("experiment")
-    began_s, duration_s = simulation.now_s, BEFORE_S + stall_s + AFTER_S
+    started_s, duration_s = simulation.now_s, BEFORE_S + stall_s + AFTER_S
 
     def send() -> None:
         pending.append(Deferred.fromCoroutine(client.produce(*KEY, batch, acks=1)))
@@ -107,7 +107,7 @@ def _run(stall_s: float) -> _Observations:
         simulation.scheduler.post(process, number * INTERVAL_S, send)
     simulation.scheduler.post(process, BEFORE_S, stalled.pause)
     simulation.scheduler.post(process, BEFORE_S + stall_s, stalled.resume)
-    while simulation.now_s < began_s + duration_s + AFTER_S:
+    while simulation.now_s < started_s + duration_s + AFTER_S:
         simulation.step()
         _observe(cluster, observed)
     for response in pending:

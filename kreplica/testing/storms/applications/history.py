@@ -59,7 +59,7 @@ class Commit:
     """One commit of a member, with its retries."""
 
     offsets: Mapping[TopicPartition, int]
-    began_s: float
+    started_s: float
 
 
 class MemberHistory:
@@ -185,7 +185,7 @@ class MemberHistory:
     def committed(self, commit: Commit) -> None:
         """Record that a commit succeeded; members that start later must not start before it."""
         self._committed.update(commit.offsets)
-        if self._clock() - commit.began_s > SINGLE_ATTEMPT_S:
+        if self._clock() - commit.started_s > SINGLE_ATTEMPT_S:
             self.commit_failed(commit)
         else:
             self._pending.remove(commit)

@@ -191,7 +191,7 @@ class AccessCheck:
         """Check one request of a client, and its response."""
         login, key = exchange.login, exchange.api.key
         if key == messages.SASL_HANDSHAKE.key:
-            login.began_s = exchange.sent_s
+            login.started_s = exchange.sent_s
         elif key == messages.SASL_AUTHENTICATE.key:
             if not exchange.response["error_code"] and exchange.response["session_lifetime_ms"]:
                 self._authenticated(exchange)
@@ -210,11 +210,11 @@ class AccessCheck:
         known = self._users[user]
         accepted = [
             known.password_of(credentials.get(login.credentials.mechanism))
-            for credentials in self._credentials[user].applied[broker].during(login.began_s, exchange.received_s)
+            for credentials in self._credentials[user].applied[broker].during(login.started_s, exchange.received_s)
         ]
         if password not in accepted:
             self._violations.append(
-                f"broker {broker} authenticated {user} between {login.began_s:.3f} s and {exchange.received_s:.3f} s "
+                f"broker {broker} authenticated {user} between {login.started_s:.3f} s and {exchange.received_s:.3f} s "
                 f"with {known.label_of(password)}, but accepts only "
                 f"{', '.join(known.label_of(each) for each in accepted)}"
             )

@@ -26,13 +26,13 @@ class Login:
     """Authentication of one connection, as its client sees it.
 
     :param credentials: the client's credentials.
-    :ivar began_s: time of the last SaslHandshake.
+    :ivar started_s: time of the last SaslHandshake.
     :ivar expires_s: end of the session; None before the first authentication.
     """
 
     host: str
     credentials: PasswordCredentials
-    began_s: float = 0.0
+    started_s: float = 0.0
     expires_s: float | None = None
 
 
