@@ -1,8 +1,8 @@
-"""A load on a ZooKeeper server from one raw pipelined socket, so that no client library is measured.
+"""Loads a ZooKeeper server through one raw socket with pipelining, so that no client library is measured.
 
 ``python -m benchmarks.zookeeper_load PORT KIND REQUESTS OUTSTANDING`` prints requests per second.  Requests are built
-before the clock starts; responses of one kind have one size, so that counting them is free, and their error codes are
-checked after the clock has stopped.
+before the clock starts; responses of one kind have the same size, so that counting them costs almost nothing, and their
+error codes are checked after the clock has stopped.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Pipe:
         return data
 
     def send_all(self, requests: list[bytes], outstanding: int) -> float:
-        """Send all requests with at most ``outstanding`` in flight, and return the seconds that it took.
+        """Send all requests with at most ``outstanding`` in flight, and return the time taken in seconds.
 
         :raise AssertionError: a response contains an error.
         """

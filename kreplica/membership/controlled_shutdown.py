@@ -1,4 +1,4 @@
-"""Controlled shutdown: the controller moves leaderships to other brokers before the broker stops."""
+"""Controlled shutdown: the controller makes other brokers the leaders of its partitions before the broker stops."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class ControlledShutdown:
         self._config = config
 
     async def hand_over(self) -> None:
-        """Request the move of all leaderships, with retries; returns even if some remain.
+        """Request that other brokers lead all partitions, with retries; returns even if this broker still leads some.
 
         Partitions that this broker still leads are unavailable until the controller notices the stop.
         """

@@ -123,7 +123,7 @@ class DigestServer:
             raise AuthFailed(None, f"the response is not for the service {DIGEST_URI}")
         # A user must not act as another one.
         if fields.get("authzid", fields.get("username")) != fields.get("username"):
-            raise AuthFailed(None, "the response requests the rights of another user")
+            raise AuthFailed(None, "the response asks to act as another user")
 
 
 def _encode(text: str) -> bytes:

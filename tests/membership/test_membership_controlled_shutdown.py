@@ -1,4 +1,4 @@
-"""Controlled shutdown: leaderships are moved away, without waiting in vain."""
+"""Controlled shutdown: leadership moves to other brokers, without waiting in vain."""
 
 from __future__ import annotations
 

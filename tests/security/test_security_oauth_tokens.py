@@ -357,7 +357,7 @@ def test_malformed_messages(message: bytes, error: str) -> None:
 
 def test_another_user() -> None:
     message = b"n,a=bob,\x01auth=Bearer " + token().encode() + b"\x01\x01"
-    with pytest.raises(AuthenticationError, match="the rights of another user"):
+    with pytest.raises(AuthenticationError, match="to act as another user"):
         step(OAuthBearerServer(validator()), message)
 
 

@@ -158,7 +158,7 @@ def test_plain() -> None:
     for token, message in (
         (b"\0user\0wrong", "invalid user name or password"),
         (b"\0other\0pencil", "invalid user name or password"),
-        (b"admin\0user\0pencil", "the rights of another user"),
+        (b"admin\0user\0pencil", "to act as another user"),
         (b"\0user\0", "no password"),
         (b"\0\0pencil", "no user name"),
         (b"user", "1 parts instead of 3"),

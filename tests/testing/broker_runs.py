@@ -52,7 +52,7 @@ def values(records: Iterable[Record]) -> list[bytes | None]:
 
 
 def retry_until_success(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
-    """Repeat a request until it succeeds, as clients do while a broker does not know its leaderships yet."""
+    """Repeat a request until it succeeds, as clients do while a broker does not know yet which partitions it leads."""
     for _ in range(100):
         try:
             return cluster.run_until(ask())

@@ -59,7 +59,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_controller(self, seed: int) -> None:
-        """Another broker becomes controller, and moves the leaderships of the dead one."""
+        """Another broker becomes controller, and moves the leadership of the partitions of the dead one."""
         with replicated(seed) as run:
             for _ in range(2):
                 run.run_until_acknowledged(20)
@@ -75,7 +75,7 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
     def test_controller_between_its_steps(self, seed: int) -> None:
-        """The leader dies, then the controller while it moves the leaderships: the next one completes the work."""
+        """The leader dies, then the controller while it moves leadership: the next one completes the work."""
         with replicated(seed) as run:
             for _ in range(3):
                 run.run_until_acknowledged(20)
@@ -122,7 +122,7 @@ class TestKilled:
 class TestStopped:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_one_after_the_other(self, seed: int) -> None:
-        """In a rolling restart each broker first hands over its leaderships, so no client waits for session expiry."""
+        """In a rolling restart each broker first hands over leadership, so no client waits for session expiry."""
         with replicated(seed) as run:
             for broker in run.cluster.brokers:
                 run.run_until_acknowledged(20)

@@ -225,9 +225,9 @@ def test_response_with_an_authorization_id() -> None:
     """Java's client sends its own user; no user can act as another one."""
     assert respond() == "alice"
     assert respond(authorization_id="alice") == "alice"
-    with pytest.raises(AuthFailed, match="the rights of another user"):
+    with pytest.raises(AuthFailed, match="to act as another user"):
         respond(authorization_id="bob")
-    with pytest.raises(AuthFailed, match="the rights of another user"):
+    with pytest.raises(AuthFailed, match="to act as another user"):
         respond(authorization_id="")
 
 

@@ -1,6 +1,6 @@
 """Counts partitions and replicas; callers share the result until the metadata changes.
 
-Charts poll every second, and counting 10,000 partitions takes some milliseconds.
+Charts poll every second, and counting 10,000 partitions takes a few milliseconds.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class TopicCounts:
 class Counts:
     """Counts of the cluster.
 
-    A partition without a leader is only offline; the leaders' metrics do not count it as under-replicated either.
+    A partition without a leader counts only as offline; the leaders' metrics do not count it as under-replicated
+    either.
 
     :ivar offline: partitions without a leader, sorted.
     :ivar under_replicated: partitions with a leader and with replicas out of sync.

@@ -132,7 +132,7 @@ CLUSTER_KINDS = ("no_leader", "no_controller", "broker_gone", "broker_silent")
 """Kinds that only the whole cluster has."""
 
 PUBLISHED_KINDS = ("under_min_isr", "under_replicated")
-"""Kinds that each leader has too, but that the cluster counts by the published metadata."""
+"""Kinds that leaders report too, but that the cluster counts from the published metadata."""
 
 BROKER_ONLY_KINDS = ("stalling",)
 """Kinds that only the explanation and the metrics of the broker show, since a busy machine always has some."""

@@ -15,7 +15,7 @@ CONDITIONS_MAX = 20
 
 SYNTAX = (
     "Conditions separated by commas, which must all hold, such as `lag>1000,state=Stable`. Operators: `=`, `!=`, "
-    "`<`, `<=`, `>`, `>=`, and `~` for a part of a text, ignoring case. `null` stands for an unknown value."
+    "`<`, `<=`, `>`, `>=`, and `~` for a substring, ignoring case. `null` stands for an unknown value."
 )
 
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
@@ -58,7 +58,7 @@ class Condition:
 
 
 def kind_of(schema: Schema) -> str | None:
-    """Return how values of a schema are compared; None if they are lists or objects."""
+    """Return the type as which a schema's values are compared; None if they are lists or objects."""
     types = schema.get("type")
     if types is None and "anyOf" in schema:
         return next((kind for each in schema["anyOf"] if (kind := kind_of(each)) is not None), None)
@@ -90,7 +90,7 @@ def parse_conditions(
     """
     parts = text.split(",")
     if len(parts) > CONDITIONS_MAX:
-        raise _invalid(f"{len(parts)} conditions are more than the limit of {CONDITIONS_MAX}")
+        raise _invalid(f"{len(parts)} conditions exceed the limit of {CONDITIONS_MAX}")
     return [_condition(part, schemas, unknown) for part in parts]
 
 
@@ -106,7 +106,7 @@ def _condition(text: str, schemas: Mapping[str, Schema], unknown: Callable[[str,
     if value == "null" and sign in ("=", "!=") and is_nullable(schema):
         return Condition(name, sign, None)
     if sign == "~" and kind != TEXT:
-        raise _invalid(f"{name} is not a text, so that ~ cannot be used")
+        raise _invalid(f"{name} is not a string, so ~ cannot be used")
     return Condition(name, sign, _value(name, kind, value))
 
 

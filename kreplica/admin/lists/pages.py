@@ -42,7 +42,7 @@ class Page:
 async def read_page(
     reactor: Reactor, keys: Sequence[Any], call: Call, selection: Selection, values: Mapping[str, ValueOf]
 ) -> Page:
-    """Return the requested page; values are computed only for the shown rows, for conditions and for the order.
+    """Return the requested page; other values than those of its rows are computed only for conditions and sorting.
 
     :param keys: keys of all rows, in their order.
     :param values: functions for all columns that the request needs.
@@ -99,7 +99,7 @@ async def _matching(
 
 
 async def _sorted(time_slice: TimeSlice, keys: Sequence[Any], value_of: ValueOf, *, descending: bool) -> Sequence[Any]:
-    """Return the keys in the order of a column, equal ones in their given order and those without a value last."""
+    """Return the keys sorted by a column; the sort is stable, and keys without a value are last."""
     known: list[tuple[Any, Any]] = []
     unknown: list[Any] = []
     for key in keys:

@@ -1,4 +1,4 @@
-"""Values of charts over the last hours, in ring buffers of fixed size."""
+"""Chart data of the last hours, in ring buffers of fixed size."""
 
 from __future__ import annotations
 

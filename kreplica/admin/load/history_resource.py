@@ -1,4 +1,4 @@
-"""``/v1/history`` and the histories of topics and groups: values of charts over the last hours, from all brokers."""
+"""``/v1/history`` and the histories of topics and groups: chart data of the last hours, from all brokers."""
 
 from __future__ import annotations
 
@@ -77,11 +77,11 @@ class HistoryResource:
         """Return the routes of the histories of brokers, topics and groups."""
         kept = f"at most {SUBJECTS_MAX} per broker, the most active ones"
         return (
-            _route(PATH, self.of_brokers, "Values of charts over the last 6 hours.", SERIES),
+            _route(PATH, self.of_brokers, "Data for charts of the last 6 hours.", SERIES),
             _route(
                 TOPIC_PATH,
                 self.of_topic,
-                f"Values of a topic's charts over the last 6 hours; {kept}.",
+                f"Data for a topic's charts of the last 6 hours; {kept}.",
                 TOPIC_SERIES,
                 IN_TOPIC,
                 {404: "The topic does not exist."},
@@ -89,7 +89,7 @@ class HistoryResource:
             _route(
                 GROUP_PATH,
                 self.of_group,
-                f"Values of a group's charts over the last 6 hours; {kept}.",
+                f"Data for a group's charts of the last 6 hours; {kept}.",
                 GROUP_SERIES,
                 _IN_GROUP,
             ),
@@ -129,7 +129,7 @@ class HistoryResource:
             row
             for document in responses.documents.values()
             for row in document["brokers"]
-            # The clock of another broker may be so wrong that it chose other points.
+            # If another broker's clock is very wrong, its points are at other times.
             if (document["from_ms"], document["step_ms"]) == (span.from_ms, span.step_ms)
         ]
         return JsonResponse({**_document(now_ms, span, rows), "problems": list(responses.problems)})

@@ -1,4 +1,4 @@
-"""The tables of all brokers, merged and cached briefly, so that pages that poll do not cause a request each."""
+"""The tables of all brokers, merged and cached briefly, so that not every poll of a page causes requests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Load(Generic[T]):
 class SharedLoads(Generic[T]):
     """Requests a table from all brokers on behalf of this broker, at most once in ``REUSE_SECONDS``.
 
-    Callers see only rows for which they are authorized: their resource filters them.
+    The resources then show each caller only the rows for which the caller is authorized.
 
     :param read_local: returns the table of this broker.
     :param merge: merges the rows of each broker.

@@ -1,6 +1,6 @@
 """Compact tables that brokers exchange: an object with one list per column.
 
-Ten thousand rows as objects would take several times the bytes, and a second to validate by schema.
+Ten thousand rows as objects would take several times as many bytes, and a second to validate with a schema.
 """
 
 from __future__ import annotations

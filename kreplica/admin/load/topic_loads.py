@@ -44,7 +44,7 @@ class LocalTopicLoads(Protocol):
     """The load of the topics on this broker."""
 
     async def current(self) -> Mapping[str, TopicLoad]:
-        """Return the load by topic, at most some seconds old."""
+        """Return the load by topic, at most a few seconds old."""
 
 
 class TopicLoads:

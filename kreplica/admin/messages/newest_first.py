@@ -1,11 +1,11 @@
 """Reads a page of records backwards: the newest of all partitions first.
 
-Brokers return records forwards only. Each partition is therefore read in windows of offsets, the last window first. The
-records of a page are merged by time. A record is in the page only if no unread window can have a newer one: each
-partition has a *frontier*, the lowest timestamp read so far (if records were dropped to save memory, the highest of
-theirs), and a record must not be older than the frontier of any
-partition that is not read completely. Otherwise the next page reads it again. Partitions with the newest frontiers are
-read first, so the page of the partition with the newest frontier always makes progress.
+Brokers return records only in increasing order of offsets. Each partition is therefore read in windows of offsets, the
+last window first, and the records of a page are merged by time. A record is in the page only if no unread window can
+have a newer one: each partition has a *frontier*, the lowest timestamp read so far (or, if records were dropped to save
+memory, the highest timestamp of a dropped record), and a record must not be older than the frontier of any partition
+that is not read completely. Otherwise the next page reads it again. Partitions with the newest frontiers are read
+first, so each page makes progress.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def _text(text: str) -> Search:
 
 def _expression(expression: str) -> Search:
     try:
-        parse(expression)  # first alone, so that an error refers to the given expression
+        parse(expression)  # compile it alone first, so that an error refers to the given expression
         automaton = Automaton(f"(?s:.*)(?:{expression})(?s:.*)", STATES_MAX)
     except PatternError as error:
         raise Problem(

@@ -35,7 +35,7 @@ _NOT_APPENDED = (
 
 
 class MessageWriter:
-    """Writes single records; retries only if the record was certainly not written."""
+    """Writes single records; retries only if it is certain that the record was not written."""
 
     def __init__(self, runtime: Runtime, leaders: Leaders) -> None:
         self._runtime = runtime

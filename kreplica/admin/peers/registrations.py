@@ -70,7 +70,7 @@ class RegistrationReader:
         return self._known
 
     async def _wait(self, waiter: Deferred[None]) -> None:
-        """Wait for the read, not long.
+        """Wait for the read, up to ``WAIT_SECONDS_MAX``.
 
         :raise ZooKeeperError: the read failed or takes too long, and no earlier registrations are known.
         """

@@ -96,7 +96,9 @@ class StandaloneResource:
         known = brokers.states()
         if broker_id not in known:
             ids = ", ".join(map(str, known))
-            raise Problem(404, "BROKER_ID_NOT_REGISTERED", f"this process has no broker {broker_id}, only {ids}")
+            raise Problem(
+                404, "BROKER_ID_NOT_REGISTERED", f"this process has no broker {broker_id}; its brokers are {ids}"
+            )
         if known[broker_id].state == DEAD and action in _NEEDS_LIVE_BROKER:
             raise Problem(
                 409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start the broker and retry."

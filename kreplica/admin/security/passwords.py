@@ -37,7 +37,7 @@ UserCredentials = Mapping[str, ScramCredential]
 _UNKNOWN: UserCredentials = {
     SCRAM_SHA_512: ScramCredential(b"no user", secrets.token_bytes(64), b"", ITERATIONS_MIN),
 }
-"""Credentials that no password matches, if no user has credentials."""
+"""Credentials that match no password; used if no user has credentials."""
 
 
 class Credentials(Protocol):
@@ -105,9 +105,10 @@ class PasswordVerifier:
         return True
 
     def _decoy(self, user: str) -> UserCredentials:
-        """Return credentials to compare with for a user without credentials: always the same other user's for a name.
+        """Return the credentials of another user, to compare with if a user has none; for a given name, always the
+        same.
 
-        The verification then takes as long as that of a wrong password, whatever mechanisms and iterations are in use.
+        Verification then takes as long as for a wrong password, whatever mechanisms and iterations are in use.
         """
         users = list(self._credentials.users)
         number = int.from_bytes(self._digest(user, "")[:8], "big")

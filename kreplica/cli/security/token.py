@@ -30,7 +30,7 @@ _TOKEN = click.argument("token_id", metavar="TOKEN")
 
 @click.group()
 def command() -> None:
-    """Delegation tokens: credentials for jobs, with the rights of a user and a limited lifetime.
+    """Delegation tokens: credentials for jobs, with the permissions of a user and a limited lifetime.
 
     A client authenticates with SCRAM: the ID of the token is its user name, the HMAC of the token its password.
     """
@@ -64,7 +64,7 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
 
 @command.command()
 @click.option("--owner", type=PrincipalName(),
-              help="User whose rights the token has; by default the user of this command.")  # fmt: skip
+              help="User whose permissions the token has; by default the user of this command.")  # fmt: skip
 @click.option("--renewer", "renewers", type=PrincipalName(), multiple=True,
               help="User who may renew the token; may be repeated.")  # fmt: skip
 @click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")

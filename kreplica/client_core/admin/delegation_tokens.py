@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48, KIP-373): temporary credentials with the rights of a user."""
+"""Delegation tokens (KIP-48, KIP-373): temporary credentials with the permissions of a user."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from kreplica.server.protocol.request import COPIED_BYTES_MAX, Request
 from kreplica.server.protocol.responses import in_slices, run_handler
 
 PARTITIONS_AT_ONCE = 200
-"""Maximum partitions of a request that is appended in one step; each takes from 10 us to 100 us."""
+"""A request with at most this many partitions is appended in one step; each partition takes from 10 us to 100 us."""
 
 STEP_PARTITIONS = 2
 

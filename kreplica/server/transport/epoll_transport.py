@@ -31,8 +31,9 @@ if TYPE_CHECKING:
     from kreplica.server.protocol.server_context import Resources
 
 REMAINDER_BYTES_MAX = 8 * 1024
-"""A smaller part of an incomplete frame is copied into the scratch buffer before the next read; a larger one gets a
-buffer of its own."""
+"""If less than this of an incomplete frame has been read, it is copied into the scratch buffer before the next read;
+otherwise the frame gets its own buffer.
+"""
 
 READ_BUDGET_S = 0.002
 """Time limit for handling the requests of one read; the other requests are queued (``ReadTurns``)."""

@@ -113,7 +113,7 @@ CONTROLLER = (
     ),
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
-        "Whether a stopping broker moves its leaderships to other brokers first.",
+        "Whether a stopping broker first moves the leadership of its partitions to others.",
     ),
     Setting(
         "controlled.shutdown.max.retries", INT, 3, ANY, MEDIUM, READ_ONLY,

@@ -69,8 +69,8 @@ CONNECTIONS = (
     Setting(
         "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
         "The maximum number of connections of the broker, or with the prefix listener.name.L. of a listener; further "
-        "ones are accepted when others have closed. Other brokers can always connect if they have a listener of their "
-        "own: the broker then closes the connection of another listener that has been idle for the longest time.",
+        "ones are accepted when others have closed. Other brokers can always connect if they use a separate listener: "
+        "the broker then closes the connection of another listener that has been idle for the longest time.",
     ),
     Setting(
         "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,

@@ -168,7 +168,7 @@ class SnapshotFiles:
     def remove_strays(self, bases: Iterable[int], end_offset: int, trusted_end: int) -> None:
         """Remove snapshots above the log end, and interim snapshots except the latest.
 
-        :param trusted_end: an interim snapshot above this offset may belong to another history.
+        :param trusted_end: an interim snapshot above this offset may belong to records that were truncated.
         """
         offsets, bases = self.offsets(), set(bases)
         latest = [offset for offset in offsets if offset <= min(end_offset, trusted_end)][-1:]

@@ -99,15 +99,15 @@ class ObservedLogs:
     # --- results of sends ---
 
     def is_readable(self, send: Send) -> bool:
-        """Return true if the records were acknowledged and, in a transaction, its commit was confirmed."""
+        """Return True if the records were acknowledged and, in a transaction, its commit was confirmed."""
         return send.outcome is Outcome.OK and not self.is_hidden(send)
 
     def is_rejected(self, send: Send) -> bool:
-        """Return true if the records were rejected or their transaction is aborted."""
+        """Return True if the records were rejected or their transaction is aborted."""
         return send.outcome is Outcome.FAILED or self._state(send) is TransactionState.ABORTED
 
     def is_hidden(self, send: Send) -> bool:
-        """Return true if the records were rejected or their transaction is not known to be committed."""
+        """Return True if the records were rejected or their transaction is not known to be committed."""
         return send.outcome is Outcome.FAILED or self._state(send) is not TransactionState.COMMITTED
 
     def _state(self, send: Send) -> TransactionState:
@@ -129,7 +129,7 @@ class ObservedLogs:
         return conditional
 
     def may_be_skipped(self, partition: Partition, value: Value) -> bool:
-        """Return true if a consumer may skip a record that another consumer read."""
+        """Return True if a consumer may skip a record that another consumer read."""
         send = self.conditional.get((partition, value))
         return send is not None and self.is_hidden(send)
 

@@ -62,7 +62,7 @@ class Expectations:
                 return True
 
     def is_deleted(self, anomaly: Anomaly) -> bool:
-        """Return true if the missing records may have been deleted by retention."""
+        """Return True if the missing records may have been deleted by retention."""
         return (
             self.kept_from > 0
             and anomaly.kind in (Kind.LOST_WRITE, Kind.UNSEEN)

@@ -33,12 +33,12 @@ REQUEST_TIMEOUT_S = 30.0
 
 
 class WireClient:
-    """Connects with the first request, and again after the connection was lost; never retries a request.
+    """Connects when the first request is sent, and reconnects if the connection was lost; never retries a request.
 
     Every method raises ``ClientError`` if there is no response, and ``KafkaError`` if the response contains an error.
 
     :param endpoint: makes the endpoints of connections, such as those with TLS and SASL.
-    :param request_timeout_s: response timeout, in addition to the time that the request lets the broker wait.
+    :param request_timeout_s: response timeout, in addition to the wait time that the request allows the broker.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class WireClient:
         leader_epoch: int = NO_EPOCH,
         isolation: int = READ_UNCOMMITTED,
     ) -> int:
-        """Return an offset by timestamp (-1 for the end of the committed records, -2 for the log start), or -1 if none.
+        """Return the offset for a timestamp (-1: end of the committed records, -2: log start), or -1 if there is none.
 
         ``leader_epoch`` and ``isolation`` are as in ``fetch_row``.
         """

@@ -64,7 +64,7 @@ class _Replica:
         self._remember()
 
     def has_changed(self) -> bool:
-        """Return true if the replica has changed since the last call."""
+        """Return True if the replica has changed since the last call."""
         partition = self.partition
         if (
             partition.high_watermark == self._high_watermark

@@ -101,7 +101,7 @@ def active_replicas(cluster: ClusterView, key: TopicPartition) -> Iterator[tuple
 
 
 def is_in_sync(cluster: ClusterView, key: TopicPartition) -> bool:
-    """Return true if the znode's leader acts as the leader and the ISR consists of all replicas on running brokers."""
+    """Return True if the znode's leader acts as the leader and the ISR consists of all replicas on running brokers."""
     state = state_of(cluster, key)
     if state is None:
         return False
@@ -111,12 +111,12 @@ def is_in_sync(cluster: ClusterView, key: TopicPartition) -> bool:
 
 
 def is_all_committed(cluster: ClusterView, key: TopicPartition) -> bool:
-    """Return true if the partition has one leader, whose high watermark equals its log end offset."""
+    """Return True if the partition has one leader, whose high watermark equals its log end offset."""
     leaders = [partition for _, partition in active_replicas(cluster, key) if partition.is_leader]
     return len(leaders) == 1 and leaders[0].high_watermark == leaders[0].log.log_end_offset
 
 
 def has_no_open_transaction(cluster: ClusterView, key: TopicPartition) -> bool:
-    """Return true if the partition has a leader and a read_committed consumer can read up to the high watermark."""
+    """Return True if the partition has a leader and a read_committed consumer can read up to the high watermark."""
     leaders = [partition for _, partition in active_replicas(cluster, key) if partition.is_leader]
     return bool(leaders) and leaders[0].visible_end(READ_COMMITTED) == leaders[0].high_watermark

@@ -29,7 +29,7 @@ from kreplica.testing.storms.security.secured_clients import SecuredClients, lif
 JOURNAL_BYTES_MAX = 4 * 2**20
 
 APPLIED_S_MAX = 5.0
-"""Time in which a broker applies a change of rights, in addition to two ZooKeeper session timeouts."""
+"""Time in which a broker applies a change of permissions, in addition to two ZooKeeper session timeouts."""
 
 APPLICATION_FAULT_INTERVAL_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
 """Limits of the faults of applications: after most of them an application starts again, and it must have time to make

@@ -243,7 +243,7 @@ GUARDS: tuple[Guard, ...] = (
         "was acknowledged at",
     ),
     Guard(
-        "leaderships end with the session",
+        "leadership ends with the session",
         (Place("kreplica.replication.partitions:Partitions.session_lost", nothing),),
         leading.leader_paused_past_session,
         "was acknowledged at",

@@ -32,7 +32,7 @@ _apply = ScramCredentials.apply
 
 SECURITY_GUARDS: tuple[Guard, ...] = (
     Guard(
-        "requests need rights",
+        "requests need permission",
         (Place("kreplica.server.authorization.permissions:Permissions.permits", always),),
         security.rights_change_under_load,
         "but no ACL allowed it",

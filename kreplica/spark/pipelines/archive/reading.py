@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.json_schema import History
 
 SETTING = ("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
-"""Lets the driver list local files itself, which is immediate; a Spark job that lists them takes seconds."""
+"""Makes the driver list local files itself, which is fast; a Spark job for this takes seconds."""
 
 
 def read_rows(

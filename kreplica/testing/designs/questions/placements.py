@@ -71,8 +71,8 @@ class PlacementResult:
 
     :param loss: probability that a partition is lost if as many brokers die at once as a partition has replicas.
     :param lost_partitions: mean number of lost partitions if any is lost, with as many dead brokers as replicas.
-    :param successors: mean number of brokers that take over leaderships of a dead broker.
-    :param largest_share: largest part of a dead broker's leaderships that one broker takes over.
+    :param successors: mean number of brokers that take over partitions that a dead broker led.
+    :param largest_share: largest part of the partitions that a dead broker led that one broker takes over.
     """
 
     placement: str

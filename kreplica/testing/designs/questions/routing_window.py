@@ -1,4 +1,4 @@
-"""Measures requests to the wrong broker while leaderships move, on simulated brokers that run the product's code.
+"""Measures requests to the wrong broker while leadership moves, on simulated brokers that run the product's code.
 
 Each client writes one record after the other to its partition.  If the leader rejects a record, it requests the
 metadata again and retries after 10 ms.  The controller first writes a leader to ZooKeeper and then sends commands,
@@ -176,7 +176,7 @@ def _shut_down_leader(cluster: SimulatedCluster) -> Deferred[None]:
 
 
 def _reassign(cluster: SimulatedCluster) -> Deferred[None]:
-    """Move all leaderships to other brokers, while the old leader keeps running."""
+    """Move the leadership of all partitions to other brokers, while the old leader keeps running."""
     controller = cluster.controller()
     assert controller is not None
     admin = cluster.client(broker=controller)

@@ -1,4 +1,4 @@
-"""Checks that every operation of a principal was allowed, and that changes of rights come into force.
+"""Checks that every operation of a principal was allowed, and that changes of permissions take effect.
 
 A change takes effect on a broker as soon as the broker has applied it. Rules:
 
@@ -51,9 +51,9 @@ class AccessCheck:
 
     :param patterns: all resource patterns that may have ACLs.
     :param users: all users that may have passwords.
-    :param others: sources of other data whose changes must come into force.
+    :param others: sources of other data whose changes must take effect.
     :param applied_s_max: longest time until a broker that can reach ZooKeeper applies a change; None for no limit.
-    :ivar used: number of observed successful uses of rights.
+    :ivar used: number of observed successful uses of permissions.
     :ivar logins: number of observed successful authentications.
     """
 
@@ -133,7 +133,7 @@ class AccessCheck:
         machine = self._cluster.brokers[broker]
         return machine.program if machine.running and machine.program.server is not None else None
 
-    # --- changes come into force -------------------------------------------------------------------------------------
+    # --- changes take effect ------------------------------------------------------------------------------------------
 
     def _check_progress(self, now_s: float) -> None:
         if self._applied_s_max is None:

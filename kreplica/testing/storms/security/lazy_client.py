@@ -84,7 +84,7 @@ class LazyClient:
                 await client.close()
             except KafkaError as error:
                 if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-                    await client.close()  # look up the leader again; a client without rights keeps its connection
+                    await client.close()  # look up the leader again; a client without permissions keeps its connection
 
     async def _write(self, client: LeaderClient, key: TopicPartition) -> None:
         sent = self._new_record()

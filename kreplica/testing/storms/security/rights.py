@@ -40,7 +40,7 @@ def write_transactional_id(name: str) -> Right:
 
 
 def used_rights(api_key: int, request: Row, response: Row, topic_names: Mapping[UUID, str]) -> list[Right]:
-    """Return the rights that the successful parts of a request needed.
+    """Return the permissions that the successful parts of a request needed.
 
     :param topic_names: names of the topics that the client knows.
     """

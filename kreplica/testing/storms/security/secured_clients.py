@@ -1,9 +1,9 @@
 """All clients of a run that authenticate, with their users, ACLs and topics.
 
 Writers send to a source topic; a group reads it; a copier copies it to a target topic in transactions. Other clients
-exceed their rights: one never authenticates again, one has no ACLs, one uses old passwords. At the end all rights are
-restored; then each acknowledged record must be in the source, rejected records must not, the group must have read all
-records, and the target must have a copy of each record once.
+exceed their permissions: one never authenticates again, one has no ACLs, one uses old passwords. At the end all
+permissions are restored; then each acknowledged record must be in the source, rejected records must not, the group must
+have read all records, and the target must have a copy of each record once.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SecuredClients:
 
     :param configs: settings of the topics.
     :param applied_s_max: as for ``AccessCheck``.
-    :ivar users: users with rights, whose passwords change.
+    :ivar users: users with permissions, whose passwords change.
     :ivar grants: the ACLs that the clients need.
     :ivar quota_entities: entities that may have quotas.
     """
@@ -173,7 +173,7 @@ class SecuredClients:
             self._run.invariants.add(key, None)
 
     def _grant_everything(self) -> None:
-        """Restore all rights and passwords, and remove all quotas."""
+        """Restore all permissions and passwords, and remove all quotas."""
         administrator, random = self.administrator, self._random
         for user in (*self.users, self._stranger):
             administrator.complete(partial(self._set_password, user))
@@ -297,7 +297,7 @@ class SecuredClients:
         self._check(logs, views[True])
 
     def _wait_for_writers(self) -> None:
-        """Run until each writer has written a record after its rights were restored."""
+        """Run until each writer has written a record after its permissions were restored."""
         for writer in self._writers:
             written = self._written_by(writer.name)
             self._cluster.run_until(lambda name=writer.name, w=written: self._written_by(name) > w, timeout_s=180.0)
@@ -344,7 +344,7 @@ class SecuredClients:
             received = self._received[key]
             for record in log:
                 value = record.value or b""
-                assert not value.startswith(STRANGER.encode()), f"{key} has {value[:20]!r} of a user without rights"
+                assert not value.startswith(STRANGER.encode()), f"{key} has {value[:20]!r} of a user with no ACL"
                 found = received.get(record.offset)
                 assert found == value, f"the group received {found!r} of {key} at {record.offset}, not {value[:20]!r}"
         for source, target in zip(self.sources, self.targets, strict=True):

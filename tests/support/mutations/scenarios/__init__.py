@@ -12,5 +12,5 @@ Each function takes a seed.  It succeeds for every seed with all rules in place,
 * ``producing`` retries of producers
 * ``stage`` another cluster, for groups and transactions; ``groups`` stale members and coordinators;
   ``transactions`` fenced producers and late markers; ``consumer_groups`` partitions that change their owner
-* ``security`` rights that change while clients use them
+* ``security`` permissions that change while clients use them
 """
