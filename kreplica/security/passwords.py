@@ -90,9 +90,9 @@ class PasswordEncoder:
             key = _key(self.secret, salt, key_factory, iterations, key_bits)
             text = _decrypted(cipher, key, vector, encrypted).decode()
         except (KeyError, ValueError, InvalidTag):
-            raise ValueError("the value cannot be decrypted: is password.encoder.secret right?") from None
+            raise ValueError("the value cannot be decrypted: check password.encoder.secret") from None
         if _java_length(text) != length:
-            raise ValueError("the value cannot be decrypted: is password.encoder.secret right?")
+            raise ValueError("the value cannot be decrypted: check password.encoder.secret")
         return text
 
 

@@ -227,7 +227,7 @@ def test_pem_text(
     async def change(scene: Brokers) -> None:
         wrong = await alter(scene, {**values, f"{PREFIX}ssl.key.password": "wrong"})
         assert wrong is not None
-        assert f"is {PREFIX}ssl.key.password right?" in wrong
+        assert f"check {PREFIX}ssl.key.password" in wrong
         assert await alter(scene, values) is None
         await until_presented(scene, renewed)
         await read(scene)

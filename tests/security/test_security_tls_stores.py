@@ -65,7 +65,7 @@ def test_encrypted_pem(directory: Path) -> None:
     assert load_key(pem(directory / "encrypted.pem", key_password=SECRET)) is not None
     for path, password, message in (
         ("encrypted.pem", None, "is encrypted: set ssl.key.password"),
-        ("encrypted.pem", "wrong one", "is ssl.key.password right?"),
+        ("encrypted.pem", "wrong one", "check ssl.key.password"),
         ("broker.pem", SECRET, "is not encrypted: remove ssl.key.password"),
     ):
         options = TlsOptions(keystore_type="PEM", keystore_location=str(directory / path), key_password=password)
@@ -121,7 +121,7 @@ def test_pkcs12(directory: Path) -> None:
     [
         ({"keystore_location": "{}/broker.jks"}, "keytool -importkeystore -srckeystore {}/broker.jks"),
         ({"keystore_location": "{}/broker.pem"}, "PEM format: set the store's type to PEM"),
-        ({"keystore_location": "{}/broker.p12", "keystore_password": "wrong one"}, "is ssl.keystore.password right?"),
+        ({"keystore_location": "{}/broker.p12", "keystore_password": "wrong one"}, "check ssl.keystore.password"),
         ({"keystore_location": "{}/none.p12"}, "cannot be read: No such file"),
         ({"keystore_location": "{}/trusted.p12", "keystore_password": SECRET}, "no private key with a certificate"),
         ({"keystore_type": "PEM", "keystore_location": "{}/ca.pem"}, "there is no PEM private key"),

@@ -25,7 +25,8 @@ def cluster_faults(counts: Counts, live: Collection[int], controller_id: int) ->
     for broker, held in sorted(counts.brokers.items()):
         if broker not in live and held.replicas:
             replicas = "1 replica" if held.replicas == 1 else f"{held.replicas:,} replicas"
-            text = f"Broker {broker}, which holds {replicas}, is not registered: it stopped, died or lost ZooKeeper."
+            why = "it stopped, died or lost its ZooKeeper session"
+            text = f"Broker {broker}, which holds {replicas}, is not registered: {why}."
             yield broker_fault("broker_gone", broker, text)
     if counts.under_replicated:
         yield under_replicated_fault(counts.under_replicated)

@@ -161,8 +161,8 @@ class Why:
                 "GET",
                 "/v1/why/brokers/{broker_id}",
                 self.broker,
-                "Explain the faults of a broker, such as a full or failed disk, damaged logs, a lost ZooKeeper, or "
-                "stalls of its event loop.",
+                "Explain the faults of a broker, such as a full or failed disk, damaged logs, a lost connection to "
+                "ZooKeeper, or stalls of its event loop.",
                 response=WHY,
                 query=(IN_BROKER,),
             ),

@@ -133,7 +133,7 @@ def _pem_entry(place: str, key: bytes, chain: bytes, options: TlsOptions) -> Key
         raise SettingsError(f"{place}: the private key {needs}") from None
     except ValueError:
         name = options.name("key_password")
-        reason = "cannot be read" if password is None else f"cannot be read: is {name} right?"
+        reason = "cannot be read" if password is None else f"cannot be read: check {name}"
         raise SettingsError(f"{place}: the private key {reason}") from None
     certificates = _pem_certificates(place, chain)
     if loaded.public_key() != certificates[0].public_key():
@@ -167,7 +167,7 @@ def _pkcs12(place: str, path: str, data: bytes, password: str | None, name: str)
     try:
         return pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError:
-        advice = f"is {name} right?" if password else f"set {name} if it has a password"
+        advice = f"check {name}" if password else f"set {name} if it has a password"
         raise SettingsError(f"{place}: the file cannot be read as PKCS12: {advice}") from None
 
 
