@@ -126,10 +126,10 @@ def measure(case: Case, records: int) -> Measured:
         try:
             consumer_port = ours.recv()
             pids = [broker.pid for broker in cluster.brokers.values()]
-            started_s = sum(map(cpu_s, pids))
+            before_s = sum(map(cpu_s, pids))
             producer_port, sent = _produce(port, case, records + WARM_UP)
             received = ours.recv()
-            cpu_us = (sum(map(cpu_s, pids)) - started_s) * 1e6 / (records + WARM_UP)
+            cpu_us = (sum(map(cpu_s, pids)) - before_s) * 1e6 / (records + WARM_UP)
         finally:
             consumer.terminate()
             consumer.join()
