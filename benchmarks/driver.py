@@ -193,7 +193,7 @@ class _Load:
 def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
     """Write zeros ahead of a log's end, so that the pages are in the page cache.
 
-    On a virtual machine, memory that was free for some seconds belongs to the host again.  Getting it back costs 2,000
+    On a virtual machine, memory that was free for a few seconds belongs to the host again.  Getting it back costs 2,000
     us/MB, many times the broker's own cost: a benchmark with a growing page cache measures the hypervisor.  The broker
     keeps the end of its log in memory, so it overwrites the zeros, as in a file that is used again.
 

@@ -1,4 +1,4 @@
-"""Records for operators when quotas start and stop to slow down a client."""
+"""Records for operators when quotas start and stop slowing down a client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class _Period:
 
 
 class ThrottleEvents:
-    """Records one event when a quota starts to slow down a client, and one when it stopped; bounded.
+    """Records one event when a quota starts to slow down a client, and one when it stops; bounded.
 
     A timer runs while a client is throttled.
 
