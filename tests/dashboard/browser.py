@@ -110,7 +110,7 @@ class Browser:
     def fill(self, label: str, text: str) -> None:
         field = self.field(label)
         field.clear()
-        field.send_keys(text)
+        field.send_keys(text or f"0{Keys.BACK_SPACE}")  # clear() causes no event of typing
 
     def choose(self, label: str, text: str) -> None:
         field = self.field(label)

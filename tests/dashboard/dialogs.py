@@ -68,8 +68,8 @@ def until_asked(cluster: StandaloneProcess, path: str, condition: Callable[[Any]
 
 
 def previewed(at: Browser) -> list[tuple[str, str, str]]:
-    """Return the writes to ZooKeeper that the open dialog shows: operation, path and data."""
-    read = "return document.querySelector('dialog pre')?.textContent"
+    """Return the writes to ZooKeeper in the current preview: operation, path and data."""
+    read = "return document.querySelector('.preview[aria-busy=false] pre')?.textContent"
     text = at.until(lambda: at.driver.execute_script(read), "writes in the dialog")
     writes = []
     for each in text.split("\n\n"):
@@ -79,10 +79,23 @@ def previewed(at: Browser) -> list[tuple[str, str, str]]:
     return writes
 
 
+def preview_rows(at: Browser) -> list[list[str]]:
+    """Return the texts of the rows of the current preview."""
+    read = """return [...document.querySelectorAll('.preview[aria-busy=false] tbody tr')]
+        .map(row => [...row.children].map(cell => cell.innerText))"""
+    return list(at.until(lambda: at.driver.execute_script(read), "rows in the preview"))
+
+
 def confirm_writes(at: Browser, cluster: StandaloneProcess, button: str) -> list[tuple[str, str, str]]:
     """Press a dialog's button, check that the znodes are as previewed, and return the previewed writes."""
     writes = previewed(at)
     at.confirm(button)
+    check_writes(cluster, writes)
+    return writes
+
+
+def check_writes(cluster: StandaloneProcess, writes: list[tuple[str, str, str]]) -> None:
+    """Check that the znodes are as previewed."""
     client = cluster.zookeeper  # type: ignore[attr-defined]
     for operation, path, data in writes:
         if path.startswith(TRANSIENT):
@@ -92,7 +105,6 @@ def confirm_writes(at: Browser, cluster: StandaloneProcess, button: str) -> list
         else:
             content = client.get(path)[0].decode()
             assert _parsed(content) == _parsed(data), path
-    return writes
 
 
 def _parsed(text: str) -> object:

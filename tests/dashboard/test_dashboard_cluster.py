@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 import urllib.request
 
 import pytest
@@ -55,17 +54,16 @@ def test_a_topic_is_created_changed_and_deleted(at, cluster):
     at.fill("Name", "new-topic")
     at.fill("Partitions", "2")
     at.fill("Settings", "retention.ms=86400000")
-    at.press("Preview")
-    at.until_text("create /brokers/topics/new-topic", "dialog")
-    at.confirm("Create")
+    at.until_text("create /brokers/topics/new-topic")
+    at.press("Create", "button")
     at.until(lambda: at.address == "topic/new-topic")
     at.until(lambda: len(at.all("tbody tr")) == 2)
 
     at.press("Settings")
     at.press("Edit retention.ms")
     at.fill("Value", "3600000")
-    at.press("Preview")
-    at.until_text("retention.ms", "dialog pre")
+    at.choose("Unit", "ms")
+    at.until_text("retention.ms = 3600000", "dialog")
     at.confirm("Change")
     at.until(lambda: at.named("Reset retention.ms"))
     at.until_text("3600000")
@@ -75,7 +73,6 @@ def test_a_topic_is_created_changed_and_deleted(at, cluster):
 
     at.press("Add partitions")
     at.until_text("It has 2.", "dialog")
-    at.press("Preview")
     at.confirm("Add partitions")
     at.press("Partitions")
     at.until(lambda: len(at.all("tbody tr")) == 3)
@@ -163,7 +160,6 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
     at.press("a/reader")
     at.until_text("Messages behind\n30")
     at.press("Reset offsets")
-    at.press("Preview")
     at.until_text("-20", "dialog tbody")
     at.confirm("Reset")
     at.until_text("Messages behind\n50")
@@ -172,59 +168,6 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
     at.confirm("Delete")
     at.until(lambda: at.address == "groups")
     at.until_text("No group matches.")
-
-
-RESETS = (
-    ("The beginning", None, None, 0),
-    ("The end", None, None, 40),
-    ("A time", "Time", lambda: time.time() - 2 * 86_400, 10),
-    ("A duration ago", "Minutes ago", 60, 30),
-    ("Shift by a number of messages", "Messages (negative: back)", -3, 32),
-    ("An offset", "Offset", 7, 7),
-)
-"""All targets of a reset: text, label and value of the field, and the offset relative to the end."""
-
-
-def test_every_target_of_a_reset(at, cluster):
-    """Each target shows only its own field, requires a value if it has no default, and previews its offset."""
-    topic(cluster, "resettable")
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
-    now = time.time()
-    for count, age_s in ((10, 3 * 86_400), (20, 7_200), (10, 0)):
-        for _ in range(count):
-            producer.produce("resettable", value="v", timestamp=int((now - age_s) * 1000))
-    assert producer.flush(20) == 0
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "targets", "log_level": 0})
-    consumer.commit(offsets=[TopicPartition("resettable", 0, 35)], asynchronous=False)
-    consumer.close()
-
-    at.open("group/targets")
-    for text, label, value, after in RESETS:
-        at.press("Reset offsets")
-        at.choose("Reset to", text)
-        shown = [node.text for node in at.all("dialog label") if node.is_displayed()]
-        assert shown == ["Reset to", *([label] if label else []), "Topics"]
-        if callable(value):
-            put_time(at, label, value())
-        elif label is not None:
-            if label in ("Offset", "Messages (negative: back)"):
-                at.press("Preview")
-                assert not at.all("dialog tbody"), "a value that was not entered was used"
-            at.fill(label, str(value))
-        at.press("Preview")
-        at.until(lambda: at.all("dialog tbody tr"), text)
-        cells = [cell.text for cell in at.all("dialog tbody tr > *")]
-        assert cells[:3] == ["resettable-0", "35", str(after)], text
-        at.press("Cancel")
-        at.until(lambda: not at.all("dialog"))
-
-
-def put_time(at, label, seconds):
-    """Fill a date and time field with a time in UTC, because its keys depend on the browser's language."""
-    script = """
-        arguments[0].value = new Date(arguments[1] * 1000).toISOString().slice(0, 19);
-        arguments[0].dispatchEvent(new Event("input", {bubbles: true}));"""
-    at.driver.execute_script(script, at.field(label), int(seconds))
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):
@@ -261,7 +204,6 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.until_text("Running")
     at.press("Change throttle")
     at.fill("Maximum MB/s per broker", "0.002")
-    at.press("Preview")
     at.confirm("Change")
     at.until_text("2 kB/s")
     at.press("Why?")
@@ -269,7 +211,6 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
     at.driver.back()
     at.press("Cancel plan")
     at.press("Revert the moves that are finished", "label")
-    at.press("Preview")
     at.confirm("Cancel the plan")
     at.until_text("Cancelled")
     assert call_api(cluster, "/v1/topics/heavy")["replication_factor"] == 2

@@ -80,17 +80,77 @@ def test_pages_are_accessible(at, scheme, rules):
     assert found == {address: ([], []) for address in PAGES}
 
 
+DIALOGS = (
+    ("topic/orders-0000", "Add partitions"),
+    ("topic/orders-0000", "Elect preferred leaders"),
+    ("topic/orders-0000", "Delete records"),
+    ("topic/orders-0000", "Delete"),
+    ("topic/orders-0000/settings", "Edit retention.ms"),
+    ("group/kitchen", "Reset offsets"),
+    ("group/kitchen", "Delete"),
+    ("plan/plan-0000000001", "Change throttle"),
+    ("plan/plan-0000000001", "Cancel plan"),
+    ("broker/1", "Cordon"),
+    ("acls", "Create ACL"),
+    ("users", "Create user"),
+    ("users", "Change password"),
+    ("quotas", "Set quota"),
+    ("quotas", "Change"),
+)
+"""Address of a page, and the button that opens a dialog."""
+
+
 def test_dialogs_are_accessible(at):
-    """A dialog has a name, takes the focus, and returns it."""
+    """Each dialog has a name, takes the focus, returns it after Escape, and fits a phone."""
+    found = {}
+    for address, name in DIALOGS:
+        at.open(address)
+        opener = at.named(name, "button")
+        at.driver.execute_script("arguments[0].focus()", opener)
+        at.keys(Keys.ENTER)
+        at.until(lambda: at.all("dialog"), name)
+        at.until(lambda: not at.driver.execute_script("return document.querySelector('dialog [aria-busy=true]')"))
+        at.until(lambda: "Requesting" not in at.text("dialog"))
+        found[address, name] = faults(at)
+        assert at.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
+        at.size(390, 844)
+        width = "return document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth"
+        assert at.driver.execute_script(width) <= 0, name
+        at.size(1280, 900)
+        at.keys(Keys.ESCAPE)
+        at.until(lambda: not at.all("dialog"))
+        focused = at.driver.switch_to.active_element
+        assert focused.text == name or focused.get_attribute("aria-label") == name
+    assert found == {dialog: [] for dialog in DIALOGS}
+
+
+def test_records_are_deleted_with_the_keyboard(at, small):
+    """The field for the topic's name has the focus; Enter confirms when the name is complete."""
+    small.writes.clear()
     at.open("topic/orders-0000")
-    opener = at.named("Delete")
-    opener.click()
-    at.until_text("to ZooKeeper", "dialog")
-    assert faults(at) == []
-    assert at.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
-    at.keys(Keys.ESCAPE)
+    at.until_text("In sync")
+    at.driver.execute_script("arguments[0].focus()", at.named("Delete records", "button"))
+    at.keys(Keys.ENTER)
+    at.until(lambda: at.all("dialog .preview[aria-busy=false]"))
+    at.keys("orders-000", Keys.ENTER)
+    assert small.writes == []
+    at.keys("0", Keys.ENTER)
     at.until(lambda: not at.all("dialog"))
-    assert at.driver.switch_to.active_element == opener
+    assert small.writes == [("DELETE", "/v1/topics/orders-0000/messages", None)]
+
+
+def test_form_has_the_focus(at, small):
+    """A new page with a form gives the focus to its first field, others to their heading."""
+    at.open("topics")
+    at.until(lambda: at.all("tbody tr"))
+    at.press("Create topic")
+    at.until(lambda: at.address == "topics/new")
+    small.writes.clear()
+    at.keys("made", Keys.TAB, "6")
+    at.until(lambda: at.all(".preview[aria-busy=false] pre"))
+    at.keys(Keys.ENTER)
+    at.until(lambda: small.writes)
+    assert small.writes == [("POST", "/v1/topics", {"name": "made", "partitions": 6})]
 
 
 def test_markup_in_names_and_messages_is_text(at):
@@ -157,15 +217,13 @@ def test_the_default_theme_is_the_systems(at):
 
 
 def test_an_error_shows_what_to_do(at, small):
-    """The dialog shows the API's error message and stays open; nothing is written."""
+    """The form shows the API's error message; nothing is written."""
     small.writes.clear()
     at.open("topics/new")
     at.fill("Name", "refused")
-    at.press("Preview")
-    at.until_text("the topic refused exists", "dialog [role=alert]")
-    assert "Choose another name." in at.text("dialog [role=alert]")
+    at.until_text("the topic refused exists", "main form [role=alert]")
+    assert "Choose another name." in at.text("main form [role=alert]")
     assert not at.named("Create").is_enabled()
-    at.keys(Keys.ESCAPE)
     assert small.writes == []
     assert at.complaints(["409"]) == []
 

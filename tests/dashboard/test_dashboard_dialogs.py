@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from kreplica.cluster.plans.plan import PlanKind
 
-from .dialogs import asked, confirm_writes, dialog_cluster, previewed, until_asked
+from .dialogs import asked, check_writes, confirm_writes, dialog_cluster, preview_rows, previewed, until_asked
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -72,14 +72,16 @@ def test_a_reset_writes_the_previewed_offsets(at, cluster, text, label, value, a
     at.open("group/resets")
     at.press("Reset offsets")
     at.choose("Reset to", text)
+    shown = [node.text for node in at.all("dialog label") if node.is_displayed()]
+    assert shown == ["Reset to", *([label] if label else []), "Topics"]
     if callable(value):
         put_time(at, label, value())
     elif label is not None:
+        if label in ("Offset", "Messages (negative: back)"):
+            at.until(lambda: not at.all("dialog .preview tbody"), "no preview of a value that was not entered")
         at.fill(label, str(value))
     at.fill("Topics", "chosen")
-    at.press("Preview")
-    at.until(lambda: at.all("dialog tbody tr"))
-    assert [cell.text for cell in at.all("dialog tbody tr > *")][:3] == ["chosen-0", "35", str(after)]
+    assert [row[:3] for row in preview_rows(at)] == [["chosen-0", "35", str(after)]]
     at.confirm("Reset")
     at.until_text("are reset.", "#news, #notifications, [role=status]")
     committed = consumer.committed([TopicPartition(name, 0) for name in ("chosen", "other")], timeout=10)
@@ -161,34 +163,37 @@ def config_of(cluster, path, name):
     return row
 
 
+def create_topic(at, cluster, name):
+    """Press the button of the page, and return the previewed writes, which are those of the new topic."""
+    writes = previewed(at)
+    at.press("Create", "button")
+    at.until(lambda: at.address == f"topic/{name}")
+    check_writes(cluster, writes)
+    return writes
+
+
 def test_a_topic_is_created_grown_and_deleted(at, cluster):
     """All fields of the form, then without the optional ones; more partitions; the name is typed for the deletion."""
     at.open("topics/new")
     for label, text in {"Name": "full", "Partitions": "2", "Replication factor": "1"}.items():
         at.fill(label, text)
     at.fill("Settings", "retention.ms=86400000\ncleanup.policy=compact")
-    at.press("Preview")
-    at.until_text("2 partitions with 1 replica each.", "dialog")
-    paths = [path for _, path, _ in confirm_writes(at, cluster, "Create")]
+    at.until_text("2 partitions with 1 replica each.")
+    paths = [path for _, path, _ in create_topic(at, cluster, "full")]
     assert paths == ["/config/topics/full", "/brokers/topics/full"]
-    at.until(lambda: at.address == "topic/full")
     assert [len(each["replicas"]) for each in partitions_of(cluster, "full")] == [1, 1]
     values = {name: config_of(cluster, "topics/full", name)["value"] for name in ("retention.ms", "cleanup.policy")}
     assert values == {"retention.ms": "86400000", "cleanup.policy": "compact"}
 
     at.open("topics/new")
     at.fill("Name", "default")
-    at.press("Preview")
-    at.until_text("1 partition with 2 replicas each.", "dialog")
-    confirm_writes(at, cluster, "Create")
+    at.until_text("1 partition with 2 replicas each.")
+    create_topic(at, cluster, "default")
     assert [len(each["replicas"]) for each in partitions_of(cluster, "default")] == [2]
 
-    at.until(lambda: at.address == "topic/default")
     at.press("Add partitions")
     at.until_text("It has 1.", "dialog")
     at.fill("New number of partitions", "3")
-    at.press("Preview")
-    at.until_text("3 partitions for default?", "dialog")
     assert [path for _, path, _ in confirm_writes(at, cluster, "Add partitions")] == ["/brokers/topics/default"]
     assert len(partitions_of(cluster, "default")) == 3
 
@@ -223,7 +228,6 @@ def edit(at, name, value, unit=None, *, is_choice=False):
         at.fill("Value", value)
     if unit is not None:
         at.choose("Unit", unit)
-    at.press("Preview")
 
 
 def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(at, cluster):
@@ -233,7 +237,7 @@ def test_a_setting_of_a_topic_is_changed_in_each_unit_and_reset(at, cluster):
         if config_of(cluster, "topics/configured", name)["value"] == written:
             continue  # 1.5 min is 90 s
         edit(at, name, value, unit, is_choice=name.startswith("unclean"))
-        at.until_text(f"{name} = {written}?", "dialog")
+        at.until_text(f"{name} = {written}", "dialog")
         assert "/config/topics/configured" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
         assert config_of(cluster, "topics/configured", name)["value"] == written
     at.press("Reset retention.ms")
@@ -247,7 +251,7 @@ def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
     at.open("broker/2/settings")
     at.press("Only changed settings", "label")
     edit(at, "log.retention.ms", "2", "d")
-    at.until_text("log.retention.ms = 172800000?", "dialog")
+    at.until_text("log.retention.ms = 172800000", "dialog")
     assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
     value = lambda _: config_of(cluster, "brokers/2", "log.retention.ms")["value"]  # noqa: E731
     until_asked(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")
@@ -354,11 +358,10 @@ def slow_plan(at, cluster, name, replicas):
 def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
     """Without a throttle, the plan completes; its record is then deleted, and the replicas stay."""
     plan = slow_plan(at, cluster, "slow", [1, 2])
-    throttles = (("0.002", "Throttle the plan to 2 kB/s per broker?", 2000), ("", "Remove the throttle?", None))
+    throttles = (("0.002", "At most 2 kB/s per broker.", 2000), ("", "The throttle is removed.", None))
     for text, title, throttle in throttles:
         at.press("Change throttle")
         at.fill("Maximum MB/s per broker", text)
-        at.press("Preview")
         at.until_text(title, "dialog")
         assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed(at)]
         at.confirm("Change")
@@ -382,8 +385,7 @@ def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
     at.press("Cancel plan")
     if reverts:
         at.press("Revert the moves that are finished", "label")
-    at.press("Preview")
-    at.until_text("Cancel the plan and revert all moves?" if reverts else "Cancel the plan?", "dialog h2")
+    at.until_text("All moves are reverted." if reverts else "Finished moves stay.", "dialog")
     at.confirm("Cancel the plan")
     until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
     assert [len(each["replicas"]) for each in partitions_of(cluster, name)] == after
@@ -419,10 +421,7 @@ def test_each_choice_of_a_deletion_of_records(at, cluster):
         elif label is not None:
             at.fill(label, str(value))
         at.choose("Partition", partition)
-        at.press("Preview")
-        at.until(lambda: at.all("dialog tbody tr"))
-        cells = [row.find_elements("css selector", "th, td") for row in at.all("dialog tbody tr")]
-        shown = [[cell.text for cell in row] for row in cells]
+        shown = preview_rows(at)
         rows = [number for number in (0, 1) if partition in ("All", str(number))]
         assert [(row[0], row[2]) for row in shown] == [(str(number), str(after[number])) for number in rows]
         at.fill("Type “emptied” to continue", "emptied")

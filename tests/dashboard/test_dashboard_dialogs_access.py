@@ -72,7 +72,6 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
         if is_prefix:
             at.press("All names that start with this name", "label")
         at.fill("Host", host)
-        at.press("Preview")
         assert path in paths(confirm_writes(at, cluster, "Create"))
         written.append(
             {
@@ -178,7 +177,6 @@ def test_each_choice_of_a_quota_is_written(at, cluster):
         used.add(quota)
         at.choose("Quota", quota)
         at.fill("Value for each broker", value)
-        at.press("Preview")
         assert path in paths(confirm_writes(at, cluster, "Set"))
     assert offered == used
     rows = asked(cluster, "/v1/quotas")["quotas"]
@@ -199,7 +197,6 @@ def test_each_choice_of_a_quota_is_written(at, cluster):
     at.driver.execute_script(pick, "user alice, client ID app", 0)
     at.until_text("Fetched bytes: 7 bytes/s now.", "dialog")
     at.fill("Value for each broker", "8")
-    at.press("Preview")
     confirm_writes(at, cluster, "Set")
     assert {"consumer_byte_rate": 8} in [row["quotas"] for row in asked(cluster, "/v1/quotas")["quotas"]]
     at.driver.execute_script(pick, "user alice, client ID app", 1)

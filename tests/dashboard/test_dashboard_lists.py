@@ -181,6 +181,5 @@ def test_settings_have_units(at):
     at.until_text("How long a log is kept", "dialog")
     at.fill("Value", "2")
     at.choose("Unit", "h")
-    at.press("Preview")
-    at.until_text("retention.ms = 7200000?", "dialog")
+    at.until_text("retention.ms = 7200000", "dialog")
     assert at.complaints() == []

@@ -62,7 +62,9 @@ function route() {
   }
   if (shownHash !== null) {
     scrollTo(0, 0);
-    page.heading.focus({ preventScroll: true });
+    if (!main.contains(document.activeElement)) { // a form has given the focus to its first field
+      page.heading.focus({ preventScroll: true });
+    }
   }
   shownHash = location.hash;
 }

@@ -1,9 +1,7 @@
 /** Changes of a group: reset its offsets, delete it. */
 
-import { element } from "../parts/elements.js";
 import { count, timeFieldValue } from "../parts/format.js";
-import { dismissButton, openDialog } from "../parts/dialogs.js";
-import { selectField, field, showWith, splitNames, topicField } from "../parts/forms.js";
+import { areValid, selectField, field, showWith, splitNames, topicField } from "../parts/forms.js";
 import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
 import { pathOf } from "../shell/api.js";
@@ -22,13 +20,24 @@ const TARGETS = {
 };
 
 /** @param {string} group */
-export async function resetOffsets(group) {
-  const body = await openResetDialog(group);
-  return body === null ? null : confirmWrite({
-    title: `Reset offsets of ${group}?`,
+export function resetOffsets(group) {
+  const kind = selectField({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
+  const values = showWith(kind, Object.fromEntries(Object.entries(TARGETS).filter(([, [, options]]) => options)
+    .map(([name, [, options]]) => [name, field({ ...options, name })])));
+  const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
+  return confirmWrite({
+    title: `Reset offsets of ${group}`,
+    explain: "Stop the members first: offsets of a group with active members cannot be reset.",
     method: "POST",
     path: pathOf("groups", group, "offsets"),
-    body,
+    form: {
+      nodes: [kind.node, ...values.nodes, topics.node],
+      read() {
+        const chosen = values.shown();
+        return chosen && !areValid(chosen) ? null
+          : { body: bodyOf(kind.input.value, chosen?.input.value, splitNames(topics.input.value)) };
+      },
+    },
     confirm: "Reset",
     done: `The offsets of ${group} are reset.`,
     preview: ({ offsets = [] }) => {
@@ -51,28 +60,6 @@ export async function resetOffsets(group) {
 
 function signed(difference) {
   return difference > 0 ? `+${count(difference)}` : count(difference);
-}
-
-function openResetDialog(group) {
-  return openDialog(`Reset offsets of ${group}`, (close) => {
-    const kind = selectField({ label: "Reset to", name: "kind" }, Object.entries(TARGETS).map(([name, [text]]) => [name, text]), "earliest");
-    const values = showWith(kind, Object.fromEntries(Object.entries(TARGETS).filter(([, [, options]]) => options)
-      .map(([name, [, options]]) => [name, field({ ...options, name })])));
-    const topics = topicField({ label: "Topics", name: "topics", hint: "Separated by commas. Empty: all topics of the group." });
-    return {
-      content: [
-        element("p", { class: "muted" }, "Stop the members first: offsets of a group with active members cannot be reset."),
-        kind.node, ...values.nodes, topics.node,
-        element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview")),
-      ],
-      submit() {
-        const chosen = values.shown();
-        if (!chosen || chosen.input.reportValidity()) {
-          close(bodyOf(kind.input.value, chosen?.input.value, splitNames(topics.input.value)));
-        }
-      },
-    };
-  });
 }
 
 function bodyOf(kind, text, topics) {

@@ -2,8 +2,8 @@
 
 import { element } from "../parts/elements.js";
 import { pluralize } from "../parts/format.js";
-import { showFieldError, field, numberOf } from "../parts/forms.js";
-import { confirmWrite } from "../parts/writes.js";
+import { areValid, showFieldError, field, numberOf } from "../parts/forms.js";
+import { previewedWrite } from "../parts/writes.js";
 import { get, pathOf } from "../shell/api.js";
 import { pause } from "../shell/streams.js";
 
@@ -19,37 +19,46 @@ export function open(page) {
   const replicationFactor = field({ label: "Replication factor", name: "copies", type: "number", min: 1, hint: "Empty: the broker's default." });
   const configs = field({ label: "Settings", name: "configs", tag: "textarea", rows: 4, spellcheck: "false",
     placeholder: "retention.ms=86400000\ncleanup.policy=compact", hint: "One per line: name=value. Other settings have the broker's defaults." });
-  const form = element("form", {
-    class: "form card",
-    onsubmit: async (event) => {
-      event.preventDefault();
-      const settings = settingsIn(configs);
-      const topic = name.input.value.trim();
-      if (settings && (await confirmCreation(topic, numberOf(partitions.input), numberOf(replicationFactor.input), settings))) {
-        await waitUntilVisible(topic, page.signal);
-        page.go(["topic", topic]);
-      }
+  const topic = () => name.input.value.trim();
+  const { nodes, confirm, submit } = previewedWrite({
+    title: "",
+    method: "POST",
+    path: pathOf("topics"),
+    form: {
+      nodes: [name.node, element("div", { class: "pair" }, partitions.node, replicationFactor.node), configs.node],
+      read() {
+        const settings = settingsIn(configs);
+        return settings === null || !areValid(name, partitions, replicationFactor) ? null
+          : partOf(topic(), numberOf(partitions.input), numberOf(replicationFactor.input), settings);
+      },
     },
-  }, name.node, element("div", { class: "pair" }, partitions.node, replicationFactor.node), configs.node,
-  element("div", { class: "buttons" }, element("button", { class: "primary" }, "Preview"), element("a", { class: "button quiet", href: "#/topics" }, "Cancel")));
-  page.add(form);
+    confirm: "Create",
+    done: "",
+    preview: (document) => (document.partitions
+      ? element("p", null, `${pluralize(document.partitions, "partition")} with ${pluralize(document.replication_factor, "replica")} each.`) : null),
+  }, async () => {
+    await waitUntilVisible(topic(), page.signal);
+    page.go(["topic", topic()]);
+  });
+  page.add(element("form", {
+    class: "form card",
+    onsubmit: (event) => {
+      event.preventDefault();
+      submit();
+    },
+  }, nodes, element("div", { class: "buttons" }, confirm, element("a", { class: "button quiet", href: "#/topics" }, "Cancel"))));
   name.input.focus();
 }
 
-function confirmCreation(name, partitions, replicationFactor, configs) {
-  const body = { name, partitions, replication_factor: replicationFactor, configs: Object.keys(configs).length ? configs : undefined };
-  return confirmWrite({
-    title: `Create ${name}?`,
-    method: "POST",
-    path: pathOf("topics"),
+function partOf(name, partitions, replicationFactor, settings) {
+  const configs = Object.keys(settings).length ? settings : undefined;
+  const body = { name, partitions, replication_factor: replicationFactor, configs };
+  return {
     body,
     // Without it, the broker would choose other replicas than in the preview.
-    bodyOf: ({ assignment }) => (assignment ? { name, assignment, configs: body.configs } : body),
-    confirm: "Create",
+    bodyOf: ({ assignment }) => (assignment ? { name, assignment, configs } : body),
     done: `${name} is created.`,
-    preview: (document) => (document.partitions
-      ? element("p", null, `${pluralize(document.partitions, "partition")} with ${pluralize(document.replication_factor, "replica")} each.`) : null),
-  });
+  };
 }
 
 /** This broker learns of a new topic slightly after ZooKeeper does, so wait for it. */
@@ -70,7 +79,6 @@ function settingsIn(formField) {
     const [, name, value] = /^([^=\s]+)\s*=\s*(.*)$/.exec(line) ?? [];
     if (name === undefined) {
       showFieldError(formField, `“${line}” is not name=value.`);
-      formField.input.focus();
       return null;
     }
     settings[name] = value;

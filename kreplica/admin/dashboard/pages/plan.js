@@ -1,9 +1,8 @@
 /** One plan: its progress, and changes while it runs. */
 
-import { dismissButton, openDialog } from "../parts/dialogs.js";
 import { chip, element, set, setText, show, termList } from "../parts/elements.js";
 import { pluralize, dateTime, rate } from "../parts/format.js";
-import { checkbox, field } from "../parts/forms.js";
+import { areValid, checkbox, field } from "../parts/forms.js";
 import { moveTable } from "../parts/move_table.js";
 import { progressFraction, hasEnded, kindTitle, planState, progressText } from "../parts/plan_labels.js";
 import { pager } from "../parts/tables.js";
@@ -59,24 +58,25 @@ export function open(page) {
 }
 
 /** @param {string} id @param {any} plan */
-async function changeThrottle(id, plan) {
-  const megabytes = await openDialog("Throttle of the plan", (close) => {
-    const throttle = plan?.throttle_bytes_per_second;
-    const speed = field({ label: "Maximum MB/s per broker", type: "number", min: 0.001, step: "any", value: throttle ? String(throttle / 1e6) : "",
-      hint: "Empty: no limit. The throttle applies to moving replicas, until the plan ends." });
-    return {
-      content: [speed.node, element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
-      submit: () => speed.input.reportValidity() && close(speed.input.value.trim()),
-    };
-  });
-  if (megabytes === null) {
-    return null;
-  }
-  const bytes = megabytes === "" ? null : Math.round(Number(megabytes) * 1e6);
+function changeThrottle(id, plan) {
+  const throttle = plan?.throttle_bytes_per_second;
+  const speed = field({ label: "Maximum MB/s per broker", type: "number", min: 0.001, step: "any", value: throttle ? String(throttle / 1e6) : "",
+    hint: "Empty: no limit. The throttle applies to moving replicas, until the plan ends." });
   return confirmWrite({
-    title: bytes === null ? "Remove the throttle?" : `Throttle the plan to ${rate(bytes)} per broker?`,
-    method: "PATCH", path: pathOf("plans", id), body: { throttle_bytes_per_second: bytes }, confirm: "Change",
-    done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} per broker.`,
+    title: "Throttle of the plan",
+    method: "PATCH", path: pathOf("plans", id), confirm: "Change", done: "",
+    form: {
+      nodes: [speed.node],
+      read() {
+        const text = speed.input.value.trim();
+        const bytes = text === "" ? null : Math.round(Number(text) * 1e6);
+        return areValid(speed) && bytes !== (throttle ?? null) ? {
+          body: { throttle_bytes_per_second: bytes },
+          summary: bytes === null ? "The throttle is removed." : `At most ${rate(bytes)} per broker.`,
+          done: bytes === null ? "The plan is no longer throttled." : `The plan moves at most ${rate(bytes)} per broker.`,
+        } : null;
+      },
+    },
   });
 }
 
@@ -89,20 +89,20 @@ function forgetPlan(id) {
 }
 
 /** @param {string} id */
-async function cancelPlan(id) {
-  const rollback = await openDialog(`Cancel ${id}?`, (close) => {
-    const rollbackBox = checkbox({ label: "Revert the moves that are finished", checked: false });
-    return {
-      content: [
-        element("p", null, "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay unless you revert them."),
-        rollbackBox.node, element("div", { class: "buttons" }, dismissButton(close, "Keep it running"), element("button", { class: "primary danger" }, "Preview")),
-      ],
-      submit: () => close({ rollback: rollbackBox.input.checked }),
-    };
-  });
-  return rollback === null ? null : confirmWrite({
-    title: rollback.rollback ? "Cancel the plan and revert all moves?" : "Cancel the plan?",
-    method: "POST", path: pathOf("plans", id, "cancel"), body: rollback, confirm: "Cancel the plan", danger: true,
+function cancelPlan(id) {
+  const revert = checkbox({ label: "Revert the moves that are finished", checked: false });
+  return confirmWrite({
+    title: `Cancel ${id}?`,
+    explain: "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay unless you revert them.",
+    method: "POST", path: pathOf("plans", id, "cancel"),
+    form: {
+      nodes: [revert.node],
+      read: () => ({
+        body: { rollback: revert.input.checked },
+        summary: revert.input.checked ? "All moves are reverted." : "Finished moves stay.",
+      }),
+    },
+    confirm: "Cancel the plan", dismiss: "Keep it running", danger: true,
     done: "The plan is being cancelled.",
   });
 }

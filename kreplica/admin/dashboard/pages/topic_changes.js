@@ -1,9 +1,8 @@
 /** Changes of a topic: add partitions, elect leaders, delete its records, delete it. */
 
 import { element } from "../parts/elements.js";
-import { count, pluralize } from "../parts/format.js";
-import { dismissButton, openDialog } from "../parts/dialogs.js";
-import { field, selectField, showWith } from "../parts/forms.js";
+import { count, pluralize, timeFieldValue } from "../parts/format.js";
+import { areValid, field, selectField, showWith } from "../parts/forms.js";
 import { partitionChoices } from "../parts/partition_choices.js";
 import { table } from "../parts/tables.js";
 import { confirmWrite } from "../parts/writes.js";
@@ -13,42 +12,53 @@ import { get, pathOf } from "../shell/api.js";
 const ROWS_MAX = 200;
 
 /** @param {string} name @param {number} partitions  the current number */
-export async function addPartitions(name, partitions) {
-  const total = await openDialog(`More partitions for ${name}`, (close) => {
-    const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-      hint: `It has ${partitions}. Keys map to other partitions afterwards, so records with the same key are no longer in order across the change.` });
-    return {
-      content: [number.node, element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
-      submit: () => number.input.reportValidity() && close(Number(number.input.value)),
-    };
-  });
-  return total === null ? null : confirmWrite({
-    title: `${pluralize(total, "partition")} for ${name}?`,
+export function addPartitions(name, partitions) {
+  const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
+    hint: `It has ${partitions}. Keys map to other partitions afterwards, so records with the same key are no longer in order across the change.` });
+  return confirmWrite({
+    title: `More partitions for ${name}`,
     method: "PATCH",
     path: pathOf("topics", name),
-    body: { partitions: total },
+    form: {
+      nodes: [number.node],
+      read() {
+        const total = Number(number.input.value);
+        return areValid(number) ? { body: { partitions: total }, done: `${name} gets ${pluralize(total, "partition")}.` } : null;
+      },
+    },
     confirm: "Add partitions",
-    done: `${name} gets ${pluralize(total, "partition")}.`,
+    done: "",
   });
 }
 
 /** Positions before which records are deleted: label, options of the value's field, and the position of a value. */
 const POSITIONS = {
   latest: ["All records"],
-  timestamp: ["Records before a time", { label: "Time", type: "datetime-local", step: 1 }, (text) => `timestamp:${new Date(text).getTime()}`],
+  timestamp: ["Records before a time", { label: "Time", hint: "In UTC.", type: "datetime-local", step: 1 }, (text) => `timestamp:${timeFieldValue(text)}`],
   age: ["Records older than", { label: "Hours", type: "number", min: 0, step: "any" }, (text) => `timestamp:${Date.now() - Math.round(Number(text) * 3_600_000)}`],
   offset: ["Records before an offset", { label: "Offset", type: "number", min: 0, step: 1 }, (text) => `offset:${text}`],
 };
 
 /** @param {string} name @param {number} partitions */
-export async function deleteRecords(name, partitions) {
-  const query = await openDeletionDialog(name, partitions);
-  return query === null ? null : confirmWrite({
-    title: `Delete records of ${name}?`,
+export function deleteRecords(name, partitions) {
+  const kind = selectField({ label: "Delete", name: "before" }, Object.entries(POSITIONS).map(([key, [text]]) => [key, text]), "latest");
+  const values = showWith(kind, Object.fromEntries(Object.entries(POSITIONS).filter(([, [, options]]) => options)
+    .map(([key, [, options]]) => [key, field({ ...options, name: key })])));
+  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "All"));
+  return confirmWrite({
+    title: `Delete records of ${name}`,
     explain: "The records are deleted on all brokers. This cannot be undone.",
     method: "DELETE",
     path: pathOf("topics", name, "messages"),
-    query,
+    form: {
+      nodes: [element("div", { class: "pair" }, kind.node, partition.node), ...values.nodes],
+      read() {
+        const chosen = values.shown();
+        const position = POSITIONS[kind.input.value][2];
+        return chosen && !areValid(chosen) ? null
+          : { query: { before: position && chosen ? position(chosen.input.value) : "latest", partition: partition.input.value } };
+      },
+    },
     confirm: "Delete records",
     danger: true,
     typed: name,
@@ -56,10 +66,10 @@ export async function deleteRecords(name, partitions) {
     preview: ({ partitions: rows = [] }) => {
       const list = table({
         caption: "First offset before and after",
-        keyOf: ({ partition }) => partition,
+        keyOf: ({ partition: number }) => number,
         empty: "The topic has no partitions.",
         columns: [
-          { header: "Partition", names: true, numeric: true, text: ({ partition }) => String(partition) },
+          { header: "Partition", names: true, numeric: true, text: ({ partition: number }) => String(number) },
           { header: "Before", numeric: true, text: ({ before }) => count(before) },
           { header: "After", numeric: true, text: ({ after }) => count(after) },
           { header: "Offsets deleted", numeric: true, text: ({ before, after }) => count(Math.max(after - before, 0)) },
@@ -68,26 +78,6 @@ export async function deleteRecords(name, partitions) {
       list.update(rows.slice(0, ROWS_MAX));
       return list.node;
     },
-  });
-}
-
-function openDeletionDialog(name, partitions) {
-  return openDialog(`Delete records of ${name}`, (close) => {
-    const kind = selectField({ label: "Delete", name: "before" }, Object.entries(POSITIONS).map(([key, [text]]) => [key, text]), "latest");
-    const values = showWith(kind, Object.fromEntries(Object.entries(POSITIONS).filter(([, [, options]]) => options)
-      .map(([key, [, options]]) => [key, field({ ...options, name: key })])));
-    const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "All"));
-    return {
-      content: [kind.node, ...values.nodes, partition.node,
-        element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview"))],
-      submit() {
-        const chosen = values.shown();
-        if (!chosen || chosen.input.reportValidity()) {
-          const before = POSITIONS[kind.input.value][2]?.(chosen.input.value) ?? "latest";
-          close({ before, partition: partition.input.value });
-        }
-      },
-    };
   });
 }
 

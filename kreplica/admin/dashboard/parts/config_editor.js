@@ -1,10 +1,8 @@
 /** Settings of a topic or a broker: searches, changes and resets them. */
 
 import { request, pathOf } from "../shell/api.js";
-import { announce } from "../shell/notifications.js";
 import { chipPart, element, set, setText, show } from "./elements.js";
 import { checkbox, debounce, field, selectField } from "./forms.js";
-import { dismissButton, openDialog } from "./dialogs.js";
 import { table } from "./tables.js";
 import { confirmWrite } from "./writes.js";
 
@@ -48,18 +46,22 @@ export function configEditor(page, path, owner, changed = false) {
     etag = reply.etag;
     refresh();
   };
-  const write = async (body, title, done) => {
-    const result = await confirmWrite({ title, method: "PATCH", path: pathOf(...path), body, ifMatch: etag, confirm: "Change", done });
+  const write = async (part) => {
+    const result = await confirmWrite({ method: "PATCH", path: pathOf(...path), ifMatch: etag, confirm: "Change", ...part });
     await page.once(load);
     return result;
   };
-  const edit = async (config) => {
-    const value = await openValueDialog(config);
-    if (value !== null) {
-      await write({ set: { [config.name]: value } }, `${config.name} = ${value}?`, `${config.name} of ${owner} is now ${value}.`);
-    }
-  };
-  const reset = (config) => write({ remove: [config.name] }, `Reset ${config.name} to its default?`, `${config.name} of ${owner} is reset to its default.`);
+  const edit = (config) => write({
+    title: config.name,
+    explain: config.documentation,
+    done: "",
+    form: valueForm(config, (value) => ({
+      body: { set: { [config.name]: value } }, summary: `${config.name} = ${value}`, done: `${config.name} of ${owner} is now ${value}.`,
+    })),
+  });
+  const reset = (config) => write({
+    title: `Reset ${config.name} to its default?`, body: { remove: [config.name] }, done: `${config.name} of ${owner} is reset to its default.`,
+  });
   page.once(load);
   return element("div", { class: "stack" }, element("div", { class: "fields" }, search.node, onlyChanged.node), list.node);
 }
@@ -129,25 +131,22 @@ function joined(text, factor) {
   return factor > 1 && /^\d+(\.\d+)?$/.test(text) ? String(Math.round(Number(text) * factor)) : text;
 }
 
-function openValueDialog(config) {
-  return openDialog(config.name, (close) => {
-    const hint = [`Default: ${withUnit(config.default_value, config.unit) ?? "none"}.`, config.allowed ? `Allowed: ${config.allowed}.` : null, `Type: ${config.type}.`];
-    const options = { label: "Value", name: "value", hint: hint.filter(Boolean).join(" ") };
-    const [amount, factor] = split(config.value, config.unit);
-    const units = UNITS[config.unit] ?? [];
-    const unitField = selectField({ label: "Unit", name: "unit" }, units.map(([each, label]) => [String(each), label]), String(factor));
-    const isBoolean = String(config.type).toLowerCase() === "boolean";
-    const valueField = isBoolean
-      ? field({ ...options, tag: "select", children: BOOLEANS.map((value) => element("option", { value, selected: value === config.value }, value)) })
-      : field({ ...options, value: units.length ? amount : (config.value ?? ""), autocomplete: "off", spellcheck: "false" });
-    const entered = () => joined(valueField.input.value.trim(), units.length ? Number(unitField.input.value) : 1);
-    return {
-      content: [
-        config.documentation ? element("p", { class: "muted" }, config.documentation) : null,
-        element("div", { class: "pair" }, valueField.node, units.length ? unitField.node : null),
-        element("div", { class: "buttons" }, dismissButton(close), element("button", { class: "primary" }, "Preview")),
-      ],
-      submit: () => (entered() === config.value ? announce("This is the current value.") : close(entered())),
-    };
-  });
+/** The field of a value, with its unit. @param {any} config @param {(value: string) => any} partOf  the part of the write for a value */
+function valueForm(config, partOf) {
+  const hint = [`Default: ${withUnit(config.default_value, config.unit) ?? "none"}.`, config.allowed ? `Allowed: ${config.allowed}.` : null, `Type: ${config.type}.`];
+  const options = { label: "Value", name: "value", hint: hint.filter(Boolean).join(" ") };
+  const [amount, factor] = split(config.value, config.unit);
+  const units = UNITS[config.unit] ?? [];
+  const unitField = selectField({ label: "Unit", name: "unit" }, units.map(([each, label]) => [String(each), label]), String(factor));
+  const isBoolean = String(config.type).toLowerCase() === "boolean";
+  const valueField = isBoolean
+    ? field({ ...options, tag: "select", children: BOOLEANS.map((value) => element("option", { value, selected: value === config.value }, value)) })
+    : field({ ...options, value: units.length ? amount : (config.value ?? ""), autocomplete: "off", spellcheck: "false" });
+  return {
+    nodes: [element("div", { class: "pair" }, valueField.node, units.length ? unitField.node : null)],
+    read() {
+      const value = joined(valueField.input.value.trim(), units.length ? Number(unitField.input.value) : 1);
+      return value === (config.value ?? "") ? null : partOf(value);
+    },
+  };
 }

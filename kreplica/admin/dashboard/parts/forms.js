@@ -98,6 +98,11 @@ export function topicField(options) {
   return result;
 }
 
+/** True if the visible fields have valid values. @param {...Field} fields */
+export function areValid(...fields) {
+  return fields.every(({ node, input }) => node.hidden || input.checkValidity());
+}
+
 /** The names in a field, separated by commas or spaces. @param {string} text */
 export function splitNames(text) {
   return text.split(/[\s,]+/).filter((name) => name !== "");
