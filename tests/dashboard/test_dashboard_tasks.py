@@ -1,0 +1,235 @@
+"""The twenty tasks of ``docs/explanation/twenty-tasks.md``, each with the number of clicks on the page."""
+
+import json
+import re
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from .contract_server import ContractServer
+from .contract_world import World
+from .dialogs import asked, dialog_cluster, until_asked
+
+pytestmark = [pytest.mark.needs_program("chromium", "chromedriver"), pytest.mark.soak]
+
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "twenty-tasks.md").read_text()
+ROW = r"^\| (\d+) \| ([^|]+) \| (\d+): [^|]* \| [^|]* \| ([^|]*) \| ([^|]*) \|$"
+TASKS = {text.strip(): int(clicks) for _, text, clicks, *_ in re.findall(ROW, PAGE, re.MULTILINE)}
+OTHERS = {text.strip(): others for _, text, _, *others in re.findall(ROW, PAGE, re.MULTILINE)}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with dialog_cluster(tmp_path_factory.mktemp("tasks")) as started:
+        for name in ("orders", "grown", "emptied", "deleted", "compared"):
+            asked(started, "/v1/topics", "POST", {"name": name, "partitions": 1, "replication_factor": 2})
+        asked(started, "/v1/topics", "POST", {"name": "refused", "assignment": {"0": [3, 2]},
+                                              "configs": {"min.insync.replicas": "2"}})  # fmt: skip
+        producer = Producer({"bootstrap.servers": started.bootstrap_servers, "log_level": 0})
+        for number in range(200):
+            for name in ("orders", "emptied"):
+                producer.produce(name, json.dumps({"total": number}), key=str(number))
+        assert producer.flush(20) == 0
+        consumer = Consumer({"bootstrap.servers": started.bootstrap_servers, "group.id": "kitchen", "log_level": 0})
+        consumer.commit(offsets=[TopicPartition("orders", 0, 150)], asynchronous=False)
+        consumer.close()
+        yield started
+
+
+class Hand:
+    """Uses a page and counts clicks: a press, a choice in a list (two), a field that does not have the focus."""
+
+    def __init__(self, at):
+        self.at = at
+        self.clicks = 0
+
+    def press(self, *names, tags="button, a, summary"):
+        for name in names:
+            self.at.press(name, tags)
+            self.clicks += 1
+
+    def press_in_row(self, row, name):
+        script = """return [...document.querySelectorAll('tbody tr')]
+            .find(row => row.firstElementChild.innerText.trim() === arguments[0])
+            ?.querySelectorAll('a, button').values().find(node => node.innerText.trim() === arguments[1])"""
+        self.at.until(lambda: self.at.driver.execute_script(script, row, name), f"{name} of {row}").click()
+        self.clicks += 1
+
+    def choose(self, label, text):
+        self.at.choose(label, text)
+        self.clicks += 2
+
+    def fill(self, label, text):
+        field = self.at.field(label)
+        self.clicks += field != self.at.driver.switch_to.active_element
+        self.at.fill(label, text)
+
+    def confirm(self, name):
+        self.at.confirm(name)
+        self.clicks += 1
+
+
+@pytest.fixture
+def task(page, cluster):
+    """Start a task on the overview; its clicks must be those of the documentation."""
+    page.base = cluster.admin_url
+
+    @contextmanager
+    def start(text):
+        page.open("")
+        page.until_text("Load")
+        hand = Hand(page)
+        yield hand
+        assert hand.clicks == TASKS[text], text
+        page.complaints()
+
+    return start
+
+
+def test_the_table_has_twenty_tasks():
+    """None takes more clicks than in another console in which it is possible."""
+    assert len(TASKS) == 20
+    for text, clicks in TASKS.items():
+        for other in OTHERS[text]:
+            found = re.match(r"(?:at least )?(\d+)", other)
+            assert found is None or clicks <= int(found[1]), text
+
+
+def test_tasks_with_messages(task):
+    with task("Find the messages whose field `total` is above 100") as hand:
+        hand.press("Topics")
+        hand.press_in_row("orders", "Messages")
+        hand.fill("Filter", "value.total > 100")
+        hand.press("Show")
+        hand.at.until_text("50 messages shown")
+    with task("Read Avro messages, decoded with the schema registry") as hand:
+        hand.press("Topics")
+        hand.press_in_row("orders", "Messages")
+        hand.at.until_text("50 messages shown")
+    with task("Produce a message with a key") as hand:
+        hand.press("Topics")
+        hand.press_in_row("orders", "Messages")
+        hand.press("Produce")
+        hand.fill("Key", "k")
+        hand.fill("Value", "v")
+        hand.press("Produce", tags="button")
+        hand.at.until_text("Written to partition 0 at offset 200.")
+    with task("Follow new messages") as hand:
+        hand.press("Topics")
+        hand.press_in_row("orders", "Messages")
+        hand.press("Tail")
+        hand.at.until_text("Following.")
+    with task("Download the messages of a topic") as hand:
+        hand.press("Topics")
+        hand.press_in_row("orders", "Messages")
+        hand.press("NDJSON")
+
+
+def test_tasks_with_topics(task, cluster):
+    with task("Drain a broker") as hand:
+        hand.press("Brokers", "Broker 1", "Drain…")
+        hand.press("Preview", tags="button")
+        hand.press("Start the plan")
+        until_asked(cluster, "/v1/brokers/1", lambda found: found["replicas"] == 0)
+    asked(cluster, "/v1/brokers/1/cordon", "DELETE")
+    with task("Create a topic with 6 partitions") as hand:
+        hand.press("Topics", "Create topic")
+        hand.fill("Name", "made")
+        hand.fill("Partitions", "6")
+        hand.at.until_text("6 partitions with")
+        hand.press("Create")
+        hand.at.until(lambda: hand.at.address == "topic/made")
+    with task("Keep the messages of a topic for 2 days") as hand:
+        hand.press("Topics", "orders", "Settings", "Edit retention.ms")
+        hand.fill("Value", "2")
+        hand.confirm("Change")
+        hand.at.until_text("172800000")
+    with task("Compare the settings of two topics") as hand:
+        hand.press("Topics", "orders", "Settings")
+        hand.at.until_text("172800000")
+        hand.press("Topics", "compared", "Settings")
+        hand.at.until_text("604800000")
+    with task("Grow a topic to 8 partitions") as hand:
+        hand.press("Topics", "grown")
+        hand.at.until_text("In sync")
+        hand.press("Add partitions")
+        hand.fill("New number of partitions", "8")
+        hand.confirm("Add partitions")
+        until_asked(cluster, "/v1/topics/grown", lambda found: found["partitions"] == 8)
+    with task("Give a topic a third replica") as hand:
+        hand.press("Plans", "Create a plan")
+        hand.at.one("input[value=replication_factor]").click()
+        hand.clicks += 1
+        hand.fill("Topics", "compared")
+        hand.press("Preview", tags="button")
+        hand.press("Start the plan")
+        until_asked(cluster, "/v1/topics/compared", lambda found: found["replication_factor"] == 3)
+    with task("Delete all messages of a topic") as hand:
+        hand.press("Topics", "emptied", "Delete records")
+        hand.fill("Type “emptied” to continue", "emptied")
+        hand.confirm("Delete records")
+        messages = asked(cluster, "/v1/topics/emptied/messages")["messages"]
+        assert messages == []
+    with task("Delete a topic") as hand:
+        hand.press("Topics", "deleted", "Delete")
+        hand.fill("Type “deleted” to continue", "deleted")
+        hand.confirm("Delete")
+        until_asked(cluster, "/v1/topics?search=deleted", lambda found: found["topics"] == [])
+
+
+def test_tasks_with_groups(task, cluster):
+    with task("See which groups read a topic, and their lag") as hand:
+        hand.press("Topics", "orders", "Groups")
+        # The tab has the name of an entry of the navigation, which is above it.
+        hand.at.driver.execute_script("[...document.querySelectorAll('main nav a')].at(1).click()")
+        hand.at.until_text("kitchen")
+    with task("See since when a group falls behind") as hand:
+        hand.press("Groups", "kitchen", "6 hours")
+        hand.at.until_text("Lag", ".chart h3")
+    with task("Reset a group to the beginning") as hand:
+        hand.press("Groups", "kitchen", "Reset offsets")
+        hand.at.until_text("kitchen", "dialog")
+        hand.confirm("Reset")
+        until_asked(cluster, "/v1/groups/kitchen/lag", lambda found: found["partitions"][0]["committed_offset"] == 0)
+    with task("Reset a group to a time") as hand:
+        hand.press("Groups", "kitchen", "Reset offsets")
+        hand.choose("Reset to", "A time")
+        field = hand.at.field("Time")
+        hand.clicks += 1
+        script = """arguments[0].value = '2030-01-01T00:00:00';
+            arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"""
+        hand.at.driver.execute_script(script, field)
+        hand.confirm("Reset")
+        until_asked(cluster, "/v1/groups/kitchen/lag", lambda found: found["lag"] == 0)
+
+
+def test_tasks_with_faults(task, cluster):
+    with task("See why a user may not read a topic") as hand:
+        hand.press("Access")
+        hand.fill("User", "User:alice")
+        hand.fill("Name of the resource", "orders")
+        hand.press("Explain")
+        hand.at.until_text("User:alice is not allowed Read on topic 'orders'")
+    asked(cluster, "/v1/standalone/brokers/2/kill", "POST")
+    until_asked(cluster, "/v1/health", lambda found: found["state"] == "bad")
+    with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as hand:
+        hand.at.until_text("refused")
+        hand.at.until(lambda: hand.at.all(".health a, .faults a"))[0].click()
+        hand.clicks += 1
+        hand.at.until_text("broker 2")
+
+
+def test_task_with_a_full_disk(page):
+    world = World(topics=2, partitions=1)
+    world.faults = ["Broker 1: the disk of log directory /a is full."]
+    with ContractServer(world) as server:
+        page.base = server.url
+        page.open("")
+        hand = Hand(page)
+        hand.press(f"Why? {world.faults[0]}")
+        page.until(lambda: page.heading == "Diagnosis of broker 1")
+        page.until_text("Possible actions")
+        assert hand.clicks == TASKS["See what to do about a full disk"]
+        page.complaints()
