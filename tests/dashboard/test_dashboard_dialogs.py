@@ -124,20 +124,29 @@ def test_each_kind_of_plan_has_a_preview(at, cluster):
 
 
 def test_preferred_leaders_are_elected(at, cluster):
-    """The election of the dialog makes the first replica the leader."""
-    topic(cluster, "elected", {"0": [3, 1]})
+    """The elections of the topic's dialog, and of the action of an explanation, make the first replica the leader."""
+    for name in ("elected", "explained"):
+        topic(cluster, name, {"0": [3, 1]})
     asked(cluster, "/v1/standalone/brokers/3/kill", "POST")
     deadline = time.monotonic() + 20
-    while asked(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] != 1:
-        assert time.monotonic() < deadline
+    for name in ("elected", "explained"):
+        while asked(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["leader"] != 1:
+            assert time.monotonic() < deadline
     asked(cluster, "/v1/standalone/brokers/3/start", "POST")
-    while sorted(asked(cluster, "/v1/topics/elected/partitions")["partitions"][0]["isr"]) != [1, 3]:
-        assert time.monotonic() < deadline + 20
+    for name in ("elected", "explained"):
+        while sorted(asked(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["isr"]) != [1, 3]:
+            assert time.monotonic() < deadline + 20
     at.open("topic/elected")
     at.press("Elect preferred leaders")
     at.until_text("Elect the preferred leaders of elected?", "dialog")
     at.confirm("Elect")
     at.until(lambda: asked(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
+    assert asked(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 1
+    at.open("why/partitions/explained/0")
+    at.press("Execute: Make broker 3 the leader.")
+    at.until_text("Make broker 3 the leader.", "dialog h2")
+    confirm_writes(at, cluster, "Execute")
+    at.until(lambda: asked(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 3)
 
 
 def test_a_cordon_is_written_and_removed(at, cluster):
@@ -430,3 +439,28 @@ def test_each_choice_of_a_deletion_of_records(at, cluster):
         starts = [consumer.get_watermark_offsets(TopicPartition("emptied", number), timeout=10)[0] for number in (0, 1)]
         consumer.close()
         assert starts == after
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_of_the_broker_of_the_page_is_confirmed(at, cluster):
+    """At the address of a broker, nothing happens to this broker without the confirmation."""
+
+    def state():
+        rows = asked(cluster, "/v1/standalone")["brokers"]
+        return next(row["state"] for row in rows if row["broker_id"] == 3)
+
+    at.base = until_asked(cluster, "/v1/brokers/3", lambda found: found["admin_url"])["admin_url"].rstrip("/")
+    at.open("")
+    at.press("Disconnect broker 3")
+    at.until_text("Broker 3 serves this page", "dialog")
+    at.press("Cancel")
+    at.until(lambda: not at.all("dialog"))
+    assert state() == "running"
+    at.press("Disconnect broker 3")
+    at.confirm("Continue")
+    at.until(lambda: state() == "cut")
+    asked(cluster, "/v1/standalone/brokers/3/mend", "POST")
+    at.until(lambda: state() == "running")
+    at.complaints()  # requests to the disconnected broker
