@@ -58,6 +58,16 @@ def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: obje
         raise AssertionError(error.read().decode()) from None
 
 
+def topic(cluster: StandaloneProcess, name: str, assignment: dict[str, list[int]]) -> None:
+    """Create a topic."""
+    asked(cluster, "/v1/topics", "POST", {"name": name, "assignment": assignment})
+
+
+def partitions_of(cluster: StandaloneProcess, name: str) -> list[Any]:
+    """Return the partitions of a topic."""
+    return list(asked(cluster, f"/v1/topics/{name}/partitions")["partitions"])
+
+
 def until_asked(cluster: StandaloneProcess, path: str, condition: Callable[[Any], Any]) -> Any:
     """Repeat a read until its response meets a condition, and return the response."""
     deadline = time.monotonic() + TIMEOUT_S

@@ -1,0 +1,168 @@
+"""Each kind of plan, and each choice of the dialogs of a plan: the preview, and the moves."""
+
+import pytest
+from confluent_kafka import Producer
+
+from kreplica.cluster.plans.plan import PlanKind
+
+from .dialogs import asked, confirm_writes, dialog_cluster, partitions_of, previewed, topic, until_asked
+
+pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with dialog_cluster(tmp_path_factory.mktemp("plans")) as started:
+        yield started
+
+
+@pytest.fixture
+def at(page, cluster):
+    page.base = cluster.admin_url
+    yield page
+    assert page.complaints() == []
+
+
+PLANS = {
+    "rebalance": ("moving", {}, None, {"topics": ["moving"]}),
+    "add_brokers": ("moving", {}, "Broker 3", {"brokers": [3]}),
+    "drain": ("moving", {}, "Broker 2", {"brokers": [2]}),
+    "replication_factor": ("moving", {"Replication factor": "3"}, None,
+                           {"topics": ["moving"], "replication_factor": 3}),
+    "reassign": ("moving", {"Partitions and their replicas": "moving 0 3,1"}, None,
+                 {"assignments": [{"topic": "moving", "partition": 0, "replicas": [3, 1]}]}),
+    "add_partitions": ("moving", {"New number of partitions": "4"}, None, {"topic": "moving", "partitions": 4}),
+    "remove_partitions": ("moving", {"New number of partitions": "1"}, None, {"topic": "moving", "partitions": 1}),
+}  # fmt: skip
+"""By kind: topic in the address, values of fields, a check box, and the request that the form must make."""
+
+
+def test_each_kind_of_plan_has_a_preview(at, cluster):
+    """The preview is that of the same request to the API; nothing is written."""
+    assert {kind.value for kind in PlanKind} == PLANS.keys()
+    topic(cluster, "moving", {"0": [1, 2], "1": [2, 1]})
+    for kind, (name, fields, box, body) in PLANS.items():
+        expected = asked(cluster, "/v1/plans?dry_run=true", "POST", {"kind": kind, **body})
+        at.open(f"plans/new?kind={kind}&topic={name}")
+        at.named("Preview", "button")
+        for label, value in fields.items():
+            at.until(lambda label=label: at.field(label))
+            at.fill(label, value)
+        if box is not None:
+            at.until(lambda box=box: [each for each in at.all("label") if each.text.startswith(box)])
+            next(each for each in at.all("label") if each.text.startswith(box)).click()
+        at.press("Preview", "button")
+        writes = len(expected["znodes"])
+        at.until_text(f"{writes} write{'' if writes == 1 else 's'} to ZooKeeper")
+    assert asked(cluster, "/v1/plans")["plans"] == []
+
+
+def start_plan(at):
+    """Start the previewed plan, and return its ID."""
+    at.press("Start the plan")
+    at.until(lambda: at.address.startswith("plan/"))
+    return at.address.removeprefix("plan/")
+
+
+def test_a_broker_is_drained_and_filled_again(at, cluster):
+    """The boxes of the form are those of brokers; force is off unless its box is checked."""
+    topic(cluster, "drained", {"0": [3, 2]})
+    at.open("plans/new?kind=drain&brokers=3")
+    at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    assert 3 not in partitions_of(cluster, "drained")[0]["replicas"]
+    assert asked(cluster, "/v1/brokers/3")["replicas"] == 0
+    if asked(cluster, "/v1/brokers/3")["cordoned"]:
+        at.open("broker/3")
+        at.press("Uncordon")
+        confirm_writes(at, cluster, "Uncordon")
+    at.open("plans/new?kind=add_brokers&brokers=3")
+    at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    assert asked(cluster, "/v1/brokers/3")["replicas"] > 0
+
+
+def test_each_kind_of_plan_is_executed(at, cluster):
+    """The plan has the values of the form, and the replicas are moved."""
+    topic(cluster, "moved", {"0": [1, 2], "1": [2, 1]})
+    done = lambda found: found["state"] == "completed"  # noqa: E731
+    expected = {
+        "reassign": ({"Partitions and their replicas": "moved 0 3,1"}, [[3, 1], [2, 1]]),
+        "replication_factor": ({"Replication factor": "3"}, None),
+        "add_partitions": ({"New number of partitions": "3"}, None),
+        "remove_partitions": ({"New number of partitions": "2", "Wait for consumers, minutes": "0"}, None),
+    }
+    for kind, (fields, replicas) in expected.items():
+        at.open(f"plans/new?kind={kind}&topic=moved")
+        at.named("Preview", "button")
+        for label, value in {**fields, "Comment": f"a {kind}", "Concurrent moves per broker": "2"}.items():
+            at.until(lambda label=label: at.field(label))
+            at.fill(label, value)
+        at.press("Preview", "button")
+        plan = start_plan(at)
+        found = until_asked(cluster, f"/v1/plans/{plan}", done)
+        assert (found["kind"], found["comment"], found["moves_at_once"]) == (kind, f"a {kind}", 2)
+        if replicas is not None:
+            assert [each["replicas"] for each in partitions_of(cluster, "moved")] == replicas
+    factors = [len(each["replicas"]) for each in partitions_of(cluster, "moved")]
+    assert factors == [3, 3]
+
+
+def slow_plan(at, cluster, name, replicas):
+    """Start a plan that finishes the move of one partition, and would copy the other one for hours.
+
+    :param replicas: others than in other tests, because the throttles of brokers remember the bytes that were copied.
+    """
+    topic(cluster, name, {"0": replicas, "1": replicas})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+    for _ in range(200):
+        producer.produce(name, value=bytes(10_000), partition=1)
+    assert producer.flush(20) == 0
+    at.open(f"plans/new?kind=replication_factor&topic={name}")
+    at.until(lambda: at.field("Topics"))
+    at.fill("Throttle, MB/s per broker", "0.001")
+    at.press("Preview", "button")
+    plan = start_plan(at)
+    found = until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["progress"]["finished"] == 1)
+    assert (found["throttle_bytes_per_second"], found["state"]) == (1000, "running")
+    return plan
+
+
+def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
+    """Without a throttle, the plan completes; its record is then deleted, and the replicas stay."""
+    plan = slow_plan(at, cluster, "slow", [1, 2])
+    throttles = (("0.002", "At most 2 kB/s per broker.", 2000), ("", "The throttle is removed.", None))
+    for text, title, throttle in throttles:
+        at.press("Change throttle")
+        at.fill("Maximum MB/s per broker", text)
+        at.until_text(title, "dialog")
+        assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed(at)]
+        at.confirm("Change")
+        assert asked(cluster, f"/v1/plans/{plan}")["throttle_bytes_per_second"] == throttle
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    at.press("Forget")
+    assert ("delete", f"/kreplica/plans/{plan}") in [write[:2] for write in confirm_writes(at, cluster, "Forget")]
+    assert plan not in [each["id"] for each in asked(cluster, "/v1/plans")["plans"]]
+    assert [len(each["replicas"]) for each in partitions_of(cluster, "slow")] == [3, 3]
+
+
+@pytest.mark.parametrize(("reverts", "replicas", "after"), [(False, [2, 3], [3, 2]), (True, [3, 1], [2, 2])])
+def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
+    """Finished moves stay, unless the box reverts them; "Keep it running" changes nothing."""
+    name = f"cancelled-{reverts}"
+    plan = slow_plan(at, cluster, name, replicas)
+    at.press("Cancel plan")
+    at.press("Keep it running")
+    at.until(lambda: not at.all("dialog"))
+    assert asked(cluster, f"/v1/plans/{plan}")["state"] == "running"
+    at.press("Cancel plan")
+    if reverts:
+        at.press("Revert the moves that are finished", "label")
+    at.until_text("All moves are reverted." if reverts else "Finished moves stay.", "dialog")
+    at.confirm("Cancel the plan")
+    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
+    assert [len(each["replicas"]) for each in partitions_of(cluster, name)] == after
