@@ -7,6 +7,7 @@ recovery, ``Unsynced.sync``, compaction, ``close``) in other threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError, StorageError, reason_of
@@ -184,15 +185,17 @@ class Log:
             raise self._write_failed(segment, size_before, error) from error
         tail = self.segments.tail_positions
         for header, marker in zip(headers, markers, strict=True):
-            if len(tail) >= _TAIL_POSITIONS_MAX:
-                del tail[next(iter(tail))]
-            tail[header.base_offset] = position
+            tail[header[0]] = position
             position += header[1] + LENGTH_END
-            if header.producer_id >= 0:
+            if header[9] >= 0:
                 aborted = self.producers.apply(header, marker)
                 if aborted is not None:
                     # The segment keeps the entry in memory and writes it before it is closed.
                     self._write_early(segment.aborted.append, aborted)
+        excess = len(tail) - _TAIL_POSITIONS_MAX
+        if excess > 0:
+            for base_offset in list(islice(tail, excess)):
+                del tail[base_offset]
         self.log_end_offset = header.next_offset
         if segment.unwritten_entries >= _UNWRITTEN_ENTRIES_MAX:
             self._write_early(self.derived_state.write_resume_point, segment, self.log_end_offset)
