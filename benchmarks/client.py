@@ -11,8 +11,9 @@ with all its threads.
 * ``produce, record by record``: each record has a Deferred, a future or a callback.  ``all at once``: ``send_all``,
   aiokafka's ``send_batch`` (a future for a batch, whose partition the caller chooses), confluent-kafka without
   callbacks; kafka-python has no such method.
-* kreplica and kafka-python have no extension: records are encoded and decoded in Python.  Their checksums are in C:
-  kafka-python finds the ``crc32c`` package that kreplica installs.
+* ``kreplica`` encodes and decodes records with its kernels if they are compiled, ``kreplica (pure)`` in Python
+  (``KREPLICA_KERNELS=no``).  kafka-python has no extension.  Checksums are always in C: kafka-python finds the
+  ``crc32c`` package that kreplica installs.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RATIO_MIN = 2.0
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
 LIBRARIES = {
     "kreplica": ("kreplica", {}),
+    "kreplica (pure)": ("kreplica", {"KREPLICA_KERNELS": "no"}),
     "aiokafka": ("aiokafka", {}),
     "aiokafka (pure)": ("aiokafka", {"AIOKAFKA_NO_EXTENSIONS": "1"}),
     "kafka-python": ("kafka_python", {}),
@@ -75,7 +77,7 @@ class Scale:
     styles: tuple[str, ...] = ("record", "batch")
 
 
-QUICK_LIBRARIES = (OURS, *TO_BEAT, "confluent-kafka")
+QUICK_LIBRARIES = (OURS, "kreplica (pure)", *TO_BEAT, "confluent-kafka")
 SCALES = {
     "quick": Scale(0.5, (16 << 10,), (-1,), 60_000_000, QUICK_LIBRARIES, ("record",)),
     "full": Scale(0.8, tuple(BATCH_BYTES), (1, -1), 150_000_000),

@@ -30,6 +30,7 @@ TITLES = {
     "kafka_tls": "Comparison with Apache Kafka over TLS",
     "efficiency": "Comparison with a C program that makes the same system calls",
     "interpreters": "Interpreters",
+    "kernels": "Kernels in C",
     "bytecodes": "CPU time of a request in Python",
     "hand_overs": "Hand-overs of a record",
     "growth": "Growth",
