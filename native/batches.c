@@ -49,16 +49,15 @@ static Header parse_header(Bytes at)
     };
 }
 
-/* Return a named tuple of integers; `type` is a subclass of tuple without other fields. */
-static PyObject *new_numbers(PyObject *type, const int64_t *numbers, Py_ssize_t count)
+static PyObject *new_numbers(const int64_t *numbers, Py_ssize_t count)
 {
-    PyObject *row = PyType_GenericAlloc((PyTypeObject *)type, count);
-    for (Py_ssize_t i = 0; row != NULL && i < count; i++) {
+    PyObject *fields = PyTuple_New(count);
+    for (Py_ssize_t i = 0; fields != NULL && i < count; i++) {
         PyObject *number = PyLong_FromLongLong(numbers[i]);
-        if (number == NULL || PyTuple_SetItem(row, i, number) < 0)
-            Py_CLEAR(row);
+        if (number == NULL || PyTuple_SetItem(fields, i, number) < 0)
+            Py_CLEAR(fields);
     }
-    return row;
+    return fields;
 }
 
 static PyObject *new_header(PyObject *type, const Header *h)
@@ -67,7 +66,7 @@ static PyObject *new_header(PyObject *type, const Header *h)
         h->base_offset, h->length, h->leader_epoch, h->magic, h->crc, h->attributes, h->last_offset_delta,
         h->base_timestamp, h->max_timestamp, h->producer_id, h->producer_epoch, h->base_sequence, h->record_count,
     };
-    return new_numbers(type, numbers, HEADER_FIELDS);
+    return new_named(type, new_numbers(numbers, HEADER_FIELDS));
 }
 
 /* The rules of batches.check_batch, for batches that need no further checks: not compressed, with timestamps. */
@@ -139,10 +138,10 @@ KERNEL(place_batches)
             store64(at, (uint64_t)offset);
             store32(at + LENGTH_END, (uint32_t)h.leader_epoch);
             const int64_t result[] = {offset, offset + h.last_offset_delta, -1, 0, view.len};
-            PyObject *row = new_numbers(result_type, result, 5);
-            if (row != NULL && PyTuple_SetItem(row, 3, PyBool_FromLong(0)) < 0)
-                Py_CLEAR(row);
-            failed = !add(results, row) || !add(headers, new_header(header_type, &h));
+            PyObject *fields = new_numbers(result, 5);
+            if (fields != NULL && PyTuple_SetItem(fields, 3, PyBool_FromLong(0)) < 0)
+                Py_CLEAR(fields);
+            failed = !add(results, new_named(result_type, fields)) || !add(headers, new_header(header_type, &h));
             offset += h.record_count;
             total += view.len;
         }

@@ -32,6 +32,9 @@ int get_numbers(PyObject *const *arguments, int64_t *numbers, int count);
 int check_arguments(Py_ssize_t given, Py_ssize_t expected);
 int check_row_type(PyObject *type);
 
+/* Return a named tuple with the fields of a tuple, whose reference is taken and which may be NULL. */
+PyObject *new_named(PyObject *type, PyObject *fields);
+
 /* Append to a list and drop the reference; false if either failed. */
 int add(PyObject *list, PyObject *item);
 

@@ -26,6 +26,18 @@ int check_row_type(PyObject *type)
     return is_tuple;
 }
 
+/* tuple.__new__, since only Python initializes all parts of a tuple: from 3.14 on, it caches its hash. */
+static newfunc new_tuple;
+
+PyObject *new_named(PyObject *type, PyObject *fields)
+{
+    PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);
+    PyObject *named = arguments == NULL ? NULL : new_tuple((PyTypeObject *)type, arguments, NULL);
+    Py_XDECREF(arguments);
+    Py_XDECREF(fields);
+    return named;
+}
+
 int add(PyObject *list, PyObject *item)
 {
     int added = item != NULL && PyList_Append(list, item) == 0;
@@ -42,6 +54,9 @@ static PyMethodDef kernels[] = {
 
 static int set_up(PyObject *module)
 {
+    new_tuple = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    if (new_tuple == NULL)
+        return -1;
     return PyModule_AddIntConstant(module, "HAS_CRC", set_up_crc32c());
 }
 

@@ -128,7 +128,7 @@ static int get_row_shape(PyObject *const *arguments, RowShape *shape)
 static PyObject *new_row(const RowShape *shape, int64_t offset, int64_t timestamp, const Fields *fields)
 {
     Py_ssize_t width = PyTuple_Size(shape->constants);
-    PyObject *row = PyType_GenericAlloc((PyTypeObject *)shape->type, width);
+    PyObject *row = PyTuple_New(width);
     if (row == NULL)
         return NULL;
     PyObject *varying[VARYING] = {
@@ -147,7 +147,7 @@ static PyObject *new_row(const RowShape *shape, int64_t offset, int64_t timestam
     }
     if (failed)
         Py_CLEAR(row);
-    return row;
+    return new_named(shape->type, row);
 }
 
 KERNEL(read_rows)

@@ -77,6 +77,7 @@ def test_a_run_is_stamped_in_place() -> None:
     assert headers == [parse_header(each) for each in run]
     assert {header.partition_leader_epoch for header in headers} == {7}
     assert all(type(header) is BatchHeader for header in headers)
+    assert set(headers) == {parse_header(each) for each in run}
     sizes = [len(each) for each in run]
     assert results == [
         AppendResult(40, 40, -1, False, sizes[0]),
