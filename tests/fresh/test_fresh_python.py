@@ -147,6 +147,12 @@ def test_an_optimized_python_is_preferred(checkout: Path, override: bool) -> Non
     assert f"with Python {'3.11.2, not optimized' if override else '3.13.5, optimized'}\n" in done.stdout
 
 
+@pytest.mark.needs_program("make")
+def test_the_fastest_optimized_python_comes_first(checkout: Path) -> None:
+    optimized = {f"python3.{minor}": python(True, f"3.{minor}", f"3.{minor}.1, optimized") for minor in (11, 12, 13)}
+    assert "made by 3.13\n" in make(checkout, optimized).stdout
+
+
 def test_build_of_this_python() -> None:
     """The check prints the same text as the banner of a cluster."""
     done = subprocess.run([sys.executable, CHECK, "--build"], capture_output=True, text=True, check=True, timeout=60)
