@@ -27,8 +27,11 @@ _log = Logger()
 
 OpenResult = tuple[Log, UUID] | StorageError
 
-_AT_ONCE_MAX = 16
-"""Logs opened per call in another thread, to amortize the thread switch."""
+_AT_ONCE_MIN, _AT_ONCE_MAX = 16, 128
+"""Logs opened per call in another thread, to amortize the thread switch, which costs as much as opening a few logs."""
+
+_CALLS_MIN = 32
+"""Number of calls from which on each opens more logs, so that all threads have work until the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,8 @@ async def open_on_threads(
     :param adopt: called for each opened or damaged log, in order.
     :return: the failure of the device, after which some logs were not opened; None if all were.
     """
-    batches = [work[first : first + _AT_ONCE_MAX] for first in range(0, len(work), _AT_ONCE_MAX)]
+    at_once = min(max(len(work) // _CALLS_MIN, _AT_ONCE_MIN), _AT_ONCE_MAX)
+    batches = [work[first : first + at_once] for first in range(0, len(work), at_once)]
     openings: list[Deferred[Any]] = [offload.run(open_all, batch) for batch in batches]
     first_failure = None
     for batch, (is_opened, result) in zip(batches, await DeferredList(openings, consumeErrors=True), strict=True):
