@@ -2,8 +2,9 @@
 
 A simulated broker receives frames as in ``calls``, under Valgrind's tool Callgrind, which counts the instructions of
 the interpreter, the product and the simulator.  The counts repeat within 1 %, whatever else the machine does.  They
-depend on the build of Python, so the baseline has figures for each: ``python -m benchmarks instructions`` fails if a
-request takes more than 3 % more than its baseline.  ``python -m benchmarks.instructions`` records the baseline.
+depend on the build of Python and on the kernels, so the baseline has figures for each: ``python -m benchmarks
+instructions`` fails if a request takes more than 3 % more than its baseline.  ``python -m benchmarks.instructions``
+records the baseline.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from typing import Any
 
 from benchmarks.calls import PARTITIONS, RUN, Leader, build_frame, fetch_body, produce_body
 from kreplica.runtime.interpreter import interpreter
+from kreplica.wire.kernels import description
 from kreplica.wire.messages import FETCH, METADATA, PRODUCE
 
 BASELINE = Path(__file__).parent / "instructions_baseline.json"
-BUILD = f"{interpreter()}, {platform.python_compiler()}, {platform.machine()}"
+BUILD = f"{interpreter()}, {description()}, {platform.python_compiler()}, {platform.machine()}"
 
 GROWTH_PERCENT_MAX = 3
 WARM_UP, ROUNDS = 20, 30
