@@ -8,6 +8,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pytest
 from system_programs import missing, packages_of
 from xdist.scheduler import LoadFileScheduling
@@ -55,6 +56,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> DirectorySch
     """Return the scheduler of ``--dist loadfile``."""
     config.option.loadscopereorder = False
     return DirectoryScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+# The time of an example depends on what else the machine does.
+hypothesis.settings.register_profile("without deadline", deadline=None)
+hypothesis.settings.load_profile("without deadline")
 
 
 def pytest_configure() -> None:

@@ -88,7 +88,6 @@ def _asked_often(operation, mode, session):
         @given(case=cases)
         @settings(
             max_examples=EXAMPLES[mode],
-            deadline=None,
             derandomize=True,
             database=None,
             phases=[Phase.generate],

@@ -282,7 +282,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows, st.sampled_from(Codec), st.sampled_from(["jsonl", "jsonl.gz", "jsonl.zst", "parquet"]))
 def test_all_record_contents_are_restored(
     shared: KafkaCluster, run: Callable[..., Result], made: list[Any], codec: Codec, kind: str

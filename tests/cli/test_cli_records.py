@@ -188,7 +188,7 @@ def test_unknown_file_format(tmp_path: Path) -> None:
 # --- Parquet ---
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(records, max_size=20))
 def test_parquet_round_trip(tmp_path_factory: pytest.TempPathFactory, made: list[ReadRecord]) -> None:
     """Binary keys, nulls, headers and timestamps in milliseconds are restored."""

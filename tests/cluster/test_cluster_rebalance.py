@@ -118,7 +118,7 @@ class TestWeights:
 
 
 class TestLeastMovement:
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(clusters(brokers_max=4, partitions_max=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
     def test_without_racks(self, cluster, sizes):
         """No balanced plan copies fewer bytes."""
@@ -130,7 +130,7 @@ class TestLeastMovement:
         assert quality(assigned, places, sizes, plan.assignments) == best(assigned, places, sizes, factor)
         assert max(plan.replica_counts.values()) - min(plan.replica_counts.values()) <= 1
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(clusters(brokers_max=4, partitions_max=4, racks=True))
     def test_with_racks(self, cluster):
         """No plan with the same rack spread and balance copies fewer bytes."""
@@ -141,7 +141,7 @@ class TestLeastMovement:
         factor = len(assigned[key(0)])
         assert quality(assigned, places, sizes, plan.assignments) == best(assigned, places, sizes, factor)
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=80)
     @given(clusters(brokers_max=4, partitions_max=4), st.data())
     def test_other_replication_factor(self, cluster, data):
         """Growing copies only new replicas, and shrinking copies nothing unnecessary."""

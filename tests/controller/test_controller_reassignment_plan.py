@@ -153,7 +153,7 @@ deeds = st.one_of(
 
 
 @given(first=subsets, story=st.lists(deeds, max_size=40))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600)
 def test_a_move_ends_and_loses_nothing(first: tuple[int, ...], story: list) -> None:
     """In-sync replicas leave only if enough of the target is in sync; the move ends when all are live and caught up."""
     world = World(Placement(first), first, first[0])

@@ -231,4 +231,4 @@ class Cluster(RuleBasedStateMachine):
 
 
 TestSafety = Cluster.TestCase
-TestSafety.settings = settings(max_examples=300, stateful_step_count=40, deadline=None)
+TestSafety.settings = settings(max_examples=300, stateful_step_count=40)

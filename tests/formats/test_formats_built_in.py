@@ -12,7 +12,7 @@ from uuid import UUID
 import cbor2
 import msgpack
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kreplica.formats.catalogue import AUTO, Formats
@@ -256,7 +256,6 @@ SAMPLES = [
 ]
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SAMPLES), st.data())
 def test_mutated_data(sample: tuple[str, bytes], data: st.DataObject) -> None:
     """Every input has a result or a reason, and no exception; internal errors of formats do not occur."""

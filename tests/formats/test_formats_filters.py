@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kreplica.formats.filters import FILTER_LENGTH_MAX, FilterError, FilterFailed, compile_filter
@@ -172,7 +172,6 @@ WORDS = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(deadline=None)
 @given(st.lists(WORDS, max_size=40).map("".join))
 def test_any_text(text: str) -> None:
     """Any text is compiled or refused, and evaluation has a result or fails; nothing else is raised."""

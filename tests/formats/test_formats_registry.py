@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -632,7 +632,6 @@ def samples(registry: TestRegistry) -> tuple[RecordFormats, list[bytes]]:
     ]
 
 
-@settings(deadline=None)
 @given(st.integers(0, 3), st.data())
 def test_mutated_data(samples: tuple[RecordFormats, list[bytes]], index: int, data: st.DataObject) -> None:
     """Every input has a result or a reason; internal errors of formats do not occur."""

@@ -18,7 +18,7 @@ MEMBERS = [f"m{number}" for number in range(8)]
 Partition = tuple[UUID, int]
 
 counts_of_partitions = st.dictionaries(st.sampled_from(TOPICS), st.integers(1, 12), min_size=1)
-examples = settings(max_examples=60, deadline=None)
+examples = settings(max_examples=60)
 every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assignor: assignor.name)
 
 
@@ -176,7 +176,7 @@ def test_range_co_partitions_topics(group: Group, partitions: int) -> None:
         assert assignment.get(one) == assignment.get(two)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.permutations(["u", "v", "w"]))
 def test_range_of_static_members_survives_restarts(member_ids: list[str]) -> None:
     """Static members are ordered by instance id, independent of member ids."""

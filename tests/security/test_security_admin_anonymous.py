@@ -96,7 +96,6 @@ def _send_all(operation: Any, mode: GenerationMode) -> int:
     @given(case=cases)
     @settings(
         max_examples=EXAMPLES,
-        deadline=None,
         derandomize=True,
         database=None,
         phases=[Phase.generate],
@@ -135,7 +134,7 @@ def _plain(response: Any) -> requests.Response:
         strategies.text(max_size=20).map(lambda text: "Bearer " + text.encode().hex()),
     )
 )
-@settings(max_examples=60, deadline=None, derandomize=True, database=None, phases=[Phase.generate])
+@settings(max_examples=60, derandomize=True, database=None, phases=[Phase.generate])
 def _with_wrong_credentials(url: str, value: str) -> None:
     headers: dict[str, str | bytes] = {"authorization": value.strip().encode("latin-1")}
     refused(requests.get(f"{url}/v1/topics", headers=headers, timeout=TIMEOUT_S))

@@ -37,12 +37,15 @@ IN_PATH = {
     "file": "app.js",
     "user": "carol",
     "token": "an-id",
+    "subscription": "all-clients",
+    "client_instance_id": "AAAAAAAAAAAAAAAAAAAAAQ",
 }
 BODIES: dict[str, Any] = {
     "POST /v1/topics": {"name": "new"},
     "PATCH /v1/topics/{topic}": {"partitions": 3},
     "PATCH /v1/configs/topics/{topic}": {"set": {"retention.ms": 1000}},
     "PATCH /v1/configs/brokers/{broker}": {"set": {"log.cleaner.threads": 1}},
+    "PATCH /v1/configs/client-metrics/{subscription}": {"set": {"interval.ms": 1000}},
     "POST /v1/elections": {"type": "preferred"},
     "POST /v1/plans": {"kind": "rebalance"},
     "PATCH /v1/plans/{plan}": {"comment": "x"},

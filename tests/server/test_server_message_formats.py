@@ -90,7 +90,7 @@ def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=80), magic=st.sampled_from([0, 1]), codec=st.integers(0, 7), position=st.integers(0, 99))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_damaged_message_sets_are_converted_or_refused(data: bytes, magic: int, codec: int, position: int) -> None:
     """Conversion raises only the errors that map to an error code."""
     damaged = bytearray(message(magic, codec, data) + message(magic))

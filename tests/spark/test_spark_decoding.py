@@ -51,7 +51,7 @@ def rows_of(found: DecodedRecords) -> list[Record]:
     ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(BATCH, min_size=1, max_size=4))
 def test_columns_equal_the_records(batches) -> None:
     """Equal to records read one by one: several batches, codecs, gaps, nulls, headers, both timestamp types."""

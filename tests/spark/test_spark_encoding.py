@@ -35,7 +35,7 @@ def rows_of(made) -> Rows:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(ROW, min_size=1, max_size=40),
     st.integers(1, 20_000),
@@ -73,7 +73,7 @@ def test_no_rows_give_no_batch() -> None:
     assert list(encode(rows_of([]), batch_size=100)) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.none() | st.binary(max_size=30), min_size=1, max_size=30), st.integers(1, 100), st.integers(0, 3))
 def test_keys_map_to_the_same_partition_as_in_other_clients(keys, partitions, skipped) -> None:
     """The same hash and partition as other clients, also for a slice."""

@@ -141,6 +141,6 @@ class LogMachine(RuleBasedStateMachine):
 
 
 LogMachine.TestCase.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 TestLogAgainstAModel = LogMachine.TestCase

@@ -12,7 +12,7 @@ from kreplica.testing.anomalies import ClientHistory, Kind, find_anomalies
 from kreplica.testing.anomalies.history import Outcome, Poll
 
 PARTITION = "t-0"
-several = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+several = settings(max_examples=40, suppress_health_check=[HealthCheck.filter_too_much])
 PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST = range(6)
 
 

@@ -170,7 +170,7 @@ def test_leader_refuses_contradictions(fields: dict[str, int], code: ErrorCode) 
 
 
 @given(data=st.binary(max_size=130), at=st.integers(0, 20), byte=st.integers(0, 255))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes_as_a_batch(data: bytes, at: int, byte: int) -> None:
     """Random bytes, and batches with a random byte outside of the CRC, raise typed errors only."""
     changed_byte = GOLDEN[:at] + bytes((byte,)) + GOLDEN[at + 1 :]

@@ -25,7 +25,7 @@ MIB = 1024 * 1024
 
 @pytest.mark.parametrize("codec", list(Codec))
 @given(data=st.binary(max_size=400), repeat=st.integers(0, 400))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_compression_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
     """Every codec restores the records within a limit of exactly their size."""
     data *= repeat

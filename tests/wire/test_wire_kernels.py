@@ -137,7 +137,7 @@ changes = st.fixed_dictionaries(
     st.none() | st.integers(0, 60),
     st.integers(0, 255),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_header(fields: dict[str, int], values: list[bytes], position: int | None, byte: int) -> None:
     """The kernel accepts exactly the batches that the Python code appends without reading their records."""
     whole = batch(*values)
@@ -166,7 +166,7 @@ def test_any_header(fields: dict[str, int], values: list[bytes], position: int |
     st.integers(0, 400),
     st.integers(0, 2),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_fetched_batches(values: list[bytes], bytes_changed: list[tuple[int, int]], cut: int, epoch: int) -> None:
     """A follower and a client see the same batches and errors with both implementations."""
     data = bytearray()
@@ -204,7 +204,7 @@ records = st.lists(
 
 
 @given(records, st.integers(-3, 3), st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 255)), max_size=3))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_records_in_rows(sent: list[Record], more: int, bytes_changed: list[tuple[int, int]]) -> None:
     """Rows with constants, and the check of all records, give the same result or error."""
     made = bytearray(build_batch(sent))

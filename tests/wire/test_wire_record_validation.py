@@ -49,7 +49,7 @@ record_lists = st.lists(
 
 
 @given(sent=record_lists, library=st.sampled_from(sorted(LIBRARIES)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str) -> None:
     """The batches pass unchanged, with the highest timestamp of their records."""
     codec, pack = LIBRARIES[library]
@@ -68,7 +68,7 @@ def test_batches_of_all_libraries_are_accepted(sent: list[Record], library: str)
 
 
 @given(sent=record_lists, position=st.integers(0, 10**6), byte=st.integers(0, 255), cut=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_validation_agrees_with_the_reader(
     sent: list[Record], position: int, byte: int, cut: bool
 ) -> None:
@@ -101,7 +101,7 @@ def test_validation_agrees_with_the_reader(
     start=st.sampled_from([b"", b"\x1f\x8b\x08\x00", XERIAL_HEADER, b"\x04\x22\x4d\x18\x60\x40", b"\x28\xb5\x2f\xfd"]),
     count=st.integers(1, 50),
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_random_bytes_raise_the_intended_error(codec: Codec, data: bytes, start: bytes, count: int) -> None:
     """Bytes with a valid CRC are accepted or refused with the typed error."""
     header = parse_header(build_batch([Record(NEXT_OFFSET, NOW_MS, None, b"v", ())]))

@@ -45,7 +45,7 @@ PLAIN = [
 
 
 @given(records=records_with_gaps(), codec=st.sampled_from(list(Codec)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_record_round_trip(records: list[Record], codec: Codec) -> None:
     """Every field is restored, with any codec and any gaps between offsets."""
     batch = build_batch(records, codec=codec, base_offset=records[0].offset)
@@ -225,7 +225,7 @@ def test_mutated_records_give_one_typed_error() -> None:
 
 
 @given(section=st.binary(max_size=60), count=st.integers(-1, 9), delta=st.integers(-1, 9), codec=st.integers(0, 7))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_bytes_as_records(section: bytes, count: int, delta: int, codec: int) -> None:
     """Random bytes raise only the typed error."""
     batch = forged(section, record_count=count, last_offset_delta=delta, attributes=codec)

@@ -65,7 +65,7 @@ def test_malformed_request_closes_its_connection_only(scene: Scene, junk: bytes,
     assert scene.simulation.failures == []
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     body=st.one_of(
         st.binary(max_size=60),

@@ -213,7 +213,7 @@ def assert_counted(tree: Tree) -> None:
     assert tree.quota.held_bytes == sum(map(size_of, tree.nodes.values()))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(OPERATIONS, OPERATIONS)
 def test_undo_restores_the_tree(before: list[Any], undone: list[Any]) -> None:
     """After a failed multi, the tree and its indexes are as before."""
@@ -232,7 +232,7 @@ def test_undo_restores_the_tree(before: list[Any], undone: list[Any]) -> None:
     assert set(tree.expendable) == expected[2]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(OPERATIONS, OPERATIONS)
 def test_changed_rows_restore_the_tree(first: list[Any], second: list[Any]) -> None:
     """The rows passed to a store, group by group, are the whole state."""
