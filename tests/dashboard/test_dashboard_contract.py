@@ -435,7 +435,7 @@ def test_faults_are_named_with_links_to_their_explanations(page):
         page.until(lambda: page.address == "why/brokers/1")
         page.until(lambda: page.heading == "Diagnosis of broker 1")
         page.open("brokers")
-        page.until_text("Full disk, 1 more fault", "tbody tr:first-child .chip.bad")
+        page.until_text("Full disk +1", "tbody tr:first-child .chip.bad")
         page.open("broker/1")
         page.until_text(world.faults[0], ".facts")
         page.open("")

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.support.standalone import StandaloneProcess
 
 VARYING = (
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}(?: UTC)?"), "TIME"),
+    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC"), "TIME"),
     (re.compile(r"\b(id|topic_id) +[\w-]{22}(?!\S)"), r"\1 ID"),
 )
 """Text that differs between runs, with the placeholder that the pages contain."""

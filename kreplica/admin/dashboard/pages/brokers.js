@@ -77,7 +77,7 @@ export function stateOf({ live, cordoned, faults, under_replicated_leaders: unde
   if (faults.length) {
     const [{ severity, kind }] = faults;
     const name = withoutUnderscores(kind);
-    const others = faults.length > 1 ? `, ${pluralize(faults.length - 1, "more fault")}` : "";
+    const others = faults.length > 1 ? ` +${faults.length - 1}` : "";
     return [severity, `${name[0].toUpperCase()}${name.slice(1)}${others}`];
   }
   if (underReplicated > 0) {
