@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.codec import TURNS, microseconds
 from kreplica.storage.log_config import LogConfig
-from kreplica.storage.segments.append_validation import validate
+from kreplica.storage.segments.batch_validation import validate
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.batches import check_batch, parse_header
 from kreplica.wire.compression import Codec

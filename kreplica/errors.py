@@ -147,7 +147,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """Return the code with a number; UNKNOWN_SERVER_ERROR if this table does not contain it."""
+        """Return the code with this number; UNKNOWN_SERVER_ERROR if this table does not contain it."""
         try:
             return cls(number)
         except ValueError:
@@ -223,7 +223,7 @@ class RecordsRejected(KafkaError):
 class ProtocolError(KreplicaError):
     """Bytes do not match their schema; all decoders raise only this error.
 
-    :param path: path of the field from the name of the message: ``ProduceRequest.topic_data[3].name``.
+    :param path: path of the field, starting with the message name: ``ProduceRequest.topic_data[3].name``.
     :param reason: why the bytes are invalid.
     """
 

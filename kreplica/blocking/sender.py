@@ -148,7 +148,7 @@ class Sender:
         batches_by_leader: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
         core = self._cluster.core
         for queue in self._active.values():
-            self._outcomes.fail_unrecognizable(queue)
+            self._outcomes.fail_undetectable_duplicates(queue)
             batch = queue.sendable(now_s)
             if batch is None:
                 continue
@@ -263,5 +263,5 @@ class Sender:
             self._cluster.mark_stale()
 
     def _on_lost_requests(self, batches: list[QueuedBatch[OutgoingBatch]], error: ClientError) -> None:
-        self._outcomes.process_lost(batches, error, self._runtime.clock())
+        self._outcomes.process_lost_request(batches, error, self._runtime.clock())
         self._cluster.mark_stale()

@@ -150,7 +150,7 @@ class PartitionQueue(Generic[BatchT]):
         self.next_sequence = (self.next_sequence + batch.count) & SEQUENCE_MASK
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
-    def unrecognizable(self) -> list[BatchT]:
+    def undetectable_duplicates(self) -> list[BatchT]:
         """Return batches that may have been written but cannot keep their numbers, because sequences restart."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []

@@ -124,7 +124,7 @@ class BatchOutcomes(Generic[BatchT]):
             queue.remove_in_flight(batch)
             self._settle(batch, None)
 
-    def process_lost(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
+    def process_lost_request(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
         """Process the loss of a request: its response will not arrive."""
         for queue, batch in batches:
             self._failed(queue, batch, error, now_s)
@@ -198,9 +198,9 @@ class BatchOutcomes(Generic[BatchT]):
         else:
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
-    def fail_unrecognizable(self, queue: PartitionQueue[BatchT]) -> None:
+    def fail_undetectable_duplicates(self, queue: PartitionQueue[BatchT]) -> None:
         """Fail batches that may have been written and whose retries the leader could not detect as duplicates."""
-        for batch in queue.unrecognizable():
+        for batch in queue.undetectable_duplicates():
             queue.waiting.remove(batch)
             self._fail_batch(queue, batch, ClientError(f"{queue.partition}: an earlier batch failed"))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kreplica.runtime import Runtime
 from kreplica.runtime.disk import FileRange
 from kreplica.runtime.time_slice import TimeSlice
-from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.batch_validation import read_marker
 from kreplica.wire.batches import BatchHeader, iter_headers
 from kreplica.wire.records import iter_records
 

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.runtime import Runtime
 from kreplica.storage.log_config import NO_LIMIT
-from kreplica.storage.segments.append_validation import ValidatedBatch
+from kreplica.storage.segments.batch_validation import ValidatedBatch
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.batches import Bytes
 

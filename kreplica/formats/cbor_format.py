@@ -22,12 +22,12 @@ def _tagged(tag: int, value: Any, immutable: bool) -> Any:
 _AS_TAGS = {
     tag: partial(_tagged, tag) for tag in (4, 5, 25, 28, 29, 30, 35, 36, 100, 256, 258, 260, 261, 1004, 43000)
 }
-"""Tags that the library would otherwise convert; some cause regular expressions, large numbers or cyclic values."""
+"""Tags that the library would otherwise convert; some produce regular expressions, large numbers or cyclic values."""
 
 
 @implementer(IRecordFormat)
 class CborFormat:
-    """CBOR; other tags than times, big integers and UUIDs become ``{"$tag": NUMBER, "value": ...}``."""
+    """CBOR; tags other than times, big integers and UUIDs become ``{"$tag": NUMBER, "value": ...}``."""
 
     can_encode = True
     schema_type = None
@@ -46,10 +46,10 @@ class CborFormat:
             decoder = cbor2.CBORDecoder(file, tag_hook=_unknown, max_depth=DEPTH_MAX, semantic_decoders=_AS_TAGS)
             value = decoder.decode()
         except Exception as error:  # the library raises errors of many types for malformed data
-            raise FormatError(f"it is not CBOR: {str(error) or type(error).__name__}") from None
+            raise FormatError(f"it is not valid CBOR: {str(error) or type(error).__name__}") from None
         left = len(data) - file.tell()
         if left:
-            raise FormatError(f"it is not CBOR: {left} bytes follow the value")
+            raise FormatError(f"it is not valid CBOR: {left} bytes follow the value")
         return Decoded(to_json(value))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:

@@ -1,6 +1,7 @@
 """Authorizes and executes offset commits.
 
-``check_commit`` of the group compares member and generation or epoch: ``classic/group.py`` and ``consumer/group.py``.
+``check_commit`` of the group checks the member and its generation or epoch: ``classic/group.py`` with
+``classic/generation_check.py``, and ``consumer/group.py`` with ``consumer/fencing.py``.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ class QuotaStore:
         names = set(await self._client.get_children(znodes.CONFIG_CHANGES, watcher))
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names - self._handled]
         if not self._is_read or await self._concern_quotas(paths):
-            await self.read_all()
+            await self.refresh()
             self._is_read = True
         self._handled = names
 
@@ -78,8 +78,8 @@ class QuotaStore:
                 return True
         return False
 
-    async def read_all(self) -> None:
-        """Read all quotas.
+    async def refresh(self) -> None:
+        """Read all quotas from ZooKeeper and replace those that this broker enforces.
 
         :raise ZooKeeperError: they cannot be read.
         """
@@ -146,7 +146,7 @@ class QuotaStore:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
                 continue  # a concurrent change: compute the quotas again
-            await translate_errors(self.read_all())
+            await translate_errors(self.refresh())
             return write, notify
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of {path} prevented this one: try again")
 

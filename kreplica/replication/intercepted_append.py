@@ -11,7 +11,7 @@ from kreplica.runtime.disk import Buffer
 from kreplica.storage.log.results import AppendResult, only_result
 from kreplica.storage.producers.producer_entry import NO_OFFSET
 from kreplica.storage.producers.producer_state import Origin
-from kreplica.storage.segments.append_validation import check_as_leader
+from kreplica.storage.segments.batch_validation import check_as_leader
 from kreplica.wire.batches import BatchHeader
 from kreplica.wire.interceptor_notes import Note, build_notes
 

@@ -1,4 +1,4 @@
-"""Headers of record batches (magic 2): parses, checks and updates them without reading the records.
+"""Headers and CRCs of record batches (magic 2): parses, checks and updates them without reading the records.
 
 A leader handles a produced batch with one unpack and one CRC.  Batches of magic 0 and 1 are detected and rejected.
 """

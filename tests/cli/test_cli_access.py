@@ -188,7 +188,7 @@ def test_changed_password(admin, kreplica, secret):
     words = ["--new-password-file", secret, "--mechanism", "SCRAM-SHA-256", "--iterations", "4096"]
     assert kreplica("user", "password", "alice", *words).stdout == "User alice has a new password (SCRAM-SHA-256).\n"
     assert admin.last.body == {"password": SECRET, "mechanism": "SCRAM-SHA-256", "iterations": 4096}
-    assert "exists already" in kreplica("user", "create", "alice", *words).stderr
+    assert "already exists" in kreplica("user", "create", "alice", *words).stderr
     assert "does not exist" in kreplica("user", "password", "bob", *words).stderr
 
 

@@ -19,7 +19,7 @@ from twisted.internet.threads import deferToThread
 
 from kreplica.errors import ErrorCode
 from kreplica.storage.log_config import LogConfig
-from kreplica.storage.segments.append_validation import validate
+from kreplica.storage.segments.batch_validation import validate
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, encode_record, seal
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, compress

@@ -12,8 +12,8 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.log.appending import append_all_as_leader, append_as_leader
 from kreplica.storage.producers.producer_entry import ProducerEntry
-from kreplica.storage.segments import append_validation
-from kreplica.storage.segments.append_validation import ValidatedBatch
+from kreplica.storage.segments import batch_validation
+from kreplica.storage.segments.batch_validation import ValidatedBatch
 from kreplica.testing.simulator.disk import MemoryDisk
 from tests.support.kernels import without_kernels
 
@@ -171,7 +171,7 @@ def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
 ) -> None:
     """The broker has built them itself; the log is the same as with a batch that is read."""
     config = replace(SMALL, cleanup_policy=frozenset({"compact"}), **settings)
-    walk, calls = append_validation.check_records, []
+    walk, calls = batch_validation.check_records, []
 
     def counted(*arguments):
         calls.append(arguments)
@@ -180,7 +180,7 @@ def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
     built, plain = open_log(tmp_path / "t-0", config), open_log(tmp_path / "t-1", config)
     records = bytes(batch(("k", "v"), ("l", "w")))
     append_as_leader(plain, bytearray(records), 0, now_ms=2000, origin=Origin.COORDINATOR)
-    monkeypatch.setattr(append_validation, "check_records", counted)
+    monkeypatch.setattr(batch_validation, "check_records", counted)
     append_as_leader(built, ValidatedBatch.built(records, config), 0, now_ms=2000, origin=Origin.COORDINATOR)
     assert len(calls) == reads
     assert read_bytes(built) == read_bytes(plain)

@@ -19,7 +19,7 @@ from kreplica.cluster.plans.plan import Plan, PlanState, StepState
 from kreplica.cluster.plans.requests import read_request
 from kreplica.cluster.plans.throttle import decode_throttle
 from kreplica.model import NO_LEADER, TopicPartition
-from kreplica.testing.cluster.cluster import COORDINATOR_PORT, SimulatedCluster
+from kreplica.testing.cluster.cluster import ZOOKEEPER_HOST, ZOOKEEPER_PORT, SimulatedCluster
 from kreplica.testing.cluster.state import assignment_of, state_of, znode
 from kreplica.zookeeper import Create, SetData, ZooKeeperClient
 
@@ -35,7 +35,7 @@ class Planner:
         self._cluster = cluster
         runtime = cluster.simulation.host("planner").runtime
         self._client = ZooKeeperClient(
-            runtime.reactor, f"coordinator:{COORDINATOR_PORT}", random=runtime.random, session_timeout_ms=20_000
+            runtime.reactor, f"{ZOOKEEPER_HOST}:{ZOOKEEPER_PORT}", random=runtime.random, session_timeout_ms=20_000
         )
         self._now_ms = runtime.wall_clock_ms
         cluster.run_until(self._client.start())

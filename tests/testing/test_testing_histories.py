@@ -85,7 +85,7 @@ class TestTransactionHistory:
     def test_fenced_transactions_are_never_read(self) -> None:
         """It had not requested the commit by then; later requests change nothing."""
         history = TransactionHistory()
-        name = history.began("id")
+        name = history.begin("id")
         history.acknowledged(0, 0, [b"a"], history.sending_in(name, 0, [b"a"]))
         history.fenced("id")
         history.ending(name, commit=True)
@@ -99,7 +99,7 @@ class TestTransactionHistory:
     def test_a_commit_requested_before_fencing_may_be_read(self) -> None:
         """Its outcome is unknown until the record is read."""
         history = TransactionHistory()
-        name = history.began("id")
+        name = history.begin("id")
         history.sending_in(name, 0, [b"a"])
         history.ending(name, commit=True)
         history.fenced("id")
@@ -109,6 +109,6 @@ class TestTransactionHistory:
     def test_nothing_is_read_before_its_commit_is_requested(self) -> None:
         """For readers of committed records."""
         history = TransactionHistory()
-        history.sending_in(history.began("id"), 0, [b"a"])
+        history.sending_in(history.begin("id"), 0, [b"a"])
         history.received(0, [(0, b"a")], "committed", read_committed=True)
         assert report(history.observations).errors == {Kind.PRECOMMITTED_READ: 1}

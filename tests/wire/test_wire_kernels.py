@@ -21,7 +21,7 @@ from kreplica import __version__
 from kreplica.errors import KafkaError, ProtocolError
 from kreplica.storage import LogConfig, Origin
 from kreplica.storage.log.results import AppendResult
-from kreplica.storage.segments.append_validation import check_as_follower, check_as_leader
+from kreplica.storage.segments.batch_validation import check_as_follower, check_as_leader
 from kreplica.wire import kernels
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, seal
 from kreplica.wire.batches import HEADER_SIZE, BatchHeader, iter_checked, parse_header, stamp, verify_crc

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kreplica.errors import ProtocolError
-from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.batch_validation import read_marker
 from kreplica.wire.batch_building import build_batch, with_records
 from kreplica.wire.batches import parse_header, verify_crc
 from kreplica.wire.control_records import EndMarker, build_end_marker

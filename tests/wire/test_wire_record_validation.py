@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.storage.log_config import LogConfig
-from kreplica.storage.segments.append_validation import validate
+from kreplica.storage.segments.batch_validation import validate
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch, seal
 from kreplica.wire.batches import HEADER_SIZE, parse_header
 from kreplica.wire.compression import XERIAL_HEADER, Codec, DecompressedTooLarge, compress

@@ -48,7 +48,7 @@ CHANGE = record(
     {**PARTS, "quotas": record(dict.fromkeys(QUOTA_NAMES, nullable(NUMBER)), optional=QUOTA_NAMES, minProperties=1)},
     title="QuotaChange",
     optional=tuple(PARTS),
-    description="The entity is a user, a client ID, both, or an IP address. A quota of null is removed.",
+    description="The entity is a user, a client ID, both, or an IP address. null removes a quota.",
     examples=[{"user": "alice", "quotas": {"producer_byte_rate": 1_048_576}}],
 )
 CHANGED = written(MEMBERS, title="QuotaChanged")
@@ -68,7 +68,7 @@ THROTTLED_CLIENT = record(
 )
 THROTTLED_CLIENTS = record(
     {
-        "clients": {**listing(THROTTLED_CLIENT), "description": "Clients of the last hour, the latest first."},
+        "clients": {**listing(THROTTLED_CLIENT), "description": "Clients of the last hour, most recent first."},
         "problems": {**listing(STRING), "description": "A sentence for each broker that did not respond."},
     },
     title="ThrottledClients",
@@ -95,8 +95,8 @@ Row = dict[str, Any]
 class QuotaWriter(Protocol):
     """The quotas in ZooKeeper."""
 
-    async def read_all(self) -> None:
-        """Read the current quotas.
+    async def refresh(self) -> None:
+        """Read all quotas from ZooKeeper into ``LocalQuotas``.
 
         :raise ZooKeeperError: ZooKeeper is unreachable.
         """
@@ -123,7 +123,7 @@ class LocalQuotas(Protocol):
     def entries(self) -> Mapping[QuotaEntity, Mapping[str, float]]: ...
 
     def throttled(self) -> Sequence[ThrottledFacts]:
-        """Return the clients that this broker has throttled recently, the latest first."""
+        """Return the clients that this broker has throttled recently, most recent first."""
 
     def quotas_of(self, principal: str, client_id: str, address: str | None) -> Sequence[QuotaUse]:
         """Return the quotas that apply to a client."""
@@ -180,7 +180,7 @@ class Quotas:
 
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/quotas``."""
-        await self._store.read_all()
+        await self._store.refresh()
         entities = {entity.path: entity for entity in self._local.entries}
         shown, following = page_of(sorted(entities), call)
         return JsonResponse({"quotas": [self._row(entities[path]) for path in shown], "next": following})
@@ -192,7 +192,7 @@ class Quotas:
         changes: Mapping[str, float | None] = body["quotas"]
         _check(entity, changes)
         await self._hosts.check(entity)
-        await self._store.read_all()
+        await self._store.refresh()
         before = self._local.entries.get(entity, {})
         operations = await self._store.change(entity, changes, dry_run=call.dry_run)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}

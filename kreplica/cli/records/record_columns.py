@@ -23,7 +23,7 @@ class Columns:
         self._paths = [name.split(".") for name in self.names]
         for path in self._paths:
             if path[0] not in COLUMNS or (len(path) > 1 and path[0] not in ("key", "value", "headers")):
-                raise ValueError(f"unknown column {'.'.join(path)}; the columns are {', '.join(COLUMNS)}, and members "
+                raise ValueError(f"unknown column {'.'.join(path)}; the columns are {', '.join(COLUMNS)}, and fields "
                                  "such as value.total")  # fmt: skip
         if not self.names:
             raise ValueError("name at least one column")
@@ -33,7 +33,7 @@ class Columns:
         return "\t".join(self.names)
 
     def line(self, document: Document) -> str:
-        """Return the values of a message; a member that it does not have is empty."""
+        """Return the values of a message; a missing field is empty."""
         return "\t".join(_cell(document, path) for path in self._paths)
 
 

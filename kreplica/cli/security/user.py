@@ -35,7 +35,7 @@ _ITERATIONS = click.option("--iterations", type=click.IntRange(4096, 16384), hel
 _NEW_PASSWORD = click.option(
     "--new-password-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="File with the new password in its first line; - is standard input. Without it, the command asks for one.",
+    help="File with the new password on its first line; - is standard input. Without it, the command asks for one.",
 )
 
 
@@ -74,7 +74,7 @@ def _print_users(screen: Screen, document: dict[str, Any]) -> None:
 @with_session
 def create(session: Session, name: str, **options: Any) -> None:
     """Create the user NAME with a password."""
-    fault = f"user {name!r} exists already\nUse `kreplica user password` to change the password."
+    fault = f"user {name!r} already exists\nUse `kreplica user password` to change the password."
     _set_password(session, name, "was created", **options, must_exist=False, fault=fault)
 
 

@@ -194,7 +194,7 @@ class Sender:
     def _next(self, queue: OutgoingQueue, now_s: float) -> tuple[int, QueuedBatch[GatheredBatch]] | None:
         """Return the leader and the batch that a queue may send now; otherwise a later event marks the queue again."""
         self._close_due(queue, now_s)
-        self._outcomes.fail_unrecognizable(queue)
+        self._outcomes.fail_undetectable_duplicates(queue)
         if queue.waiting or queue.in_flight:
             self._active[queue] = None
         else:
@@ -326,7 +326,7 @@ class Sender:
         if not isinstance(error, ClientError):
             log.failure("a Produce request failed", failure)
             error = ConnectionLost(str(error))
-        self._outcomes.process_lost(request.batches, error, self._reactor.seconds())
+        self._outcomes.process_lost_request(request.batches, error, self._reactor.seconds())
         self._cluster.mark_stale()
         self._completed(request)
 

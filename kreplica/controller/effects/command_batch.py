@@ -1,7 +1,7 @@
-"""Batch of the commands of one step: for each broker at most one LeaderAndIsr and UpdateMetadata, and two StopReplica.
+"""Batch of the commands of one step.
 
-One StopReplica deletes files and the other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its
-parts are sent in order.
+Each broker receives at most one LeaderAndIsr and one UpdateMetadata, and at most two StopReplica: one deletes files and
+the other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its parts are sent in order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COMMAND_BYTES_MAX = 16 * 1024 * 1024
 more memory than its bytes."""
 
 CHECKED_MAX = 10_000
-"""Maximum number of partitions whose states are checked before a command is queued; otherwise while it is built."""
+"""Up to this many partitions, states are checked before queueing; beyond it, while the body is built."""
 
 PARTITION_BYTES_MAX = 512
 """Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
@@ -106,7 +106,7 @@ class CommandBatch:
             self._metadata[broker] = {**known, **added} if known and added else known or added
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Add all metadata for these brokers (all if None).  They then remove the topics that it does not contain.
+        """Add all metadata for these brokers (all if None).  Those brokers then remove topics absent from it.
 
         An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable, the
         brokers remove nothing.
@@ -124,7 +124,7 @@ class CommandBatch:
         self.publish_all(brokers)
 
     def stop(self, partition: TopicPartition, broker: int, *, delete: bool) -> None:
-        """Add the stop of a replica, and the deletion of its files if requested.
+        """Add a StopReplica for a replica, which also deletes its files if requested.
 
         Removes the replica from LeaderAndIsr in this batch, because its partition may no longer have a state.
         """
@@ -134,7 +134,7 @@ class CommandBatch:
             self._stop[broker][partition] = delete
 
     def send(self) -> None:
-        """Queue the commands on the channels; their bodies show the context as it is now."""
+        """Queue the commands on the channels; their bodies reflect the current context."""
         bodies = Bodies(self._context, self._controller_id, self._listener)
         informed = sorted(self._metadata.keys() & self._context.brokers.keys())
         for broker in informed:

@@ -5,9 +5,10 @@ metadata and sends the assignments (opaque here) with SyncGroup, and each member
 
 * ``group``: a group and its requests; ``group_state``: its state; ``states``: valid transitions
 * ``roster``: members, leader and common protocols; ``member``: a member
-* ``joining``, ``syncing``: requests in each state; ``member_removal``: leaving and session expiry
+* ``joining``, ``syncing``: requests in each state; ``member_removal``: leaving
 * ``rebalancing``: start and completion of rebalances
-* ``fencing``: rules against outdated generations and replaced static members
-* ``session_timer``: session timeouts; ``group_records``: conversion to and from log records
+* ``generation_check``: checks member and generation of a request; ``fencing``: its rules
+* ``session_timer``, ``session_expiry``: session timeouts and the expiry of members
+* ``group_records``: conversion to and from log records
 * ``requests``: requests and responses; ``config``: settings
 """

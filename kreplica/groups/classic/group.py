@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.groups.classic import joining, member_removal, rebalancing, syncing
+from kreplica.groups.classic import joining, member_removal, rebalancing, session_expiry, syncing
 from kreplica.groups.classic.config import ClassicConfig
+from kreplica.groups.classic.generation_check import check_generation
 from kreplica.groups.classic.group_records import restored_roster
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
@@ -85,7 +86,7 @@ class ClassicGroup(ClassicGroupState):
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat; returns REBALANCE_IN_PROGRESS if the member has to join again."""
         try:
-            member = self.check_generation(member_id, instance_id, generation)
+            member = check_generation(self, member_id, instance_id, generation)
         except KafkaError as error:
             return error.code
         member.restart_session()
@@ -163,7 +164,7 @@ class ClassicGroup(ClassicGroupState):
         if generation < 0 and self.state is State.EMPTY:
             return
         if generation >= 0 or member_id != UNKNOWN_MEMBER or instance_id is not None:
-            member = self.check_generation(member_id, instance_id, generation)
+            member = check_generation(self, member_id, instance_id, generation)
             if not transactional:
                 member.restart_session()
         elif not transactional and self.state is not State.EMPTY:
@@ -194,11 +195,11 @@ class ClassicGroup(ClassicGroupState):
 
     def session_ended(self, member: Member) -> None:
         """Callback of a member's session timer."""
-        self._step(lambda: member_removal.expire(self, member))
+        self._step(lambda: session_expiry.expire(self, member))
 
     def pending_ended(self, member_id: str) -> None:
         """Callback of the timer of an unused member id."""
-        self._step(lambda: member_removal.expire_pending(self, member_id))
+        self._step(lambda: member_removal.remove_pending(self, member_id))
 
     # --- end ---------------------------------------------------------------------------------------------------------
 

@@ -11,8 +11,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster.uuids import random_uuid
-from kreplica.errors import ErrorCode, KafkaError, ProtocolError
-from kreplica.groups.classic import fencing
+from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.groups.classic.config import ClassicConfig
 from kreplica.groups.classic.group_records import record_of
 from kreplica.groups.classic.member import Member
@@ -91,36 +90,6 @@ class ClassicGroupState(ABC):
             self._callbacks.popleft()()
         if self.is_empty and not self._may_be_written:
             self._on_unused(self.group_id)
-
-    # --- validation --------------------------------------------------------------------------------------------------
-
-    def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """Return the member with this id, and with this instance id if given.
-
-        :raise KafkaError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID if another member has joined with the instance id.
-        """
-        if instance_id is not None:
-            holder = self.roster.id_of(instance_id)
-            if holder is not None and not fencing.holds_instance(member_id, holder):
-                raise KafkaError(ErrorCode.FENCED_INSTANCE_ID, f"instance {instance_id!r} is member {holder!r} now")
-            if holder is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has instance id {instance_id!r}")
-        member = self.roster.members.get(member_id)
-        if member is None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
-        return member
-
-    def check_generation(self, member_id: str, instance_id: str | None, generation: int) -> Member:
-        """Return the member if the generation is current.
-
-        :raise KafkaError: as ``check_member``; ILLEGAL_GENERATION.
-        """
-        member = self.check_member(member_id, instance_id)
-        if not fencing.is_current_generation(generation, self.generation):
-            raise KafkaError(
-                ErrorCode.ILLEGAL_GENERATION, f"generation {generation} is not the current generation {self.generation}"
-            )
-        return member
 
     # --- changes, within a step --------------------------------------------------------------------------------------
 

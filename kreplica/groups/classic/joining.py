@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import member_removal, rebalancing
+from kreplica.groups.classic.generation_check import check_member
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member, size_of
 from kreplica.groups.classic.requests import Join, JoinCallback, JoinResponse, Protocols, SyncResponse
@@ -37,7 +38,7 @@ def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None
         elif request.member_id in group.roster.pending and request.instance_id is None:
             _add(group, request.member_id, request, respond)
         else:
-            _join_again(group, group.check_member(request.member_id, request.instance_id), request, respond)
+            _join_again(group, check_member(group, request.member_id, request.instance_id), request, respond)
     except KafkaError as error:
         is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
         group.send_response(respond, JoinResponse(error.code, UNKNOWN_MEMBER if is_full else request.member_id))

@@ -1,9 +1,10 @@
-"""Removes members from a classic group: LeaveGroup, removal by an administrator, session expiry."""
+"""Removes members from a classic group: LeaveGroup and removal by an administrator; see also ``session_expiry``."""
 
 from __future__ import annotations
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import rebalancing
+from kreplica.groups.classic.generation_check import check_member
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Leave
@@ -14,29 +15,21 @@ from kreplica.groups.group import UNKNOWN_MEMBER
 def leave(group: ClassicGroupState, request: Leave) -> ErrorCode:
     """Remove a member that leaves, or that an administrator removes by its instance id, within a step."""
     if request.member_id in group.roster.pending:
-        expire_pending(group, request.member_id)
+        remove_pending(group, request.member_id)
         return ErrorCode.NONE
     try:
         member_id = request.member_id
         if member_id == UNKNOWN_MEMBER:
             member_id = group.roster.id_of(request.instance_id) or UNKNOWN_MEMBER
-        member = group.check_member(member_id, request.instance_id)
+        member = check_member(group, member_id, request.instance_id)
     except KafkaError as error:
         return error.code
     remove(group, member, f"{member.member_id!r} leaves ({request.reason or 'no reason given'})")
     return ErrorCode.NONE
 
 
-def expire(group: ClassicGroupState, member: Member) -> None:
-    """Remove a member whose session has expired, unless a pending response keeps it alive."""
-    if member.is_kept_alive:
-        member.restart_session()
-    else:
-        remove(group, member, f"{member.member_id!r} sent no heartbeat for {member.session_timeout_ms} ms")
-
-
-def expire_pending(group: ClassicGroupState, member_id: str) -> None:
-    """Forget a member id that was not used in time, within a step."""
+def remove_pending(group: ClassicGroupState, member_id: str) -> None:
+    """Remove a member id that was assigned but not used in time, within a step."""
     group.roster.drop_pending(member_id)
     rebalancing.complete_if_ready(group)
 

@@ -1,4 +1,7 @@
-"""Session timer of a member of a classic group; those of KIP-848 groups are in ``consumer/timers.py``."""
+"""Session timer of a member of a classic group; ``session_expiry.py`` then removes the member.
+
+The timers of KIP-848 groups are in ``consumer/timers.py``.
+"""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.classic import fencing, rebalancing
+from kreplica.groups.classic.generation_check import check_generation
 from kreplica.groups.classic.group_state import ClassicGroupState
 from kreplica.groups.classic.member import Member
 from kreplica.groups.classic.requests import Sync, SyncCallback, SyncResponse
@@ -15,7 +16,7 @@ from kreplica.groups.classic.states import State
 def sync(group: ClassicGroupState, request: Sync, respond: SyncCallback) -> None:
     """Handle SyncGroup within a step; responds immediately or once the leader's assignment is committed."""
     try:
-        member = group.check_generation(request.member_id, request.instance_id, request.generation)
+        member = check_generation(group, request.member_id, request.instance_id, request.generation)
         _check_protocol(group, request)
         if group.state is State.PREPARING_REBALANCE:
             raise KafkaError(ErrorCode.REBALANCE_IN_PROGRESS)

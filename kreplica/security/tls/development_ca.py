@@ -62,7 +62,7 @@ def create_certificate(directory: Path, authority: Authority, name: str, hosts: 
 
     :param name: common name of the subject.
     :param hosts: names and IP addresses for which the certificate is valid; empty for clients.
-    :raise SettingsError: the file exists already or cannot be created.
+    :raise SettingsError: the file already exists or cannot be created.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     builder = _builder(_name(name), authority.certificate.subject, key, days)

@@ -12,7 +12,7 @@ from kreplica.replication.intercepted_append import append_intercepted
 from kreplica.runtime.disk import Buffer
 from kreplica.storage.log.results import AppendResult, Outcome, only_result
 from kreplica.storage.producers.producer_state import Origin
-from kreplica.storage.segments.append_validation import ValidatedBatch
+from kreplica.storage.segments.batch_validation import ValidatedBatch
 from kreplica.wire.batch_building import with_records
 from kreplica.wire.batches import Bytes, check_batch
 from kreplica.wire.interceptor_notes import Note

@@ -3,7 +3,7 @@
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator).  The records of an
 uncompressed batch are walked if its topic is compacted, has a ``compression.type`` or limits timestamps.  Work of more
 than about a millisecond runs in the offload; meanwhile the connection is held, so that no later request overtakes this
-one.  ``storage/segments/append_validation.py`` checks the header and the CRC of every batch at the append.
+one.  ``storage/segments/batch_validation.py`` validates every batch at the append, including its CRC.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kreplica.replication import Partition, Partitions
 from kreplica.runtime.offload import Offload, release_gil
 from kreplica.server.protocol.connection import Connection
 from kreplica.storage.log_config import LogConfig
-from kreplica.storage.segments.append_validation import ValidatedBatch, validate
+from kreplica.storage.segments.batch_validation import ValidatedBatch, validate
 from kreplica.wire.batches import ATTRIBUTES_POSITION, CODEC_MASK, HEADER_SIZE, MAGIC, MAGIC_POSITION, Bytes
 from kreplica.wire.compression import DecompressedTooLarge
 from kreplica.wire.message_sets import is_message_set

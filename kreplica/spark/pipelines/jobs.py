@@ -18,7 +18,7 @@ R = TypeVar("R")
 def map_in_jobs(spark: SparkSession, function: Callable[[T], R], items: Sequence[T]) -> Iterator[R]:
     """Apply a function to each item, one single-task Spark job per item, and yield the results as they finish.
 
-    The number of concurrent jobs follows the size of the cluster. If the caller stops iterating, jobs that have not
+    The number of concurrent jobs scales with the size of the cluster. If the caller stops iterating, jobs that have not
     started are cancelled.
 
     :param function: sent to executors, as are items; results are sent back.

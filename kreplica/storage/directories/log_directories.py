@@ -159,7 +159,7 @@ class LogDirectories:
             if key in directory.failed_logs:
                 raise directory.failed_logs[key].error
             if key in directory.logs:
-                state = "exists already" if directory.offline is None else "is offline with its directory"
+                state = "already exists" if directory.offline is None else "is offline with its directory"
                 raise StorageError(f"the log of {key} in {directory.path} {state}")
         log = self._logs[key] = self._choice.take(key).create(key, topic_id, config)
         return log

@@ -13,7 +13,7 @@ from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.leader_epochs import EpochEntry
 from kreplica.storage.inspection.files import batches, offset_index, time_index, transaction_index
 from kreplica.storage.inspection.index_checks import Mismatch, OffsetIndexCheck, TimeIndexCheck, TransactionIndexCheck
-from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.batch_validation import read_marker
 from kreplica.storage.segments.segment import (
     INDEX_SUFFIX,
     RELATIVE_OFFSET_MAX,

@@ -9,7 +9,7 @@ from kreplica.runtime.disk import Buffer
 from kreplica.storage.log.log import Log
 from kreplica.storage.log.results import AppendResult, AppendRun, Outcome, only_result
 from kreplica.storage.producers.producer_state import Origin
-from kreplica.storage.segments.append_validation import (
+from kreplica.storage.segments.batch_validation import (
     Checked,
     check_as_follower,
     check_as_leader,

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping
 from kreplica.errors import KafkaError
 from kreplica.storage.producers.producer_state import ProducerStates
 from kreplica.storage.producers.snapshots import SnapshotFiles
-from kreplica.storage.segments.append_validation import read_marker
+from kreplica.storage.segments.batch_validation import read_marker
 from kreplica.storage.segments.damage import Damage, damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments

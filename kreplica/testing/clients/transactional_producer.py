@@ -46,13 +46,13 @@ CLASSIC_VERSIONS: Mapping[int, int] = {
 }
 """Highest versions for a producer that keeps its epoch between transactions."""
 
-GROWING_EPOCH_VERSIONS: Mapping[int, int] = {
+BUMPED_EPOCH_VERSIONS: Mapping[int, int] = {
     messages.PRODUCE.key: 12,
     messages.INIT_PRODUCER_ID.key: 5,
     messages.TXN_OFFSET_COMMIT.key: 5,
     messages.END_TXN.key: 5,
 }
-"""Highest versions for a producer whose epoch is raised with every transaction."""
+"""Highest versions for a producer whose epoch is bumped with every transaction."""
 
 
 class Identity(NamedTuple):
@@ -68,7 +68,7 @@ class TransactionSettings:
     """Settings of a transactional producer.
 
     :param timeout_ms: transaction timeout.
-    :param bumps_epoch: true to raise the epoch with every transaction and to add partitions implicitly with
+    :param bumps_epoch: true to bump the epoch with every transaction and to add partitions implicitly with
         Produce (KIP-890, part 2).
     """
 
@@ -100,7 +100,7 @@ class TransactionalProducer:
         self._reactor = runtime.reactor
         self._wall_clock_ms = runtime.wall_clock_ms
         self._settings = settings
-        self._versions = GROWING_EPOCH_VERSIONS if settings.bumps_epoch else CLASSIC_VERSIONS
+        self._versions = BUMPED_EPOCH_VERSIONS if settings.bumps_epoch else CLASSIC_VERSIONS
         self._client = client
         self._leader_client = leader_client
         self._leaders: dict[TopicPartition, LeaderClient] = {}
@@ -133,7 +133,7 @@ class TransactionalProducer:
             await self._initialize(self.identity)
         self._has_pending_attempt = False
         self._added.clear()
-        self.transaction = self._history.began(self.transactional_id)
+        self.transaction = self._history.begin(self.transactional_id)
 
     async def add(self, key: TopicPartition) -> None:
         """Add a partition to the transaction before the first send to it; not used with ``bumps_epoch``.
@@ -164,7 +164,7 @@ class TransactionalProducer:
 
         :param group: the member's identity; an old generation is rejected (KIP-447).
         :param coordinator: client of the group's coordinator.
-        :raise RequestRejected: the member has left its generation (ILLEGAL_GENERATION), or the producer is fenced.
+        :raise RequestRejected: the member's generation is outdated (ILLEGAL_GENERATION), or the producer is fenced.
         """
         if not self._settings.bumps_epoch and group.group_id not in self._added:
             self._added[group.group_id] = None

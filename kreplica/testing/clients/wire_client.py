@@ -223,12 +223,12 @@ class WireClient:
         """Return the response for one partition, which may contain an error code.
 
         :param topic: name or ID.
-        :param leader_epoch: expected leader epoch; the broker rejects another one (KIP-320).
+        :param leader_epoch: expected leader epoch; the broker rejects any other (KIP-320).
         :param isolation: ``READ_COMMITTED`` limits the records to the last stable offset and adds the list of
             aborted transactions.
         :param rack: the client's rack, so that the broker can name a nearer replica (KIP-392).
         """
-        # All fields are present, also those with defaults: a complete body is serialized twice as fast.
+        # All fields are present, including those with defaults: a complete body is serialized twice as fast.
         row = {
             "partition": partition,
             "current_leader_epoch": leader_epoch,

@@ -1,4 +1,4 @@
-"""Simulated cluster on virtual time, from one seed: a ZooKeeper server, brokers and clients.
+"""Simulated cluster in virtual time, from one seed: a ZooKeeper server, brokers and clients.
 
 cluster = SimulatedCluster(seed=1, brokers=3)
 cluster.start()
@@ -7,7 +7,7 @@ cluster.run_until(client.create_topic("orders"))
 cluster.brokers[2].power_loss()
 cluster.run_until(cluster.brokers[2].start())
 
-Inject faults of network, clocks and disks by ``cluster.simulation`` and the ``host`` of each machine. The modules
+Inject network, clock and disk faults through ``cluster.simulation`` and the ``host`` of each machine. The modules
 ``state`` and ``invariants`` inspect the brokers' state.
 """
 
@@ -29,7 +29,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 from kreplica.testing.clients.leader_client import LeaderClient
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster import protection
-from kreplica.testing.cluster.secured_listeners import secured_settings
+from kreplica.testing.cluster.secured_listeners import SESSION_LIFETIME_MS, secured_settings
 from kreplica.testing.cluster.state import MachineView, ZooKeeperProgram, active_replicas, is_in_sync, state_of
 from kreplica.testing.ensemble.ensemble import Ensemble, EnsembleOptions
 from kreplica.testing.ensemble.machines import EnsembleMachines
@@ -38,7 +38,9 @@ from kreplica.zookeeper.embedded.disk_store import DiskStore
 from kreplica.zookeeper.embedded.server import EmbeddedZooKeeper
 from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServerSettings
 
-COORDINATOR_PORT = 2181
+ZOOKEEPER_PORT = 2181
+ZOOKEEPER_HOST = "coordinator"
+"""Unchanged because a host's name seeds its random numbers, and recorded seeds must keep their meaning."""
 BROKER_PORT = 9092
 LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
 
@@ -76,7 +78,7 @@ class Machine(Generic[ProgramT]):
 
     @property
     def program(self) -> ProgramT:
-        """The program that runs now."""
+        """The running program."""
         assert self._program is not None, f"no program runs on {self.host.name}"
         return self._program
 
@@ -85,8 +87,8 @@ class Machine(Generic[ProgramT]):
         return self._program is not None
 
     def start(self) -> Deferred[None]:
-        """Start the program; the Deferred fires when it serves, and never if it is killed before that."""
-        assert self._program is None, f"a program runs on {self.host.name} already"
+        """Start the program; the Deferred fires when it is ready, and never if it is killed before that."""
+        assert self._program is None, f"a program is already running on {self.host.name}"
         program = self._program = self._build(self.host.runtime)
         return Deferred.fromCoroutine(_wait(program.start()))
 
@@ -117,15 +119,15 @@ async def _wait(work: Awaitable[None]) -> None:
 
 
 class SimulatedCluster:
-    """Hosts ``coordinator`` (the ZooKeeper server), ``broker-1`` to ``broker-N``, and hosts of clients.
+    """Hosts: ``ZOOKEEPER_HOST``, ``broker-1`` to ``broker-N``, and hosts of clients.
 
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one ZooKeeper server.
     :param protected: brokers authenticate to the ZooKeeper server and protect their znodes; a single server then
         rejects other clients.
-    :param lifetime_ms: if set, adds listeners with authentication (``secured_listeners``) and ACLs; the value is the
-        lifetime of authenticated sessions. None: neither.
+    :param secured: adds listeners with authentication (``secured_listeners``) and ACLs.
+    :param session_lifetime_ms: lifetime of authenticated sessions on these listeners.
     :param trace: called with one line per event.
     :ivar zookeeper: the ZooKeeper server, or the whole ensemble.
     :ivar ensemble: servers of the ensemble; None without one.
@@ -140,14 +142,15 @@ class SimulatedCluster:
         racks: Mapping[int, str] | None = None,
         ensemble: EnsembleOptions | None = None,
         protected: bool = False,
-        lifetime_ms: int | None = None,
+        secured: bool = False,
+        session_lifetime_ms: int = SESSION_LIFETIME_MS,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         defaults = [f"{name}={value}" for name, value in internal_topic_settings(brokers).items()]
         own = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
-        if lifetime_ms is not None:
+        if secured:
             for number in range(1, brokers + 1):
-                own.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, lifetime_ms))
+                own.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, session_lifetime_ms))
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
         self.zookeeper: ZooKeeperMachine
@@ -155,7 +158,7 @@ class SimulatedCluster:
         if ensemble is None:
             settings = ZooKeeperServerSettings(users=protection.USERS, anonymous=AnonymousClients.NONE)
             build = partial(_zookeeper, settings=settings if protected else None)
-            self.zookeeper = Machine(self.simulation.host("coordinator"), build)
+            self.zookeeper = Machine(self.simulation.host(ZOOKEEPER_HOST), build)
         else:
             ensemble = replace(ensemble, users=protection.USERS) if protected else ensemble
             shared = Ensemble(seed, self.simulation.scheduler, ensemble)
@@ -171,7 +174,7 @@ class SimulatedCluster:
         self._clients_count = 0
 
     def start(self) -> None:
-        """Start the ZooKeeper server, then the brokers one after another; return when they serve."""
+        """Start the ZooKeeper server, then the brokers one after another; return when they are ready."""
         machines: list[ZooKeeperMachine | Machine[Broker]] = [self.zookeeper, *self.brokers.values()]
         for machine in machines:
             self.run_until(machine.start())
@@ -186,7 +189,7 @@ class SimulatedCluster:
     @property
     def zookeeper_hosts(self) -> list[str]:
         """Names of the hosts on which the ZooKeeper servers run."""
-        return ["coordinator"] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
+        return [ZOOKEEPER_HOST] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
 
     def host(self, name: str) -> Host:
         """Return the host of that name, which the test may use for its own program."""
@@ -234,7 +237,7 @@ class SimulatedCluster:
             raise AssertionError(f"{key}: replicas end at {ends()}, not at {end_offset}") from None
 
     def controller(self) -> int | None:
-        """Return the broker that considers itself the active controller; with several, that of the latest epoch."""
+        """Return the broker that considers itself the active controller; if several do, that of the latest epoch."""
         running = [(number, machine.program.controller) for number, machine in self.brokers.items() if machine.running]
         active = [(each.context.controller_epoch, number) for number, each in running if each.active and each.context]
         return max(active)[1] if active else None
@@ -259,7 +262,7 @@ def broker_settings(number: int, overrides: Sequence[str] = ()) -> BrokerSetting
         f"broker.id={number}\n"
         f"listeners=PLAINTEXT://broker-{number}:{BROKER_PORT}\n"
         f"log.dirs={LOG_DIRECTORY}\n"
-        f"zookeeper.connect=coordinator:{COORDINATOR_PORT}\n"
+        f"zookeeper.connect={ZOOKEEPER_HOST}:{ZOOKEEPER_PORT}\n"
         "kreplica.controller.journal.max.bytes=0\n",  # no journal: a run can be repeated from its seed
         overrides,
         origin="simulation",
@@ -274,8 +277,8 @@ def _zookeeper(runtime: Runtime, settings: ZooKeeperServerSettings | None) -> Em
     return EmbeddedZooKeeper(
         runtime,
         DATA_DIRECTORY,
-        port=COORDINATOR_PORT,
-        interface="coordinator",
+        port=ZOOKEEPER_PORT,
+        interface=ZOOKEEPER_HOST,
         store=DiskStore(DATA_DIRECTORY, runtime.disk, runtime.offload),
         settings=settings,
     )

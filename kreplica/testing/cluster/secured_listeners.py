@@ -16,17 +16,19 @@ from kreplica.security.sasl.plain import PLAIN
 SECURED_PORT, INTER_BROKER_PORT = 9093, 9094
 """Ports of the listener of users, and of the listener of brokers; the plaintext listener is for administrators."""
 
+SESSION_LIFETIME_MS = 10_000
+
 ADMINISTRATOR, ADMINISTRATOR_PASSWORD = "administrator", "password of the administrator"
 _BROKER, _BROKER_PASSWORD = "broker", "password of the brokers"
 _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 
-def secured_settings(number: int, plaintext_port: int, lifetime_ms: int) -> list[str]:
+def secured_settings(number: int, plaintext_port: int, session_lifetime_ms: int) -> list[str]:
     """Return the settings of a broker with three listeners.
 
     Clients of the plaintext listener are super users; brokers use PLAIN; users have PLAIN and SCRAM.
 
-    :param lifetime_ms: ``connections.max.reauth.ms``.
+    :param session_lifetime_ms: ``connections.max.reauth.ms``.
     """
     listeners = {"PLAINTEXT": plaintext_port, "USERS": SECURED_PORT, "BROKERS": INTER_BROKER_PORT}
     of_users = _jaas({ADMINISTRATOR: ADMINISTRATOR_PASSWORD})
@@ -41,7 +43,7 @@ def secured_settings(number: int, plaintext_port: int, lifetime_ms: int) -> list
         f"listener.name.brokers.plain.sasl.jaas.config={of_brokers}",
         "authorizer.class.name=kafka.security.authorizer.AclAuthorizer",
         f"super.users=User:{_BROKER};User:{ADMINISTRATOR};User:ANONYMOUS",
-        f"connections.max.reauth.ms={lifetime_ms}",
+        f"connections.max.reauth.ms={session_lifetime_ms}",
     ]
 
 

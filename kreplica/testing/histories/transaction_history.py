@@ -26,7 +26,7 @@ class TransactionHistory(History):
         self._count = 0
         self._open: dict[str, str] = {}
 
-    def began(self, transactional_id: str) -> str:
+    def begin(self, transactional_id: str) -> str:
         """Record the start of a transaction.
 
         :return: the transaction's name in this history.

@@ -55,7 +55,8 @@ class ClusterRun:
         racks: bool,
         ensemble: EnsembleOptions | None,
         protected: bool,
-        lifetime_ms: int | None,
+        secured: bool,
+        session_lifetime_ms: int,
         trace: Callable[[str], None] | None,
     ) -> None:
         self.seed = seed
@@ -71,7 +72,8 @@ class ClusterRun:
             racks=self.racks,
             ensemble=ensemble,
             protected=protected,
-            lifetime_ms=lifetime_ms,
+            secured=secured,
+            session_lifetime_ms=session_lifetime_ms,
             trace=trace,
         )
         self.network = self.cluster.simulation.network

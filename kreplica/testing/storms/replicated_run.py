@@ -23,6 +23,7 @@ from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import Machine
 from kreplica.testing.cluster.health_check import wait_until_health_agrees
+from kreplica.testing.cluster.secured_listeners import SESSION_LIFETIME_MS
 from kreplica.testing.cluster.state import active_replicas, is_moving, state_of
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
 from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
@@ -33,10 +34,10 @@ from kreplica.testing.storms.clients.side_topics import SideTopics
 from kreplica.testing.storms.cluster_run import TOPIC, ClusterRun, ProgramFailed
 
 SAFE = {"segment.bytes": "5000", "min.insync.replicas": "2"}
-"""Settings of a topic that keeps its data in any single failure; its segments are rolled often."""
+"""Settings of a topic whose data survives any single failure; its segments are rolled often."""
 
 SYNCED = {**SAFE, "flush.messages": "1"}
-"""Settings of a topic that keeps its data if all machines lose power at once."""
+"""Settings of a topic whose data survives if all machines lose power at once."""
 
 SHARED_PRODUCER = "producer-0"
 """Host of the shared producer of all partitions."""
@@ -53,7 +54,8 @@ class ReplicatedRun(ClusterRun):
         partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
-    :param lifetime_ms: lifetime of authenticated sessions; None if brokers and clients do not authenticate.
+    :param secured: adds listeners with authentication and ACLs.
+    :param session_lifetime_ms: lifetime of authenticated sessions on these listeners.
     :ivar side_topics: topics that are created and deleted during the run; empty until a fault or test creates one.
     :ivar readers: additional readers of the main topic; none until a fault or test starts one.
     :ivar companions: ``side_topics``, ``readers`` and other topics and clients, which must converge as well.
@@ -73,7 +75,8 @@ class ReplicatedRun(ClusterRun):
         style: Style | None = None,
         ensemble: EnsembleOptions | None = None,
         protected: bool = False,
-        lifetime_ms: int | None = None,
+        secured: bool = False,
+        session_lifetime_ms: int = SESSION_LIFETIME_MS,
         trace: Callable[[str], None] | None = None,
     ) -> None:
         super().__init__(
@@ -85,7 +88,8 @@ class ReplicatedRun(ClusterRun):
             racks=racks,
             ensemble=ensemble,
             protected=protected,
-            lifetime_ms=lifetime_ms,
+            secured=secured,
+            session_lifetime_ms=session_lifetime_ms,
             trace=trace,
         )
         self.maybe_incomplete: dict[int, None] = {}

@@ -24,7 +24,7 @@ from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.options import StormOptions
 from kreplica.testing.storms.plan import Fault, make_plan
 from kreplica.testing.storms.replicated_run import SAFE, SYNCED, ReplicatedRun
-from kreplica.testing.storms.security.secured_clients import SecuredClients, lifetime_ms_of_seed
+from kreplica.testing.storms.security.secured_clients import SecuredClients, session_lifetime_ms
 
 JOURNAL_BYTES_MAX = 4 * 2**20
 
@@ -105,7 +105,8 @@ class Storm:
             style=options.style,
             ensemble=EnsembleOptions(options.ensemble, options.ensemble_lag_s) if options.ensemble > 1 else None,
             protected=options.protected,
-            lifetime_ms=lifetime_ms_of_seed(seed) if options.security else None,
+            secured=options.security,
+            session_lifetime_ms=session_lifetime_ms(seed),
             trace=trace,
         )
         self._ends: dict[int, End] = {}

@@ -27,7 +27,7 @@ from kreplica.zookeeper.records import Acl, pack_acl, read_acl
 FILE_NAME = "coordinator.db"
 LAYOUT_VERSION = 1
 
-# Multiplied by the number of columns, it is below SQLite's limit of 32,766 parameters.
+# This times the column count stays below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT_MAX = 1024
 
 _SCHEMA = """
@@ -126,8 +126,9 @@ def _commit(database: sqlite3.Connection, changes: Changes) -> None:
 def _insert(database: sqlite3.Connection, table: str, rows: Sequence[Sequence[Any]]) -> None:
     for start in range(0, len(rows), ROWS_PER_STATEMENT_MAX):
         part = _padded(rows[start : start + ROWS_PER_STATEMENT_MAX])
-        one = f"({','.join('?' * len(part[0]))})"
-        database.execute(f"replace into {table} values {','.join([one] * len(part))}", list(chain.from_iterable(part)))
+        row_placeholders = f"({','.join('?' * len(part[0]))})"
+        all_placeholders = ",".join([row_placeholders] * len(part))
+        database.execute(f"replace into {table} values {all_placeholders}", list(chain.from_iterable(part)))
 
 
 def _delete(database: sqlite3.Connection, table: str, column: str, keys: Sequence[Any]) -> None:

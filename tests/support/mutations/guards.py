@@ -137,7 +137,7 @@ GUARDS: tuple[Guard, ...] = (
         "fetch offset matches",
         (
             Place("kreplica.replication.follower.follower_state:matches_offset", always),
-            Place("kreplica.storage.segments.append_validation:may_follow", always),
+            Place("kreplica.storage.segments.batch_validation:may_follow", always),
         ),
         logs.overlapping_fetches,
         "follows one that ends",

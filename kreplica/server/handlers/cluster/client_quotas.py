@@ -35,7 +35,7 @@ class DescribeClientQuotas:
     async def _response(self, body: Row) -> Row:
         try:
             filters = _filters(body["components"])
-            await translate_errors(self._store.read_all())
+            await translate_errors(self._store.refresh())
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message, "entries": None}
         rows = [

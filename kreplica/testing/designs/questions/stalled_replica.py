@@ -1,6 +1,6 @@
 """Measures the time until a record is committed while one of three replicas stalls, under three commit rules.
 
-With in-sync replicas, the rule of kreplica, a follower is removed after ``replica.lag.time.max.ms``.  The other rules
+With in-sync replicas, kreplica's rule, a follower is removed after ``replica.lag.time.max.ms``.  The other rules
 are computed from the same run: with a limit in bytes, the leader also stops waiting for a follower that lacks more
 bytes than the limit; a quorum of two commits a record as soon as two replicas have it.  A quorum of two loses committed
 records if both replicas are lost; three in-sync replicas keep them if one of them remains.
@@ -25,7 +25,7 @@ STALLS_S = (0.1, 1.0, 10.0, 30.0)
 INTERVAL_S = 0.05
 BATCH_BYTES = 1_000
 LAG_MAX_BATCHES = 40
-"""Limit in bytes, as a number of batches: those of two seconds."""
+"""The byte limit, expressed in batches: two seconds' worth."""
 LEADER, STALLED = 1, 3
 BEFORE_S, AFTER_S = 1.0, 5.0
 
@@ -35,7 +35,7 @@ class StallResult:
     """Longest times from the append on the leader until a record is committed.
 
     :param stall_s: time for which the follower's process is paused.
-    :param removed: True if the follower left the ISR of kreplica.
+    :param removed: True if the follower left the ISR.
     """
 
     stall_s: float

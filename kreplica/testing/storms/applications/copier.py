@@ -149,7 +149,7 @@ class LibraryCopier(Copier):
             if not self._has_begun:
                 self._has_begun = True
                 history.fenced(transactional_id)  # the first transaction of a producer fences earlier producers
-            transaction = history.began(transactional_id)
+            transaction = history.begin(transactional_id)
             try:
                 for batch in batches:
                     for record in batch.records:

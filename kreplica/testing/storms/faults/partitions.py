@@ -15,7 +15,7 @@ from kreplica.testing.cluster.state import assignment_of
 from kreplica.testing.storms.clients.side_topics import ADMINISTRATOR, SideTopic
 from kreplica.testing.storms.expected_state import RequestResult
 from kreplica.testing.storms.faults.fault import End
-from kreplica.testing.storms.faults.topics import note_result, some_topic
+from kreplica.testing.storms.faults.topics import note_result, pick_or_create_topic
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.zookeeper import NodeExists, ZooKeeperError
 
@@ -27,7 +27,7 @@ RETRY_S = 0.5
 
 
 def grow(run: ReplicatedRun, random: Random) -> None:
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) >= PARTITIONS_MAX:
         return
@@ -54,7 +54,7 @@ def grow(run: ReplicatedRun, random: Random) -> None:
 
 def shrink(run: ReplicatedRun, random: Random) -> End | None:
     """Remove the last partitions of a topic after a read-only time; sometimes cancel the removal at the end."""
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) < 2:
         return None
@@ -70,7 +70,7 @@ def shrink(run: ReplicatedRun, random: Random) -> End | None:
 
 def replace(run: ReplicatedRun, random: Random) -> End | None:
     """Remove the last partition of a topic at once, and add a partition with its number as soon as possible."""
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) < 2:
         return None

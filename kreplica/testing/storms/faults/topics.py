@@ -45,14 +45,14 @@ def create(run: ReplicatedRun, random: Random) -> None:
 
 
 def delete(run: ReplicatedRun, random: Random) -> None:
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     if topic is not None:
         _delete(run, random, topic)
 
 
 def replace(run: ReplicatedRun, random: Random) -> None:
     """Delete a topic; when this has succeeded, create one."""
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     if topic is None:
         return
 
@@ -65,7 +65,7 @@ def replace(run: ReplicatedRun, random: Random) -> None:
 
 def change_settings(run: ReplicatedRun, random: Random) -> None:
     """Change one setting of a topic, or replace all of them."""
-    topic = some_topic(run, random)
+    topic = pick_or_create_topic(run, random)
     if topic is None:
         return
     settings = _settings(run, random)
@@ -91,8 +91,8 @@ def _names() -> list[str]:
     return [f"side-{number}" for number in range(1, NAMES_COUNT + 1)]
 
 
-def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
-    """Select an existing topic; create one and return None if there is none."""
+def pick_or_create_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
+    """Select an existing topic; if there is none, request the creation of one and return None."""
     existing = run.side_topics.existing
     if existing:
         return random.choice(existing)
@@ -101,10 +101,10 @@ def some_topic(run: ReplicatedRun, random: Random) -> SideTopic | None:
 
 
 def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
-    """Draw settings of a topic that must keep its data in any single failure.
+    """Draw settings of a topic whose data must survive any single failure.
 
-    The topic needs ``flush.messages`` if machines may lose power at any time, and if one in-sync replica is enough,
-    because the power loss may hit the last one in the ISR.
+    The topic needs ``flush.messages`` in either of two cases: machines may lose power at any time, or one in-sync
+    replica is enough, because a power loss may then hit the only replica in the ISR.
     """
     settings = {
         "segment.bytes": random.choice(SEGMENT_BYTES),

@@ -1,4 +1,4 @@
-"""Changes users, ACLs and quotas, and keeps track of the states that the results allow."""
+"""Changes users, ACLs and quotas, and keeps track of the states consistent with the results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from kreplica.wire.messages import Api
 UNKNOWN_RESULT = (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNKNOWN_SERVER_ERROR)
 """Errors of requests that may have taken effect."""
 
-UPSERT_MISSING = ErrorCode.RESOURCE_NOT_FOUND
+USER_ABSENT = ErrorCode.RESOURCE_NOT_FOUND
+"""Error of the deletion of a user who does not exist."""
 
 Work = Callable[[], Awaitable[object]]
 
@@ -134,7 +135,7 @@ async def _send(client: WireClient, api: Api, body: dict[str, Any]) -> RequestRe
     except (ClientError, KafkaError):
         result = RequestResult.UNKNOWN
     else:
-        is_absent = code is UPSERT_MISSING  # a user that an earlier attempt has deleted
+        is_absent = code is USER_ABSENT  # a user that an earlier attempt has deleted
         result = RequestResult.DONE if not code or is_absent else RequestResult.REJECTED
         if code in UNKNOWN_RESULT:
             result = RequestResult.UNKNOWN

@@ -73,8 +73,8 @@ CHECK_INTERVAL_S = 0.5
 _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 
 
-def lifetime_ms_of_seed(seed: int) -> int:
-    """Return ``connections.max.reauth.ms`` of the brokers."""
+def session_lifetime_ms(seed: int) -> int:
+    """Draw ``connections.max.reauth.ms`` of the brokers."""
     return Random(f"{seed}/lifetime").choice(LIFETIMES_MS)
 
 

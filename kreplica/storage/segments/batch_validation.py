@@ -1,6 +1,7 @@
-"""Validation of batches before a leader or follower appends them (KIP-32, KIP-98).
+"""Validation of batches, including their CRC, before a leader or follower appends them (KIP-32, KIP-98).
 
-Validation does not change the log.
+The header and CRC of a produced batch are checked by ``wire/batches.py`` (``check_batch``). Validation does not change
+the log.
 """
 
 from __future__ import annotations
