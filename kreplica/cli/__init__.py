@@ -81,13 +81,14 @@ def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, context_settings=HELP_OPTIONS)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version,
-              help="Show the versions of kreplica and Python and the language of the kernels, and exit.")  # fmt: skip
+              help="Show the versions of kreplica and Python, and whether the C or the Python kernels are "
+              "used.")  # fmt: skip
 @profile_option
 def main() -> None:
     """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.
 
-    Commands use the first of these clusters that is given: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
-    current profile (`kreplica profile use`); otherwise the cluster that `kreplica start` started on this machine.
+    The cluster is taken from the first of these that is set: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
+    current profile (`kreplica profile use`); otherwise it is the cluster that `kreplica start` started on this machine.
 
     Exit status: 0 for success, 1 if the operation was rejected or failed, 2 for wrong arguments.
     """

@@ -20,7 +20,7 @@ from kreplica.cli.terminal.screen import Screen
     "--duration",
     type=Duration(),
     metavar="DURATION",
-    help="To the first record of the last DURATION, for example 2h30m.",
+    help="To the first record within the last DURATION, for example 2h30m.",
 )
 @click.option("--shift", type=int, metavar="N", help="Forward by N offsets; backward if negative, for example -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")

@@ -23,7 +23,7 @@ def command() -> None:
 @command.command("list")
 @click.option("--offline", "state", flag_value="offline", help="Only partitions without a leader.")
 @click.option(
-    "--under-replicated", "state", flag_value="under_replicated", help="Only partitions with replicas out of sync."
+    "--under-replicated", "state", flag_value="under_replicated", help="Only partitions with out-of-sync replicas."
 )
 @click.option("--moving", "state", flag_value="moving", help="Only partitions that are being reassigned.")
 @click.option("--topic", help="Only partitions of this topic.")

@@ -19,7 +19,7 @@ from kreplica.cli.terminal.parameter_types import Duration
 def command(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     """Remove the last partitions of a topic; PARTITIONS remain.  Same as `plan make remove-partitions`.
 
-    The removed partitions stay readable, but not writable, for the time of --wait; then they are deleted.  Records
+    The removed partitions stay readable, but not writable, for the --wait period; then they are deleted.  Records
     that consumers have not read by then are lost.
     """
     return removal_request(topic, partitions, wait_ms)

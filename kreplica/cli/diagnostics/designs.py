@@ -85,9 +85,9 @@ def command(
 ) -> None:
     """Compare three designs of cluster coordination: race, leader and controller.
 
-    In `race`, replicas race for an ephemeral leader znode per partition; in `leader`, the winner drives the states of
-    the other replicas; `controller` is kreplica's own controller.  All run in virtual time, with simulated brokers that
-    have no logs.
+    In `race`, replicas race for an ephemeral leader znode per partition; in `leader`, the winner controls the states
+    of the other replicas; `controller` is kreplica's own controller.  All run in virtual time, with simulated brokers
+    that have no logs.
     """
     if context.invoked_subcommand is not None:
         return

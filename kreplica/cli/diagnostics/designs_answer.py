@@ -1,4 +1,4 @@
-"""``kreplica designs answer``: measure an answer to a question that the design documents leave open."""
+"""``kreplica designs answer``: answer an open design question by measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.testing.designs.questions.answers import ANSWERS
 @click.command()
 @click.argument("question", type=click.Choice(list(ANSWERS)))
 def command(question: str) -> None:
-    """Measure the answer to a question that the design documents leave open, and print a Markdown table.
+    """Answer an open design question by measurement, and print a Markdown table.
 
     placement: can dead brokers hold all replicas of a partition, and which brokers take over their load?  routing: for
     how long do clients ask the wrong broker?  slow-zookeeper: what if ZooKeeper is slow at its 99th percentile?

@@ -234,9 +234,12 @@ def admin_options(command: Callable[..., None]) -> Callable[..., None]:
     return _with_options(command, _admin_option(text, default=DEFAULT_URL, show_default=True))
 
 
-def optional_admin_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of ``admin_options`` without a default: ``url`` is None if it is not given."""
-    text = "Admin API of any broker; used to find the brokers if --bootstrap is not given."
+def optional_admin_options(command: Callable[..., None], bootstrap: str = "--bootstrap") -> Callable[..., None]:
+    """Add the options of ``admin_options`` without a default: ``url`` is None if it is not given.
+
+    :param bootstrap: name of the command's option for broker addresses.
+    """
+    text = f"Admin API of any broker; used to find the brokers if {bootstrap} is not given."
     return _with_options(command, _admin_option(text))
 
 

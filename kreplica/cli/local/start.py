@@ -129,7 +129,7 @@ def _words(values: dict[str, Any], overrides: tuple[str, ...], directory: Path) 
         name = parameter.replace("_", "-")
         if value is True:
             words.append(f"--{name}")
-        elif value is not False:
+        elif value is not False and value is not None:
             words.append(f"--{name}={value}")
     return [*words, *(f"--override={override}" for override in overrides)]
 

@@ -83,7 +83,7 @@ def chosen_profile() -> Profile | None:
 
 
 def is_given(parameter: str) -> bool:
-    """Return True if the value of a parameter has precedence over the profile's."""
+    """Return True if the value of a parameter takes precedence over the profile's."""
     context = click.get_current_context()
     source = context.get_parameter_source(parameter)
     if source is ParameterSource.ENVIRONMENT:

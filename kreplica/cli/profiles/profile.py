@@ -82,7 +82,7 @@ def show(name: str | None, as_json: bool) -> None:
 @click.argument("name")
 @_changes_argument
 @click.option("--data-dir", "-d", type=click.Path(path_type=Path), metavar="DIRECTORY",
-              help="Take the addresses and credentials of the cluster that runs on this data directory.")  # fmt: skip
+              help="Copy the addresses and credentials of the cluster that uses this data directory.")  # fmt: skip
 def create(name: str, changes: tuple[tuple[str, str], ...], data_dir: Path | None) -> None:
     """Create a profile and make it the current one.
 

@@ -60,7 +60,7 @@ def _parse_columns(_: click.Context, __: click.Parameter, text: str | None) -> C
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, readable by produce --json.")
 @click.option("--columns", callback=_parse_columns, metavar="NAME,...",
               help="Print these columns, separated by tabs, after a line with their names: partition, offset, time, "
-              "key, value, headers, size, and members such as value.customer.name.")  # fmt: skip
+              "key, value, headers, size, and fields such as value.customer.name.")  # fmt: skip
 @click.option("--key-format", metavar="FORMAT", help=f"Decode keys: auto, raw, {', '.join(BUILT_IN)}.  [default: auto "
               "on a terminal and with --columns, otherwise raw]")  # fmt: skip
 @click.option("--value-format", metavar="FORMAT", help="Decode values, like --key-format.")

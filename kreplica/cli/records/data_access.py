@@ -80,14 +80,14 @@ def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap broker
             others[parameter] = resolve_bootstrap(parameter, others[parameter], url, token, ca_file)
             return command(**others)
 
-        return bootstrap_option_only(name, purpose)(optional_admin_options(with_brokers))
+        return bootstrap_option_only(name, purpose)(optional_admin_options(with_brokers, name))
 
     return decorate
 
 
 def bootstrap_option_only(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
     """Option for broker addresses only, for a command that calls ``resolve_bootstrap`` itself."""
-    default = f"those of the profile or of the admin API of --admin or KREPLICA_ADMIN, otherwise {DEFAULT_BOOTSTRAP}"
+    default = f"from the admin API of --admin or KREPLICA_ADMIN, else from the profile, else {DEFAULT_BOOTSTRAP}"
     return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
 
 
@@ -96,8 +96,8 @@ def resolve_bootstrap(
 ) -> str:
     """Return the addresses of the brokers to use.
 
-    Options have precedence over environment variables, and both over the profile. If both are options, or both are
-    environment variables, the addresses have precedence over the admin API.
+    Options take precedence over environment variables, and both over the profile. If both are options, or both are
+    environment variables, the addresses take precedence over the admin API.
 
     :param parameter: click parameter of the addresses; ``addresses_given`` is its value.
     :param url: URL of the admin API.

@@ -59,7 +59,7 @@ def _print_acls(screen: Screen, document: dict[str, Any]) -> None:
 @click.argument("operations", type=Operations(), metavar="OPERATION,...")
 @click.argument("resource", type=ResourceName())
 @click.option("--prefixed", is_flag=True, help="Apply to all names that start with the name of RESOURCE.")
-@click.option("--deny", is_flag=True, help="Deny the operations; ACLs that deny have precedence.")
+@click.option("--deny", is_flag=True, help="Deny the operations; ACLs that deny take precedence.")
 @click.option("--host", default="*", show_default=True, metavar="ADDRESS", help="Apply to clients with this address.")
 @dry_run_option
 @with_session

@@ -136,7 +136,10 @@ def _print_throttled(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @with_session
 def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float], ...], *, dry_run: bool) -> None:
-    """Set quotas of one entity: kreplica quota set user:alice producer_byte_rate=1048576.
+    """Set quotas for one entity.
+
+    \b
+    kreplica quota set user:alice producer_byte_rate=1048576
 
     The quotas are producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate of users and
     client IDs, and connection_creation_rate of IP addresses.
@@ -153,7 +156,7 @@ def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float]
 @dry_run_option
 @with_session
 def delete(session: Session, entity: Entity, quotas: tuple[str, ...], *, yes: bool, dry_run: bool) -> None:
-    """Delete quotas of one entity, by default all of them."""
+    """Delete quotas for one entity, by default all of them."""
     what = ", ".join(quotas) or "all quotas"
 
     async def change(client: RestClient) -> Any:

@@ -68,7 +68,7 @@ def standalone_from_options(
         admin_port=options["admin-port"],
         coordinator_port=options["coordinator-port"],
         overrides=overrides_of(options),
-        bootstrap_port=options["bootstrap-port"],
+        bootstrap_port=options["bootstrap-port"] or 0,
         first_broker_id=options["first-broker-id"],
         advertised_host=options["advertised-host"],
         interface=options["interface"],

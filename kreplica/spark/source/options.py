@@ -250,7 +250,7 @@ def _ending(options: _Options) -> Position:
 
 
 def _by_time(options: _Options, common_option: str, partition_option: str, no_match: NoMatch) -> AtTime | None:
-    """Parse a timestamp position; the option for all partitions has precedence over the option by partition."""
+    """Parse a timestamp position; the option for all partitions takes precedence over the option by partition."""
     text = options.get(common_option)
     if text is not None:
         return AtTime(common_ms=number(text, common_option, 0), no_match=no_match)

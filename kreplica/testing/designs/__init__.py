@@ -5,7 +5,7 @@
 Designs:
 
 * ``race``: replicas race for a leader znode; state znodes per replica carry requests (first design)
-* ``leader_coordinated``: the leader drives the states of its replicas through a queue per broker (second design)
+* ``leader_coordinated``: the leader controls the states of its replicas through a queue per broker (second design)
 * ``agent``, ``replica``: the common part of these two; ``agent_design`` starts their clusters; ``znode_paths``: znodes
 * ``controller_design``: the product's controller, with ``light_channel`` to each ``commanded_broker``
 
