@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Log, LogConfig
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader

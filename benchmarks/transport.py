@@ -18,8 +18,9 @@ from typing import Any
 
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import FileRange, OsDisk
+from kreplica.runtime.disk import FileRange
 from kreplica.runtime.offload import ThreadOffload
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.request import Request
 from kreplica.server.transport.listeners import Server

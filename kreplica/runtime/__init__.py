@@ -1,6 +1,6 @@
 """Runtime of a broker: the only source of time, randomness, files, threads and network connections.
 
-* ``disk`` files; the simulated disk is in ``kreplica.testing.simulator.disk``
+* ``disk`` interface to files; ``os_disk`` implements it; the simulated disk is in ``kreplica.testing.simulator.disk``
 * ``offload`` runs blocking functions in threads; ``slices`` runs long computations in short steps on the reactor
 * ``pause`` asynchronous sleep; ``time_slice`` lets long loops yield to the reactor; ``gather`` concurrent coroutines
 * ``pacing`` disables TCP pacing on local connections; ``lean_polling`` is a faster epoll loop
@@ -26,8 +26,9 @@ from typing import Any, Protocol
 from twisted.internet.defer import Deferred
 from twisted.internet.interfaces import IDelayedCall
 
-from kreplica.runtime.disk import Disk, OsDisk
+from kreplica.runtime.disk import Disk
 from kreplica.runtime.offload import Offload, ThreadOffload
+from kreplica.runtime.os_disk import OsDisk
 
 
 class Reactor(Protocol):

@@ -22,7 +22,7 @@ from kreplica.admin.http.api import JsonResponse, RawResponse, Route
 from kreplica.admin.security.guard import Guard
 from kreplica.errors import SettingsError
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.security.tls import reloading
 from kreplica.service.admin.access import admin_access, admin_token
 from kreplica.service.admin.tls import admin_tls, load_admin_tls

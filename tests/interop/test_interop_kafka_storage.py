@@ -10,7 +10,7 @@ import apache_kafka
 import pytest
 
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.compaction.compaction import Compaction, plan_compaction
 from kreplica.storage.directories.opening import LogToOpen

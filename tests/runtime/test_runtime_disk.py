@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from kreplica.errors import StorageError
-from kreplica.runtime.disk import IOV_MAX, Buffer, Disk, FileRange, OsDisk, write_pieces
+from kreplica.runtime.disk import IOV_MAX, Buffer, Disk, FileRange, write_pieces
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.testing.simulator.disk import MemoryDisk
 
 

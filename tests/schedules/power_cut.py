@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage.formats.checkpoints import RECOVERY_POINTS, read_offsets
 from kreplica.wire.batches import iter_headers
 

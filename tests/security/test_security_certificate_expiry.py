@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, execute
 from twisted.internet.task import Clock
 
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.security.tls.development_ca import create_certificate, open_authority
 from kreplica.security.tls.listener import ListenerTls
 from kreplica.security.tls.options import TlsOptions

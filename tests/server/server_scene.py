@@ -20,8 +20,8 @@ from zope.interface import implementer
 
 from kreplica.model import Endpoint
 from kreplica.runtime import Runtime
-from kreplica.runtime.disk import OsDisk
 from kreplica.runtime.offload import ThreadOffload
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.server.protocol.handler_table import HandlerEntry
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.protocol.request import Request

@@ -17,7 +17,8 @@ from twisted.internet.defer import Deferred
 
 from kreplica.errors import SettingsError
 from kreplica.model import Endpoint
-from kreplica.runtime.disk import FileRange, OsDisk, OsFile
+from kreplica.runtime.disk import FileRange
+from kreplica.runtime.os_disk import OsDisk, OsFile
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.transport import control_priority
 from kreplica.server.transport.epoll_transport import EpollTransport

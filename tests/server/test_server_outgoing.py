@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from kreplica.runtime.disk import File, FileRange, OsDisk
+from kreplica.runtime.disk import File, FileRange
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.server.transport.outgoing import SMALL_BYTES_MAX, OutgoingQueue
 
 DATA = os.urandom(3 * SMALL_BYTES_MAX)

@@ -12,7 +12,8 @@ from server_scene import ALL_ENVIRONMENTS, Scene, Story, fetch_frame, play, prod
 from twisted.internet.defer import Deferred
 from twisted.logger import globalLogPublisher
 
-from kreplica.runtime.disk import FileRange, OsDisk
+from kreplica.runtime.disk import FileRange
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.server.protocol.limits import Bounds
 from kreplica.server.transport import epoll_transport
 

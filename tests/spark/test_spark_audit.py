@@ -12,7 +12,7 @@ from audited_here import audited, audited_plan
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsFile
+from kreplica.runtime.os_disk import OsFile
 from kreplica.spark.pipelines.audit import audit as audit_module
 from kreplica.spark.pipelines.audit.audit import AuditOptions, compare_slice, make_plan
 from kreplica.spark.pipelines.audit.cluster import ClusterFacts, PartitionFacts

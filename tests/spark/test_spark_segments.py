@@ -11,7 +11,7 @@ import pytest
 from archives import unpack
 
 from kreplica.client_core.errors import CorruptBatch
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.spark.source import segment_reading
 from kreplica.spark.source.range_reading import DataLoss
 from kreplica.storage.formats.checkpoints import HIGH_WATERMARKS, read_offsets

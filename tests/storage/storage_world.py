@@ -7,7 +7,8 @@ from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import Disk, OsDisk, is_out_of_descriptors
+from kreplica.runtime.disk import Disk, is_out_of_descriptors
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Log, LogConfig
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader

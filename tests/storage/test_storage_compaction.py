@@ -8,7 +8,7 @@ import pytest
 from storage_world import SMALL, bases_of, batch, flush, idempotent, marker, open_log, read_bytes, records_of
 
 from kreplica.errors import StorageError
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Origin
 from kreplica.storage.compaction.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
 from kreplica.storage.log.appending import append_as_leader

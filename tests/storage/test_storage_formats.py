@@ -116,7 +116,7 @@ def test_leader_epochs_follow_their_format(tmp_path):
 
 def test_clean_shutdown_marker_follows_its_format(tmp_path):
     """JSON from which Kafka 3.7 and later reads the broker epoch."""
-    from kreplica.runtime.disk import OsDisk
+    from kreplica.runtime.os_disk import OsDisk
     from kreplica.storage.formats.checkpoints import write_clean_shutdown
 
     write_clean_shutdown(OsDisk(), str(tmp_path / "m"), 12)

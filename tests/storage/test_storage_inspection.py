@@ -15,7 +15,8 @@ from archives import unpack
 from crc32c import crc32c
 from storage_world import batch, fill, idempotent, marker, open_log
 
-from kreplica.runtime.disk import File, ReadOnlyDisk
+from kreplica.runtime.disk import File
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.inspection import files, verification
 from kreplica.storage.inspection.files import aborted_entries, batches, offset_entries, offset_index, transaction_index

@@ -13,7 +13,7 @@ from storage_world import bases_of, batch, read_bytes, records_of
 from twisted.internet.defer import Deferred
 
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import LogConfig, LogDirectories
 from kreplica.storage.formats.checkpoints import (
     CLEAN_SHUTDOWN,

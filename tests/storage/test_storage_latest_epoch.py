@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from kreplica.model import NO_EPOCH
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage.formats.leader_epochs import LeaderEpochs
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from storage_world import KEY, batch, flush, read_bytes, records_of
 
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Log, LogConfig
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage.formats.checkpoints import (
     MetaProperties,
     decode_uuid,

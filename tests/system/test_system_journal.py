@@ -2,7 +2,7 @@
 
 from steady_load import SOME, load
 
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.testing.replay.reading import read_journals
 from kreplica.testing.replay.replay import replay_all
 from tests.support.process_cluster import ProcessCluster, direct_places

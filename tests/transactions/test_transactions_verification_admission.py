@@ -10,7 +10,7 @@ import pytest
 
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import OsDisk
+from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader

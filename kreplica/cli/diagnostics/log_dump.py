@@ -14,7 +14,7 @@ from kreplica.cli.diagnostics.log_entries import Entry, UnreadableFile, read_ent
 from kreplica.cli.diagnostics.log_lines import entry_line
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.terminal.screen import echo
-from kreplica.runtime.disk import ReadOnlyDisk
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.storage.formats.checkpoints import PARTITION_METADATA
 
 

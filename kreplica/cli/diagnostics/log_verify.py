@@ -10,7 +10,7 @@ import click
 
 from kreplica.cli.http.session import CommandFailed
 from kreplica.cli.terminal.screen import bytes_text, count_text, escape_controls
-from kreplica.runtime.disk import ReadOnlyDisk
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.storage.inspection.segment_checks import CheckOptions, Problem
 from kreplica.storage.inspection.verification import NoLogsFound, Tally, Verification
 

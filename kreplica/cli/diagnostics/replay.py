@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from kreplica.cli.terminal.screen import echo, escape_controls
-from kreplica.runtime.disk import ReadOnlyDisk
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.testing.replay.difference import explain
 from kreplica.testing.replay.entry_text import EntryText
 from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read_journals

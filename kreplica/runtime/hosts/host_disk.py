@@ -7,7 +7,8 @@ import os
 from threading import Lock
 from weakref import WeakSet
 
-from kreplica.runtime.disk import DirectoryLock, File, OsDirectoryLock, OsDisk, OsFile
+from kreplica.runtime.disk import DirectoryLock, File
+from kreplica.runtime.os_disk import OsDirectoryLock, OsDisk, OsFile
 
 
 class HostFile(OsFile):

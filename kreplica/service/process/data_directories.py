@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from kreplica.errors import SettingsError
-from kreplica.runtime.disk import OsDisk, make_directories_durably
+from kreplica.runtime.disk import make_directories_durably
+from kreplica.runtime.os_disk import OsDisk
 
 ROOT = 0
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import File, ReadOnlyDisk
+from kreplica.runtime.disk import File
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.storage.formats.batch_scanning import scan_headers
 from kreplica.storage.formats.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, read_offsets
 from kreplica.storage.formats.names import parse_directory_name

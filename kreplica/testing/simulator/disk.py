@@ -1,6 +1,6 @@
 """Disk in memory that behaves like a real one and can fail like one.
 
-It passes the contract tests of ``kreplica.runtime.disk.OsDisk``.  In addition, ``power_loss`` keeps the synced data
+It passes the contract tests of ``kreplica.runtime.os_disk.OsDisk``.  In addition, ``power_loss`` keeps the synced data
 and a random part of the rest, ``kill`` ends the process that uses it, ``fail`` makes chosen operations fail,
 ``flip_bit`` damages stored data, and ``capacity_bytes`` limits its size.
 """

@@ -14,7 +14,8 @@ from uuid import UUID
 
 from kreplica.errors import StorageError
 from kreplica.model import TopicPartition
-from kreplica.runtime.disk import File, ReadOnlyDisk
+from kreplica.runtime.disk import File
+from kreplica.runtime.os_disk import ReadOnlyDisk
 from kreplica.spark.pipelines.audit.replica_comparison import OFFSET_END, Batch, Gap, LogStartMoved, ReplicaDeleted
 from kreplica.spark.source.segment_files import NAME_DIGITS, ReplicaFiles, find_replicas
 from kreplica.storage.formats.batch_scanning import header_at, scan_batches
