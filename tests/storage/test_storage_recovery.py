@@ -11,6 +11,7 @@ from storage_world import SMALL, bases_of, batch, fill, idempotent, offsets_of, 
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.storage.formats.leader_epochs import FILE_NAME
 from kreplica.storage.log.appending import append_as_follower, append_as_leader
+from kreplica.storage.segments.batch_search import find_batch
 from kreplica.storage.segments.segment import Segment
 
 
@@ -132,7 +133,7 @@ def test_segment_that_lost_its_end_ends_the_log(path):
     fill(log, 25)
     first = sorted(path.glob("*.log"))[0]
     with open(first, "r+b") as content:
-        content.truncate(log.segments.first.find(3)[0])
+        content.truncate(find_batch(log.segments.first, 3)[0])
     again = open_log(path)
     assert offsets_of(again) == [0, 1, 2]
     fill(again, 5, epoch=1, first=3)

@@ -303,7 +303,7 @@ class Log:
             return offset
         dropped_from = self.segments.drop_from(offset)
         try:
-            end_offset = self.segments.active.truncate_to(offset)
+            end_offset = self.segments.truncate_active_to(offset)
         except OSError:
             if dropped_from is not None:
                 self._set_end(dropped_from)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kreplica.storage.log.log import Log
+from kreplica.storage.segments.batch_search import find_batch
 from kreplica.storage.segments.damage import damage_if_unreadable
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -80,7 +81,7 @@ def find_max_timestamp(segments: Segments, start_offset: int) -> FoundOffset | N
     if timestamp_ms < 0 or last_offset < start_offset:
         return None
     with damage_if_unreadable(best.path(), best.base_offset):
-        found = best.find(last_offset)
+        found = find_batch(best, last_offset)
         if found is None:
             return None
         position, header = found

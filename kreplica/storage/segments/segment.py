@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from twisted.logger import Logger
-
 from kreplica.runtime.disk import Buffer, Disk, File
 from kreplica.storage.formats.batch_scanning import header_at, scan_headers
 from kreplica.storage.producers.aborted_transactions import AbortedTransactions
@@ -30,8 +28,6 @@ RELATIVE_OFFSET_MAX = 2**31 - 1
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default, used to rebuild an index if the topic's setting is unknown."""
-
-_log = Logger()
 
 
 def segment_path(directory: str, base_offset: int, suffix: str) -> str:
@@ -281,24 +277,16 @@ class Segment:
         self.file.truncate(size)
         self.size = size
 
-    def truncate_to(self, offset: int) -> int:
-        """Remove the batch that contains ``offset`` and all later ones.
-
-        :return: the new end offset: ``offset``, or the base offset of the removed batch that contained it.
-        """
-        found = self.find(offset)
-        if found is None:
-            return offset
-        position, header = found
-        self.offset_index.truncate_to(header.base_offset)
-        self.time_index.truncate_to(header.base_offset)
-        self.aborted.truncate_to(header.base_offset)
+    def remove_from(self, position: int, base_offset: int) -> None:
+        """Remove the batch at ``position``, whose base offset is given, and all later ones."""
+        self.offset_index.truncate_to(base_offset)
+        self.time_index.truncate_to(base_offset)
+        self.aborted.truncate_to(base_offset)
         self.truncate_file(position)
         self._bytes_since_index = 0
         self.find_largest()
         if position == 0:
             self._first_timestamp_ms = None
-        return header.base_offset
 
     def seal(self) -> None:
         """Complete the indexes: add the last time entry and write all index files."""
@@ -317,42 +305,6 @@ class Segment:
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """Yield position and header of the whole batches, starting at the position of a batch."""
         return scan_headers(self.file, position, self.size if end is None else end)
-
-    def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """Return position and header of the first batch that ends at or after ``offset``; None beyond the last batch.
-
-        :raise Damage: the search reached an invalid batch.
-        """
-        start = end = self.offset_index.lookup(offset)
-        for position, header in self.headers(start):
-            if header.last_offset >= offset:
-                if position == start and start and header.base_offset > offset:
-                    break  # the index is wrong: an entry for an offset never points beyond it
-                return position, header
-            end = position + header.size
-        if end == start and start:
-            return self._find_after_reindex(offset, start)
-        if end < self.size:
-            raise Damage(self.path(), self.base_offset, end, "no valid batch at this position")
-        return None
-
-    def _find_after_reindex(self, offset: int, position: int) -> tuple[int, BatchHeader] | None:
-        """Rebuild a wrong index and search again."""
-        _log.warn(
-            "{path}: the index points to position {position}, but no batch at or below offset {offset} starts there; "
-            "rebuilding it",
-            path=self.path(),
-            position=position,
-            offset=offset,
-        )
-        self.reindex()
-        for batch_position, header in self.headers(self.offset_index.lookup(offset)):
-            if header.last_offset >= offset:
-                return batch_position, header
-            position = batch_position + header.size
-        if position < self.size:
-            raise Damage(self.path(), self.base_offset, position, "no valid batch at this position")
-        return None
 
     def header_at(self, position: int) -> BatchHeader:
         """Return the header of the batch at a position.

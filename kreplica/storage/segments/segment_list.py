@@ -8,6 +8,7 @@ from functools import partial
 
 from kreplica.runtime.disk import Disk
 from kreplica.storage.producers.aborted_transactions import AbortedTransaction
+from kreplica.storage.segments.batch_search import find_batch
 from kreplica.storage.segments.open_segments import OpenSegments
 from kreplica.storage.segments.segment import SUFFIXES, Segment
 from kreplica.wire.batches import BatchHeader
@@ -77,7 +78,7 @@ class Segments:
         """
         segments = self._list
         for index in range(self.index_of(offset), len(segments)):
-            found = segments[index].find(offset)
+            found = find_batch(segments[index], offset)
             if found is not None:
                 return segments[index], *found
         return None
@@ -120,7 +121,7 @@ class Segments:
                 return position
         elif offset_max >= self.end_of(segment):
             return segment.size
-        found = segment.find(offset_max)
+        found = find_batch(segment, offset_max)
         return found[0] if found is not None else segment.size
 
     def end_offset_bound(self, first_offset: int, end_position: int, log_end_offset: int) -> int:
@@ -207,6 +208,18 @@ class Segments:
         for segment in reversed(dropped):
             self.drop(segment)
         return dropped[0].base_offset if dropped else None
+
+    def truncate_active_to(self, offset: int) -> int:
+        """Remove the active segment's batch that contains ``offset`` and all later ones.
+
+        :return: the new end offset: ``offset``, or the base offset of the removed batch that contained it.
+        """
+        found = find_batch(self.active, offset)
+        if found is None:
+            return offset
+        position, header = found
+        self.active.remove_from(position, header.base_offset)
+        return header.base_offset
 
     def count_in(self, open_segments: OpenSegments) -> None:
         """Count the open files in another ``OpenSegments``."""
