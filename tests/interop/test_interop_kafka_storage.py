@@ -15,6 +15,7 @@ from kreplica.storage import Log, LogConfig, Origin
 from kreplica.storage.compaction.compaction import Compaction, plan_compaction
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.segment_replacement import replace_segments
 from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec
 from kreplica.wire.control_records import EndMarker, build_end_marker
@@ -59,7 +60,7 @@ def compact(log: Log) -> None:
     compaction = Compaction(plan_compaction(log, 0, log.log_end_offset, 10_000), OsDisk(), 10_000, 2**20)
     compaction.read_keys()
     for group in compaction.groups():
-        log.replace_segments([source.segment for source in group], compaction.write_group(group))
+        replace_segments(log, [source.segment for source in group], compaction.write_group(group))
 
 
 def paths(directory: Path, *suffixes: str) -> str:

@@ -20,6 +20,7 @@ from kreplica.storage.directories.log_directories import LogDirectories
 from kreplica.storage.directories.opening import LogToOpen
 from kreplica.storage.formats.checkpoints import CLEAN_SHUTDOWN, write_clean_shutdown
 from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.segment_replacement import remove_segments
 from kreplica.storage.recovery.loading import Loading
 from kreplica.testing.simulator.disk import MemoryDisk
 
@@ -171,7 +172,7 @@ def test_pending_removals_are_completed(broker):
     """A log with files to remove is not described, so that the next start removes them."""
     (log,) = broker.create(KEYS[0])
     fill(log, 20)
-    log.remove_segments(log.segments.closed[:1])
+    remove_segments(log, log.segments.closed[:1])
     broker.stop()
     broker.start()
     assert not [name for name in broker.disk.list_directory(log.path) if name.endswith(".deleted")]

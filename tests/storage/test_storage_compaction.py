@@ -12,6 +12,7 @@ from kreplica.runtime.os_disk import OsDisk
 from kreplica.storage import Origin
 from kreplica.storage.compaction.compaction import KEY_ENTRY_SIZE, Compaction, plan_compaction
 from kreplica.storage.log.appending import append_as_leader
+from kreplica.storage.log.segment_replacement import replace_segments
 from kreplica.storage.log.timestamp_search import offset_for_timestamp
 from kreplica.wire.batches import iter_headers, parse_header
 from kreplica.wire.compression import Codec
@@ -31,7 +32,7 @@ def compact(log, *, now_ms=NOW_MS, memory=2**20, cleaned_offset=0):
     compaction.read_keys()
     for group in compaction.groups():
         target = compaction.write_group(group)
-        assert log.replace_segments([source.segment for source in group], target)
+        assert replace_segments(log, [source.segment for source in group], target)
     return compaction.end_offset
 
 
@@ -307,7 +308,7 @@ def test_truncation_during_compaction_discards_the_result(log):
     target = compaction.write_group(group)
     log.truncate_to(3)
     before = contents(log)
-    assert not log.replace_segments([source.segment for source in group], target)
+    assert not replace_segments(log, [source.segment for source in group], target)
     compaction.discard(target)
     assert contents(log) == before
     assert contents(open_log(log.path, COMPACTED)) == before

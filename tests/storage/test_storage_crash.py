@@ -12,6 +12,7 @@ from kreplica.errors import ErrorCode, KafkaError
 from kreplica.storage.compaction.compaction import Compaction, plan_compaction
 from kreplica.storage.log.appending import append_as_leader
 from kreplica.storage.log.retention import delete_expired
+from kreplica.storage.log.segment_replacement import replace_segments
 from kreplica.testing.simulator.disk import MemoryDisk
 
 PATH = "/data/orders-0"
@@ -113,7 +114,7 @@ def compact(log, disk):
     compaction.read_keys()
     for group in compaction.groups():
         target = compaction.write_group(group)
-        assert log.replace_segments([source.segment for source in group], target)
+        assert replace_segments(log, [source.segment for source in group], target)
 
 
 def test_compaction_survives_power_loss_at_every_write():

@@ -1,7 +1,7 @@
 """Compacts one log: keeps the last record of every key; keeps tombstones and markers for a limited time.
 
 ``plan_compaction`` selects the segments in the reactor thread. A ``Compaction`` reads and writes files in another
-thread and does not access the log. ``Log.replace_segments`` installs the result. The active segment and records above
+thread and does not access the log. ``replace_segments`` installs the result. The active segment and records above
 the last stable offset are not compacted.
 """
 

@@ -15,6 +15,7 @@ from kreplica.runtime.time_slice import TimeSlice
 from kreplica.storage.compaction.compaction import Compaction, CompactionPlan, Source, plan_compaction
 from kreplica.storage.directories.log_directory import LogDirectory
 from kreplica.storage.log.log import Log
+from kreplica.storage.log.segment_replacement import replace_segments
 from kreplica.storage.log_config import StorageConfig
 from kreplica.storage.segments.damage import Damage
 
@@ -126,7 +127,7 @@ class Cleaner:
     async def _replace(self, log: Log, compaction: Compaction, group: list[Source]) -> bool:
         """Write one group and install it, unless the log was truncated or deleted meanwhile."""
         target = await self._runtime.offload.run(compaction.write_group, group)
-        if log.failure is None and log.replace_segments([source.segment for source in group], target):
+        if log.failure is None and replace_segments(log, [source.segment for source in group], target):
             return True
         await self._runtime.offload.run(compaction.discard, target)
         return False

@@ -6,7 +6,7 @@ recovery, ``Unsynced.sync``, compaction, ``close``) in other threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -45,7 +45,7 @@ class Log:
 
     :ivar log_start_offset: the first readable offset.
     :ivar log_end_offset: the next offset to assign.
-    :ivar segments: only the log may change them.
+    :ivar segments: only modules of ``storage.log`` may change them.
     :ivar generation: number of truncations.
     :ivar failure: the failure that prevents writes, or None.
     :ivar appends_blocked: True while a checkpoint on disk contains too high an offset for this log; set by the owner.
@@ -262,31 +262,6 @@ class Log:
         if self.owner is not None:
             self.owner.rolled(self)
         return segment
-
-    def remove_segments(self, segments: Sequence[Segment]) -> None:
-        """Remove the oldest segments, and advance the log start offset to the first remaining one."""
-        for segment in segments:
-            self.segments.drop(segment)
-        self.damage.clear_removed()
-        self.advance_log_start_offset(self.segments.first.base_offset)
-
-    def replace_segments(self, old: Sequence[Segment], compacted: Segment) -> bool:
-        """Replace segments with a compacted one, whose files end in ``.swap``.
-
-        :return: False if the log no longer has all of these segments; nothing is changed then.
-        :raise OSError: the device failed; the next start completes the replacement.
-        """
-        closed = self.segments.closed
-        if any(segment not in closed for segment in old):
-            return False
-        new = self.segments.replace(old, compacted)
-        try:
-            self.derived_state.record_aborted(new)
-        except OSError as error:
-            if not is_temporary(error):  # the next start reads the aborted transactions from the batches
-                raise
-        self.damage.clear_removed({segment.base_offset for segment in old})
-        return True
 
     # --- truncation ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kreplica.runtime.disk import is_temporary
 from kreplica.storage.log.log import Log
+from kreplica.storage.log.segment_replacement import remove_segments
 from kreplica.storage.log_config import LogConfig
 from kreplica.storage.segments.segment import Segment
 from kreplica.storage.segments.segment_list import Segments
@@ -31,7 +32,7 @@ def delete_expired(log: Log, now_ms: int, high_watermark: int) -> int:
             if not is_temporary(error):
                 raise
             expired.pop()  # removing the others frees space
-    log.remove_segments(expired)
+    remove_segments(log, expired)
     return sum(segment.size for segment in expired)
 
 
