@@ -26,6 +26,7 @@ from kreplica.storage.producers.producer_entry import (
     ProducerEntry,
     RecentBatch,
 )
+from kreplica.storage.producers.producer_errors import forgotten_error, must_wait_error, old_epoch_error
 from kreplica.storage.producers.producer_limits import ProducerLimits
 from kreplica.storage.producers.rejected_batches import Rejections
 from kreplica.storage.producers.transaction_verification import Verifications
@@ -151,7 +152,7 @@ class ProducerStates:
         if entry is None:
             if origin in _SEQUENCE_CHECKED:
                 if (code := self.rejections.code_for(header, None)) is not None:
-                    raise _must_wait_error(header, code)
+                    raise must_wait_error(header, code)
                 self._limits.check(len(self._entries))
             return None
         if origin is Origin.REPLICATION:
@@ -159,7 +160,7 @@ class ProducerStates:
         if origin in _SEQUENCE_CHECKED and (duplicate := find_duplicate(entry, header)) is not None:
             return duplicate
         if is_old_epoch(header.producer_epoch, entry.epoch):
-            raise _old_epoch_error(header, entry)
+            raise old_epoch_error(header, entry)
         if origin in _SEQUENCE_CHECKED:
             self._check_sequence(entry, header)
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
@@ -185,7 +186,7 @@ class ProducerStates:
             return
         entry = self._entries.get(producer_id)
         if entry is not None and is_old_epoch(producer_epoch, entry.epoch):
-            raise _old_epoch_error(header, entry)
+            raise old_epoch_error(header, entry)
         verification = self.verifications.get(producer_id)
         if not transaction_verification.may_begin(verification, producer_epoch):
             raise KafkaError(
@@ -195,7 +196,7 @@ class ProducerStates:
         is_first = header.base_sequence in (0, NO_SEQUENCE)
         if entry is None and verification is not None and verification.starts_at_zero and not is_first:
             if (code := self.rejections.code_for(header, None)) is not None:
-                raise _must_wait_error(header, code)
+                raise must_wait_error(header, code)
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {producer_id} starts its epoch {producer_epoch} with sequence {header.base_sequence}",
@@ -239,14 +240,14 @@ class ProducerStates:
         if header.base_sequence == expected:
             return
         if is_forgotten_duplicate(entry, header):
-            raise _forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.partition.high_watermark)
+            raise forgotten_error(header, is_committed=entry.batches[0].first_offset <= self.partition.high_watermark)
         if header.producer_id in (self.replicated_after_gap or ()) and precedes_known_batches(entry, header):
             raise KafkaError(
                 ErrorCode.DUPLICATE_SEQUENCE_NUMBER,
                 f"producer {header.producer_id} resends sequence {header.base_sequence}, whose records are deleted",
             )
         if (code := self.rejections.code_for(header, expected)) is not None:
-            raise _must_wait_error(header, code)
+            raise must_wait_error(header, code)
         if expected is not None:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -379,25 +380,3 @@ def is_replaced_coordinator(coordinator_epoch: int, known_epoch: int) -> bool:
 def is_old_epoch(producer_epoch: int, known_epoch: int) -> bool:
     """True if a newer producer epoch has written or ended a transaction here."""
     return producer_epoch < known_epoch
-
-
-def _old_epoch_error(header: BatchHeader, entry: ProducerEntry) -> KafkaError:
-    return KafkaError(
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"producer {header.producer_id} writes with epoch {header.producer_epoch}, which is older than {entry.epoch}",
-    )
-
-
-def _forgotten_error(header: BatchHeader, *, is_committed: bool) -> KafkaError:
-    """Return the error of a batch before its producer's last five; clients treat a duplicate as success."""
-    if is_committed:
-        code, state = ErrorCode.DUPLICATE_SEQUENCE_NUMBER, "was appended"
-    else:
-        code, state = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "was appended, but is not committed yet"
-    return KafkaError(code, f"producer {header.producer_id} resends sequence {header.base_sequence}, which {state}")
-
-
-def _must_wait_error(header: BatchHeader, code: ErrorCode) -> KafkaError:
-    return KafkaError(
-        code, f"producer {header.producer_id} must resend the rejected batches before sequence {header.base_sequence}"
-    )
