@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from twisted.internet.defer import Deferred, succeed
+from twisted.internet.defer import Deferred
 from twisted.logger import Logger
 
 from kreplica.controller.dependencies import ControllerDependencies
@@ -27,10 +27,8 @@ from kreplica.membership.session import Membership
 from kreplica.membership.settings_writer import SettingsWriter
 from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.startup_retries import StartupSteps
-from kreplica.membership.stray_logs import log_stray_failure, remove_strays, remove_strays_after_reregistration
 from kreplica.model import BrokerRegistration, Endpoint
 from kreplica.replication import ControlFence, Purgatory
-from kreplica.replication.partitions import DELETE_ANY_EPOCH
 from kreplica.runtime import Runtime
 from kreplica.runtime.stalls import StallWatch
 from kreplica.server.fetch.sessions import FetchSessions
@@ -64,6 +62,7 @@ from kreplica.service.broker.watches import Watches
 from kreplica.service.broker.zookeeper_clients import ZooKeeperClients
 from kreplica.service.composition.start_timings import StartTimings
 from kreplica.service.composition.stopping import stop_all
+from kreplica.service.composition.stray_removal import StrayRemoval
 from kreplica.service.metrics.broker_metrics import BrokerMetrics
 from kreplica.service.plugins import Plugins
 from kreplica.settings.broker_settings import BrokerSettings
@@ -146,7 +145,9 @@ class Broker:
         self._joined_once = False
         self._settings_session = 0
         """ID of the ZooKeeper session in which the settings and watches were read."""
-        self._removing_strays: Deferred[None] = succeed(None)
+        self._stray_removal = StrayRemoval(
+            runtime.reactor, self.client, self.directories, self.broker_id, self.fence, self.partitions
+        )
 
     def _make_fetch_sessions(self) -> FetchSessions:
         slots = self.settings["max.incremental.fetch.session.cache.slots"]
@@ -201,7 +202,8 @@ class Broker:
         self._opened = True
         timings.done("logs")
         self.incarnations.begin()
-        await steps.run("the replica assignments in ZooKeeper", self._remove_strays_at_start)
+        last_epoch = self.incarnations.last_epoch
+        await steps.run("the replica assignments in ZooKeeper", lambda: self._stray_removal.at_start(last_epoch))
         timings.done("assignment")
         self.directories.start(self.partitions.high_watermarks)
         self.server = build_server(self, self.topic_admin)
@@ -238,11 +240,6 @@ class Broker:
         await steps.run("the encryption of passwords in ZooKeeper", writer.encrypt_again)
         await steps.run("the cordoned brokers and plans", self.watches.start)
         return cluster_id
-
-    async def _remove_strays_at_start(self) -> None:
-        await remove_strays(
-            self.runtime.reactor, self.client, self.directories, self.broker_id, self.incarnations.last_epoch
-        )
 
     async def _register(self, registration: BrokerRegistration) -> None:
         self._remember_session()  # first: the broker may be killed right after its registration
@@ -312,24 +309,8 @@ class Broker:
         if self._joined_once:
             self._remember_session()
             self.controller.stand_for_election()
-            self._remove_strays(last_epoch)
+            self._stray_removal.after_reregistration(last_epoch)
         self._joined_once = True
-
-    def _remove_strays(self, last_epoch: int) -> None:
-        """Remove logs that were unassigned while this broker had no session."""
-        self._removing_strays.cancel()  # a scan started in the previous session; the new scan covers everything
-        self._removing_strays = Deferred.fromCoroutine(
-            remove_strays_after_reregistration(
-                self.runtime.reactor,
-                self.client,
-                self.directories,
-                self.broker_id,
-                last_epoch,
-                self.fence.in_order,
-                lambda key: self.partitions.stop_replica(key, leader_epoch=DELETE_ANY_EPOCH, delete=True),
-            )
-        )
-        self._removing_strays.addErrback(log_stray_failure)
 
     def _topic_settings_changed(self, topic: str) -> None:
         self.partitions.settings_changed(topic)
@@ -381,7 +362,7 @@ class Broker:
         self.bearer_tokens.stop()
         if self.server is not None:
             self.metadata.stop()
-            self._removing_strays.cancel()
+            self._stray_removal.stop()
             self.coordinators.stop()
             self.control_admission.stop()
             self.connection_limits.stop()
