@@ -7,11 +7,10 @@ Reading a batch checks its CRC and rebuilds its index entries; a torn batch at t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from twisted.logger import Logger
 
-from kreplica.errors import StorageError
 from kreplica.model import NO_EPOCH, TopicPartition
 from kreplica.runtime.disk import Disk
 from kreplica.storage.formats.batch_scanning import header_after, scan_batches
@@ -23,6 +22,7 @@ from kreplica.storage.producers.snapshots import SnapshotFiles
 from kreplica.storage.recovery.aborted_checkpoint import FILE_NAME as ABORTED_CHECKPOINT
 from kreplica.storage.recovery.aborted_checkpoint import AbortedCheckpoint
 from kreplica.storage.recovery.aborted_recovery import check_aborted_indexes
+from kreplica.storage.recovery.epoch_recovery import restore_epochs
 from kreplica.storage.recovery.leftovers import clear_leftovers
 from kreplica.storage.recovery.opened_log import Opened
 from kreplica.storage.recovery.producer_recovery import restore_producers
@@ -366,29 +366,17 @@ class Loading:
     # --- derived state ---
 
     def _load_epochs(self, start_offset: int, end_offset: int) -> LeaderEpochs:
-        path = f"{self._path}/{LEADER_EPOCHS_FILE}"
-        try:
-            has_file = LEADER_EPOCHS_FILE in self._names
-            epochs = LeaderEpochs.load(path, self._disk) if has_file else LeaderEpochs.empty(path, self._disk)
-        except StorageError as error:
-            _log.warn("{log}: reading leader epochs from the batches, because {why}", log=self._name, why=str(error))
-            epochs = LeaderEpochs.empty(path, self._disk)
-        # Epochs of batches that were read replace those of the file, which is older.
-        read_from = min(self._rebuilt.values(), default=end_offset)
-        knows_earlier_epochs = epochs.entries or read_from <= self._segments.first.base_offset
-        epochs.truncate_to(min(read_from, end_offset))
-        for epoch, offset in self._epochs if knows_earlier_epochs else self._all_epochs():
-            if offset < end_offset:
-                epochs.assign(epoch, offset)
-        epochs.truncate_start(start_offset)
-        if self._segments.closed or self._must_rewrite:
-            epochs.write(force=self._must_rewrite)
-        return epochs
-
-    def _all_epochs(self) -> Iterator[tuple[int, int]]:
-        for segment in self._segments:
-            for _, header in segment.headers():
-                yield header.partition_leader_epoch, header.base_offset
+        return restore_epochs(
+            self._disk,
+            self._segments,
+            self._epochs,
+            min(self._rebuilt.values(), default=end_offset),
+            start_offset,
+            end_offset,
+            has_file=LEADER_EPOCHS_FILE in self._names,
+            rewrite=self._must_rewrite,
+            name=self._name,
+        )
 
     def _load_producers(
         self, expiration_ms: int, start_offset: int, end_offset: int, now_ms: int
