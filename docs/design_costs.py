@@ -74,8 +74,8 @@ def is_shown(row: Row) -> bool:
 
 def events(figures: Figures, partitions: int) -> Iterator[str]:
     """One line per event and design: three brokers, round trip 1 ms."""
-    yield from _head("Event", "Design", "Watches set", "Reads", "Writes", "MB", "RPCs", "Leaderless", "Median", "Last",
-                     "MB truncated")  # fmt: skip
+    yield from _head("Event", "Design", "Watches set", "Reads", "Writes", "MB", "RPCs", "Leaderless", "Median",
+                     "Longest", "MB truncated")  # fmt: skip
     for event in EVENTS:
         for design in DESIGNS:
             row = figures.of(event, design, partitions)
@@ -86,7 +86,7 @@ def events(figures: Figures, partitions: int) -> Iterator[str]:
 
 
 def round_trips(figures: Figures) -> Iterator[str]:
-    """Last partition led after a broker's death, by round trip."""
+    """Time until all partitions have leaders after a broker's death, by round trip."""
     yield from _head("Design", *(name for name, _, _ in ROUND_TRIPS))
     for design in DESIGNS:
         rows = [
@@ -96,9 +96,9 @@ def round_trips(figures: Figures) -> Iterator[str]:
 
 
 def brokers(figures: Figures) -> Iterator[str]:
-    """Requests of a start, and the last partition led after a death, by the number of brokers."""
+    """Requests of a start, and the time until all partitions have leaders after a death, by the number of brokers."""
     yield from _head("Design", "Requests at the start: 3 brokers", "10", "50",
-                     "Last partition led after a death: 3 brokers", "10", "50")  # fmt: skip
+                     "All partitions have leaders after a death: 3 brokers", "10", "50")  # fmt: skip
     for design in DESIGNS:
         starts = [figures.of("whole cluster starts", design, 10_000, brokers=count) for count in BROKERS]
         deaths = [figures.of("broker dies", design, 10_000, brokers=count) for count in BROKERS]
@@ -107,7 +107,8 @@ def brokers(figures: Figures) -> Iterator[str]:
 
 def fitted(figures: Figures) -> Iterator[str]:
     """Costs of an event as a linear function of the number of partitions: three brokers, round trip 1 ms."""
-    yield from _head("Event", "Design", "Requests", "Largest error", "Last partition led after", "Largest error")
+    error = "Largest error"
+    yield from _head("Event", "Design", "Requests", error, "All partitions have leaders after", error)
     for event in FITTED_EVENTS:
         for design in DESIGNS:
             rows = [figures.of(event, design, count) for count in FITTED_SIZES]
@@ -144,7 +145,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
 
 
 def claims(figures: Figures) -> Iterator[str]:
-    """The figures of the design texts."""
+    """The figures of the design documents."""
     yield from _head("Claim", "Design", "Claimed", "Measured")
     for row in figures.design_texts:
         yield _line(row["claim"], row["design"], row["claimed"] or "-", row["measured"])

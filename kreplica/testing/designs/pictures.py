@@ -39,10 +39,10 @@ class Picture:
 
 PICTURES = (
     Picture("watches", "Watches of a running cluster", "whole cluster starts", "watches_at_end"),
-    Picture("death-unled", "Broker dies: last partition led, ms", "broker dies", "last_s", 1000),
+    Picture("death-unled", "Broker dies: all partitions have leaders, ms", "broker dies", "last_s", 1000),
     Picture("death-requests", "Broker dies: ZooKeeper requests", "broker dies", "requests"),
     Picture("death-bytes", "Broker dies: bytes with ZooKeeper", "broker dies", "zookeeper_bytes"),
-    Picture("start-unled", "Whole cluster starts: last partition led, ms", "whole cluster starts", "last_s", 1000),
+    Picture("start-unled", "Cluster starts: all partitions have leaders, ms", "whole cluster starts", "last_s", 1000),
     Picture("start-requests", "Whole cluster starts: ZooKeeper requests", "whole cluster starts", "requests"),
     Picture("return-truncated", "Broker comes back: bytes truncated", "broker comes back", "truncated_bytes"),
 )

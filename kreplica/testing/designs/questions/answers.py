@@ -25,9 +25,8 @@ def placement() -> str:
         )
         for each in placement_results()
     ]
-    return _table(
-        ("replicas", "brokers", "placement", "sets", "a loss", "partitions lost", "successors", "largest share"), rows
-    )
+    names = ("replicas", "brokers", "placement", "sets", "loss probability", "partitions lost", "successors")
+    return _table((*names, "largest share"), rows)
 
 
 def routing() -> str:
