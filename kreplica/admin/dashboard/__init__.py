@@ -5,7 +5,7 @@
 * ``app.js`` starts the routes, navigation and shortcuts
 * ``shell/`` modules that live as long as the window: API calls, streams, cluster metrics, routes, theme, notifications
 * ``parts/`` components: elements, tables, forms, charts, dialogs, previews of writes, labels
-* ``pages/`` one module per page or part of a page; ``open(page)`` builds it and registers its cleanup
+* ``pages/`` one module per page or part of a page, by subject; ``open(page)`` builds it and registers its cleanup
 
 Modules use only the REST API. No module sets ``innerHTML``, so text never becomes markup.
 """
