@@ -4,10 +4,7 @@
 * ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
-* ``dynamic_settings``: dynamic topic and broker configurations; ``settings_writer``: changes them
-* ``client_metrics``: subscriptions to the metrics of clients
-* ``dynamic_passwords``: encrypts the passwords in dynamic settings
-* ``partition_settings``: settings of partitions, derived from those of their topic
+* ``settings/``: dynamic configurations of topics and brokers, and subscriptions to the metrics of clients
 * ``acl_store``, ``quota_store``, ``scram_credentials``, ``scram_writer``: ACLs, client quotas and SCRAM credentials
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers
@@ -18,7 +15,12 @@
 * ``zookeeper_errors``: maps ZooKeeper errors to Kafka error codes
 """
 
-from kreplica.membership.dynamic_settings import DynamicSettings
-from kreplica.membership.settings_writer import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE, SettingsWriter
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.settings_writer import (
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    TOPIC_RESOURCE,
+    SettingsWriter,
+)
 
 __all__ = ["BROKER_RESOURCE", "CLIENT_METRICS_RESOURCE", "TOPIC_RESOURCE", "DynamicSettings", "SettingsWriter"]

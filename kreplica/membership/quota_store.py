@@ -12,7 +12,7 @@ from kreplica.cluster import documents, znodes
 from kreplica.cluster.json_documents import dump
 from kreplica.cluster.quotas import CLIENT_QUOTAS, CLIENTS, IP_QUOTAS, IPS, USERS, QuotaEntity
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.dynamic_settings import decode_settings
+from kreplica.membership.settings.dynamic_settings import decode_settings
 from kreplica.membership.znode_watch import Watcher, ZnodeWatch
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.runtime import Reactor

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.dynamic_settings import DynamicSettings, decode_settings
+from kreplica.membership.settings.dynamic_settings import DynamicSettings, decode_settings
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.security.sasl.scram import ScramCredential
 from kreplica.zookeeper import BadVersion, Create, MultiFailed, NodeExists, NoNode, Operation, SetData, ZooKeeperClient

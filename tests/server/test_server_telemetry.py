@@ -13,7 +13,7 @@ from twisted.internet.defer import Deferred
 
 from kreplica.cluster.uuids import uuid_text
 from kreplica.errors import ErrorCode, KafkaError, ProtocolError
-from kreplica.membership.client_metrics import ClientMetrics
+from kreplica.membership.settings.client_metrics import ClientMetrics
 from kreplica.model import ZERO_UUID
 from kreplica.server.handlers.cluster.client_telemetry import WAITING_MAX, PushTelemetry
 from kreplica.server.telemetry import clients as telemetry_clients

@@ -10,7 +10,7 @@ from zlib import crc32
 
 from kreplica.cluster.uuids import uuid_text
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.client_metrics import ClientAttributes, ClientMetrics, Subscribed
+from kreplica.membership.settings.client_metrics import ClientAttributes, ClientMetrics, Subscribed
 from kreplica.model import ZERO_UUID
 from kreplica.server.protocol.client_names import CLIENT_NAME_LENGTH_MAX
 from kreplica.server.protocol.connection import Connection

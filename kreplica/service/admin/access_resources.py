@@ -13,9 +13,9 @@ from kreplica.admin.resources.session import SessionResource
 from kreplica.admin.resources.tokens import Tokens
 from kreplica.admin.resources.users import Users
 from kreplica.admin.security.guard import Guard
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.scram_writer import ScramWriter
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.runtime import Runtime
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.service.admin.quota_facts import LocalQuotaFacts

@@ -13,7 +13,7 @@ from kreplica.admin.peers.leaders import Leaders
 from kreplica.admin.resources.groups import Groups
 from kreplica.admin.resources.messages import Messages
 from kreplica.admin.resources.standalone import StandaloneBrokers, StandaloneResource
-from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.runtime import Runtime
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_documents import GroupDocuments

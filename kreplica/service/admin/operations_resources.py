@@ -16,7 +16,7 @@ from kreplica.admin.resources.timeline import Timeline
 from kreplica.admin.resources.why import ClusterSources, LocalSources, Why
 from kreplica.admin.why.partition_facts import PartitionFactsReader, TopicConfigs
 from kreplica.controller.history.audit_events import KINDS
-from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.service.admin.group_facts import LocalGroupFacts
 from kreplica.service.broker.coordinators import Coordinators

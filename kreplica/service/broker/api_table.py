@@ -15,11 +15,11 @@ from kreplica.controller.event_types import (
     ListReassignmentsRequested,
     ShutdownRequested,
 )
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.follower_incarnations import FollowerIncarnations
 from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.scram_writer import ScramWriter
-from kreplica.membership.settings_writer import SettingsWriter
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.settings_writer import SettingsWriter
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence
 from kreplica.replication.leader.replica_selection import SELECTORS

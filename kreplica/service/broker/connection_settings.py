@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kreplica.cluster.quotas import CONNECTION_CREATION_RATE, QuotaEntity
 from kreplica.cluster.znodes import DEFAULT_ENTITY
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.host_addresses import HostAddresses
 from kreplica.membership.quota_store import Quotas
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.runtime import Reactor
 from kreplica.server.quotas.client_quotas import ClientQuotas
 from kreplica.server.quotas.connection_limits import ConnectionLimits, ConnectionSettings, ListenerLimit

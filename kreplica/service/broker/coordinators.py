@@ -15,8 +15,8 @@ from kreplica.groups.memory_limits import GroupMemory
 from kreplica.groups.offset_memory import OffsetMemory
 from kreplica.groups.offsets import Offsets
 from kreplica.groups.shard import GroupShard
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.producer_ids import ProducerIds
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.replication import Partitions
 from kreplica.runtime import Runtime

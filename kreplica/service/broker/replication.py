@@ -7,7 +7,7 @@ from functools import partial
 from typing import Protocol
 
 from kreplica.client.client_runtime import EndpointMaker
-from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence, Partitions, Purgatory
 from kreplica.replication.follower.fetchers import Fetchers

@@ -17,9 +17,9 @@ from kreplica.groups.consumer.config import ConsumerConfig
 from kreplica.groups.memory_limits import GroupBounds
 from kreplica.groups.offset_memory import OffsetBounds
 from kreplica.membership import DynamicSettings
-from kreplica.membership.client_metrics import ClientMetrics
 from kreplica.membership.controlled_shutdown import ControlledShutdownConfig
 from kreplica.membership.plan_throttle import PlanThrottle
+from kreplica.membership.settings.client_metrics import ClientMetrics
 from kreplica.model import Endpoint
 from kreplica.replication.follower.fetcher_config import FetcherConfig
 from kreplica.replication.throttle import UNLIMITED as UNTHROTTLED

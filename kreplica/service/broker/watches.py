@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kreplica.membership.client_metrics import ClientMetrics, ClientMetricsReader
 from kreplica.membership.cordoned_brokers import CordonedBrokers
 from kreplica.membership.plan_throttle import PlanThrottle
 from kreplica.membership.quota_store import Quotas, QuotaStore
+from kreplica.membership.settings.client_metrics import ClientMetrics, ClientMetricsReader
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.zookeeper import ZooKeeperClient

@@ -17,14 +17,14 @@ from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.journal.journaled_controller import journaled
 from kreplica.coordination import BrokerConnections
 from kreplica.membership.controlled_shutdown import ControlledShutdown
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.elected_controller import read_elected_controller
 from kreplica.membership.incarnation import Incarnations
 from kreplica.membership.log_dir_events import LogDirEvents
 from kreplica.membership.producer_ids import ProducerIds
 from kreplica.membership.registration import create_persistent_paths, read_or_create_cluster_id
 from kreplica.membership.session import Membership
-from kreplica.membership.settings_writer import SettingsWriter
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.settings_writer import SettingsWriter
 from kreplica.membership.stale_session import end_previous_session, forget_session, remember_session
 from kreplica.membership.startup_retries import StartupSteps
 from kreplica.model import BrokerRegistration, Endpoint

@@ -11,7 +11,7 @@ from kreplica.client.errors import ClientError
 from kreplica.coordination import BrokerConnections
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.interfaces import Headers
-from kreplica.membership.dynamic_settings import DynamicSettings
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.model import TopicPartition
 from kreplica.runtime.pause import pause
 from kreplica.server.metadata.metadata_cache import MetadataCache

@@ -6,7 +6,7 @@ from typing import Any
 
 from kreplica.errors import ErrorCode
 from kreplica.membership import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, TOPIC_RESOURCE
-from kreplica.membership.client_metrics import ClientMetrics
+from kreplica.membership.settings.client_metrics import ClientMetrics
 from kreplica.runtime.slices import Steps
 from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.dynamic_settings import DynamicSettings
 from kreplica.membership.scram_writer import ScramWriter
+from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.security.sasl.scram import (
     ITERATIONS_MAX,

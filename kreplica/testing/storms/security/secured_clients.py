@@ -18,8 +18,8 @@ from kreplica.client.consumer import ConsumerOptions
 from kreplica.client.group.options import GroupOptions
 from kreplica.cluster.quotas import CLIENT_QUOTAS, QuotaEntity
 from kreplica.cluster.znodes import DEFAULT_ENTITY
-from kreplica.membership.dynamic_settings import decode_settings
 from kreplica.membership.quota_store import decode_quotas
+from kreplica.membership.settings.dynamic_settings import decode_settings
 from kreplica.model import TopicPartition
 from kreplica.security.acls.acl import (
     WILDCARD,

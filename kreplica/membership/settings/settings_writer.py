@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError
-from kreplica.membership.client_metrics import Subscription, write_operations
-from kreplica.membership.dynamic_settings import DynamicSettings, decode_settings
+from kreplica.membership.settings.client_metrics import Subscription, write_operations
+from kreplica.membership.settings.dynamic_settings import DynamicSettings, decode_settings
 from kreplica.membership.zookeeper_errors import translate_errors
 from kreplica.settings.alterations import AlterOperation, alter_incrementally, validate_broker_config
 from kreplica.settings.client_metrics import CLIENT_METRICS_SETTINGS

@@ -15,10 +15,10 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.errors import ErrorCode, KafkaError, SettingsError
-from kreplica.membership.client_metrics import ClientMetrics
-from kreplica.membership.dynamic_passwords import DynamicPasswords
-from kreplica.membership.partition_settings import PartitionSettings, partition_settings
 from kreplica.membership.scram_credentials import ScramCredentials
+from kreplica.membership.settings.client_metrics import ClientMetrics
+from kreplica.membership.settings.dynamic_passwords import DynamicPasswords
+from kreplica.membership.settings.partition_settings import PartitionSettings, partition_settings
 from kreplica.runtime import Runtime
 from kreplica.runtime.gather import gather
 from kreplica.runtime.pause import pause
