@@ -41,7 +41,6 @@ NOT_IN_PEER = {
     "DescribeDelegationToken",
     "ExpireDelegationToken",
     "GetTelemetrySubscriptions",
-    "ListConfigResources",
     "PushTelemetry",
     "RenewDelegationToken",
 }
