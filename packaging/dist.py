@@ -43,7 +43,9 @@ def build(output: Path) -> list[Path]:
         wheels = []
         for kernels in ("yes", "no"):
             with tarfile.open(sdist) as archive:
-                archive.extractall(Path(scratch, kernels), filter="data")
+                # Python 3.11.2, which Debian 12 has, has no filters and ignores the attribute.
+                archive.extraction_filter = getattr(tarfile, "data_filter", None)
+                archive.extractall(Path(scratch, kernels))
             (unpacked,) = Path(scratch, kernels).iterdir()
             _set_modes(unpacked)
             built = _run_backend("wheel", unpacked, Path(scratch, kernels), epoch, kernels)

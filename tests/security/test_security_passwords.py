@@ -59,7 +59,7 @@ def test_round_trip(cipher: str, key_factory: str) -> None:
     ],
 )
 def test_damaged_values(encoded: str) -> None:
-    with pytest.raises(ValueError, match=r"cannot be decrypted: is password\.encoder\.secret right\?"):
+    with pytest.raises(ValueError, match=r"cannot be decrypted: check password\.encoder\.secret"):
         PasswordEncoder(secret="sesame").decode(encoded)
 
 

@@ -10,6 +10,8 @@ from typing import Any
 from group_checks import GROUP_CHECKS
 from security_checks import SECURITY_CHECKS
 from transaction_checks import TRANSACTION_CHECKS, begin
+from twisted.internet.endpoints import TCP4ClientEndpoint, connectProtocol
+from twisted.internet.protocol import Protocol
 
 from kreplica.model import ZERO_UUID
 from kreplica.wire import messages
@@ -365,19 +367,28 @@ def test_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
     on_broker(tmp_path, story, f"log.dirs={tmp_path / 'a'},{tmp_path / 'b'}")
 
 
+class Receiver(Protocol):
+    """Collects the received bytes."""
+
+    def __init__(self) -> None:
+        self.received = bytearray()
+
+    def dataReceived(self, data: bytes) -> None:
+        self.received += data
+
+
 def test_unknown_version_of_api_versions_is_answered_in_version_0(tmp_path: Path) -> None:
     """A newer client learns the supported versions and continues on the same connection."""
 
     async def story(scene: Scene) -> None:
         header = (18).to_bytes(2, "big") + (99).to_bytes(2, "big") + (7).to_bytes(4, "big") + b"\xff\xff"
-        received = bytearray()
-        connection = await scene.connect()
-        connection.dataReceived = received.extend  # type: ignore[method-assign]
-        connection.transport.protocol = connection
-        connection.transport.write(len(header).to_bytes(4, "big") + header)
-        await scene.until(lambda: len(received) >= 4 + 4 + 2 + 4 + 6, "an answer")
-        assert received[4:8] == (7).to_bytes(4, "big")
-        assert received[8:] == bytes.fromhex("0023 00000001 0012 0000 0004")
+        endpoint = TCP4ClientEndpoint(scene.reactor, "127.0.0.1", scene.broker.port)
+        client = await connectProtocol(endpoint, Receiver())
+        client.transport.write(len(header).to_bytes(4, "big") + header)
+        await scene.until(lambda: len(client.received) >= 4 + 4 + 2 + 4 + 6, "an answer")
+        assert client.received[4:8] == (7).to_bytes(4, "big")
+        assert client.received[8:] == bytes.fromhex("0023 00000001 0012 0000 0004")
+        client.transport.loseConnection()
 
     on_broker(tmp_path, story)
 

@@ -160,15 +160,22 @@ def test_failed_start_in_the_background(data: Path) -> None:
     assert f"complete log: {data}/kreplica.log" in error
 
 
+BANNER = ["brokers", "admin", "coordinator", "data", "python", "stop"]
+
+
 def test_foreground(data: Path) -> None:
     """The first lines of the output are the addresses; Ctrl-C stops the cluster, and so does ``stop``."""
     for end in ("Ctrl-C", "kreplica stop"):
         words = kreplica_command("start", "--data-dir", data, *port_options())
         with subprocess.Popen(words, cwd=data.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
             assert process.stdout is not None
-            lines = [process.stdout.readline().decode() for _ in range(7)]
-            assert lines[0].endswith("is ready\n")
-            assert [line.split()[0] for line in lines[2:]] == ["brokers", "admin", "coordinator", "data", "stop"]
+            try:
+                lines = [process.stdout.readline().decode() for _ in range(8)]
+                assert lines[0].endswith("is ready\n")
+                assert [line.split()[0] for line in lines[2:]] == BANNER
+            except BaseException:
+                process.kill()
+                raise
             if end == "Ctrl-C":
                 process.send_signal(signal.SIGINT)
             else:
