@@ -92,7 +92,7 @@ class BrokerProcess:
             "standalone",
             f"--port={self.port}",
             f"--admin-port={admin_port}",
-            f"--coordinator-port={self.coordinator_port}",
+            f"--zookeeper-port={self.coordinator_port}",
             f"--data-dir={self.directory / 'data'}",
             *(f"--override={name}={value}" for name, value in self._overrides.items()),
         ]

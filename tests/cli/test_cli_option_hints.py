@@ -9,6 +9,7 @@ from click.testing import CliRunner
 from kreplica.cli import main
 from kreplica.cli.terminal.option_hints import ACTIONS, ARGUMENTS, OPTIONS
 from kreplica.cli.terminal.reference import root_context, subcommand_contexts
+from kreplica.service.process.options import StandaloneOptions
 
 
 @pytest.mark.parametrize(
@@ -63,3 +64,11 @@ def test_hints_are_current() -> None:
     assert set(ARGUMENTS.values()) <= {each.name for each in parameters if isinstance(each, click.Argument)}
     subcommands = {command.name for command in commands()}
     assert {action for actions in ACTIONS.values() for action in actions} <= subcommands
+
+
+def test_old_name_of_the_zookeeper_port(capsys: pytest.CaptureFixture[str]) -> None:
+    """The old option works, and a warning names the new one."""
+    options = StandaloneOptions()
+    options.parseOptions(["--coordinator-port=2182"])
+    assert options["zookeeper-port"] == 2182
+    assert "use --zookeeper-port" in capsys.readouterr().err

@@ -52,7 +52,7 @@ class StubContainer:
         variables = {name: self._local(value) for name, value in self.options["environment"].items()}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         with (self.directory / "log").open("wb") as log:
-            text = self._local(script.read_text()).replace("standalone", "standalone --coordinator-port 0")
+            text = self._local(script.read_text()).replace("standalone", "standalone --zookeeper-port 0")
             environment = {**os.environ, **variables, "PATH": path}
             self.process = subprocess.Popen(["sh", "-c", text], env=environment, stdout=log, stderr=log)
 

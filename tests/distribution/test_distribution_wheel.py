@@ -168,7 +168,7 @@ class InstalledBroker(ServerProcess):
         self.port, self.admin_port, self._coordinator_port = free_ports(3)
 
     def command(self) -> list[str]:
-        ports = {"--port": self.port, "--admin-port": self.admin_port, "--coordinator-port": self._coordinator_port}
+        ports = {"--port": self.port, "--admin-port": self.admin_port, "--zookeeper-port": self._coordinator_port}
         words = [str(word) for pair in ports.items() for word in pair]
         return [str(self._programs / "twistd"), "-n", "--pidfile=", "kreplica", "standalone", "--data-dir", "d", *words]
 

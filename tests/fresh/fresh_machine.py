@@ -165,7 +165,7 @@ def time_to_ready(machine: Machine, account: Account) -> float:
     :raise RuntimeError: the command ended before the banner, or did not stop in order.
     """
     port, admin, coordinator = free_ports(3)
-    words = f"make run ARGS='--port {port} --admin-port {admin} --coordinator-port {coordinator}'"
+    words = f"make run ARGS='--port {port} --admin-port {admin} --zookeeper-port {coordinator}'"
     started = time.monotonic()
     with running(machine.in_clone(account, words), READY_S_MAX) as process:
         assert process.stdout is not None

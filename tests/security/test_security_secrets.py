@@ -253,7 +253,7 @@ def test_files_of_a_secured_cluster(tmp_path: Path) -> None:
     """All files belong to their owner only; the output and all other files do not contain the generated secrets."""
     directory = tmp_path / "cluster"
     twistd = Path(sys.executable).with_name("twistd")
-    options = ["--secured", "--port", "0", "--admin-port", "0", "--coordinator-port", "0", "--data-dir", str(directory)]
+    options = ["--secured", "--port", "0", "--admin-port", "0", "--zookeeper-port", "0", "--data-dir", str(directory)]
     command = [str(twistd), "-n", "--pidfile=", "kreplica", "standalone", *options]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None

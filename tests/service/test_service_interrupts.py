@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 TWISTD = str(Path(sys.executable).with_name("twistd"))
-PORTS = ["--port", "0", "--admin-port", "0", "--coordinator-port", "0"]
+PORTS = ["--port", "0", "--admin-port", "0", "--zookeeper-port", "0"]
 DELAYS_S = [0.1 * step for step in range(10)]
 DELAYS_BETWEEN_S = [0.05 + delay_s for delay_s in DELAYS_S]
 """Further delays, for the soak."""

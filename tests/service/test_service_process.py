@@ -46,12 +46,12 @@ def taken_port():
     [
         ("--port", "listeners"),
         ("--admin-port", "--admin-port"),
-        ("--coordinator-port", "--coordinator-port"),
+        ("--zookeeper-port", "--zookeeper-port"),
     ],
 )
 def test_port_in_use(tmp_path, taken_port, option, said):
     """The error names the port, and the option that selects another."""
-    ports = dict(zip(("--port", "--admin-port", "--coordinator-port"), free_ports(3), strict=True))
+    ports = dict(zip(("--port", "--admin-port", "--zookeeper-port"), free_ports(3), strict=True))
     ports[option] = taken_port
     words = [str(word) for pair in ports.items() for word in pair]
     output = fails("standalone", "--data-dir", tmp_path / "data", *words, cwd=tmp_path)
@@ -65,7 +65,7 @@ def test_data_directory_in_use(tmp_path):
         ports = free_ports(3)
         output = fails(
             "standalone", "--data-dir", first.data_directory,
-            "--port", ports[0], "--admin-port", ports[1], "--coordinator-port", ports[2], cwd=tmp_path,
+            "--port", ports[0], "--admin-port", ports[1], "--zookeeper-port", ports[2], cwd=tmp_path,
         )  # fmt: skip
         assert str(first.data_directory) in output
         assert "in use" in output

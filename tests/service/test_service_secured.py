@@ -56,7 +56,7 @@ def secured_cluster(directory: Path) -> Iterator[dict[str, str]]:
 
     :return: the addresses in the banner, by the ports on the page.
     """
-    ports = ["--port", "0", "--admin-port", "0", "--coordinator-port", "0", "--data-dir", str(directory)]
+    ports = ["--port", "0", "--admin-port", "0", "--zookeeper-port", "0", "--data-dir", str(directory)]
     command = [str(Path(sys.executable).parent / "twistd"), "-n", "--pidfile=", "kreplica", "standalone", "--secured"]
     with subprocess.Popen([*command, *ports], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:

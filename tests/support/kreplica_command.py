@@ -34,7 +34,7 @@ def run_kreplica(
 def port_options(brokers: int = 1) -> list[object]:
     """Return options with free ports for a cluster."""
     ports = free_ports(brokers + 2, consecutive=brokers)
-    return ["--port", ports[0], "--admin-port", ports[-2], "--coordinator-port", ports[-1]]
+    return ["--port", ports[0], "--admin-port", ports[-2], "--zookeeper-port", ports[-1]]
 
 
 def processes_of(directory: Path) -> dict[int, int]:

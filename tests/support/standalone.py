@@ -39,7 +39,7 @@ class StandaloneProcess(ServerProcess):
             "--data-dir": self.data_directory,
             "--port": self.port,
             "--admin-port": self.admin_port,
-            "--coordinator-port": self.coordinator_port,
+            "--zookeeper-port": self.coordinator_port,
         }
         words = [str(word) for pair in options.items() for word in pair]
         return twistd("standalone", *words, *self._arguments)

@@ -62,7 +62,7 @@ def _option(name: str, short: str | None, default: Any, text: str, check: Callab
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of ``twistd kreplica standalone``, with the same names, defaults and checks."""
+    """Add the options of ``twistd kreplica standalone``, with the same names, defaults and checks, and an old name."""
     rows = sorted(_rows("optParameters"), key=lambda row: row[0] == "log-format")
     options = [_option(*row) for row in rows]
     flags = [
@@ -71,7 +71,9 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
     ]
     override = click.option("--override", "overrides", multiple=True, metavar="NAME=VALUE",
                             help="A setting of all brokers; may be repeated.")  # fmt: skip
-    for option in reversed([options[0], *flags, *options[1:], override]):
+    check_port = next(row[4] for row in rows if row[0] == "zookeeper-port")
+    old_port = click.option("--coordinator-port", type=_Checked(check_port), hidden=True)
+    for option in reversed([options[0], *flags, *options[1:], override, old_port]):
         command = option(command)
     return command
 
@@ -80,7 +82,9 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 @cluster_options
 @click.option("--background", "-b", is_flag=True,
               help="Return when the cluster is ready; `kreplica stop` stops it.")  # fmt: skip
-def command(background: bool, overrides: tuple[str, ...], data_dir: str, **values: Any) -> None:
+def command(
+    background: bool, overrides: tuple[str, ...], data_dir: str, coordinator_port: int | None, **values: Any
+) -> None:
     """Start a cluster on this machine: brokers and an embedded ZooKeeper server, on loopback by default.
 
     Without --background, the command runs until Ctrl-C and prints the log.  With it, the log is in kreplica.log in
@@ -94,6 +98,9 @@ def command(background: bool, overrides: tuple[str, ...], data_dir: str, **value
     kreplica start --brokers 3 --processes --background
     kreplica start --override log.retention.ms=3600000 --data-dir /tmp/kreplica
     """
+    if coordinator_port is not None:
+        click.echo("kreplica: --coordinator-port is deprecated; use --zookeeper-port", err=True)
+        values["zookeeper_port"] = coordinator_port
     _check(overrides, values)
     directory = Path(data_dir).absolute()
     words = _words(values, overrides, directory)

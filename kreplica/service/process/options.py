@@ -20,6 +20,9 @@ ADDRESS_CONNECTIONS_MAX = 1_000
 ENVIRONMENT = ["environment", None, "also read settings from environment variables, such as KAFKA_NUM_PARTITIONS=3"]
 """Flag of the commands that container images run; ``--override`` takes precedence over the variables."""
 
+RENAMED = {"--coordinator-port": "--zookeeper-port"}
+"""Old names of options, which still work but are not listed."""
+
 BROKER_ID_MAX = 1000
 """Kafka's default of ``reserved.broker.max.id``."""
 
@@ -119,12 +122,17 @@ class StandaloneOptions(_Options):
         ["data-dir", "d", "data", "data directory; created if it does not exist"],
         ["port", "p", 9092, "the first broker's port", _port],
         ["admin-port", None, 8080, "the admin API's port", _port],
-        ["coordinator-port", None, 2181, "port of the embedded ZooKeeper server", _port],
+        ["zookeeper-port", None, 2181, "port of the embedded ZooKeeper server", _port],
         ["bootstrap-port", None, None, "port that all brokers share, with --processes: one address for clients", _port],
         ["first-broker-id", None, 1, "ID of the first broker; the others get the following IDs", _broker_id],
         ["advertised-host", None, "127.0.0.1", "host to advertise", _host],
         ["interface", "i", "127.0.0.1", "address on which the brokers and the admin API listen", _interface],
     ]
+
+    def parseOptions(self, options: Sequence[str] | None = None) -> None:
+        """Parse the options; warn about old names, and use the new ones."""
+        words = sys.argv[1:] if options is None else options
+        super().parseOptions([_with_new_name(word) for word in words])  # type: ignore[no-untyped-call]
 
     def postOptions(self) -> None:
         super().postOptions()
@@ -200,6 +208,14 @@ class Options(usage.Options):
     def postOptions(self) -> None:
         if self.subCommand is None:
             raise usage.UsageError("name a command: standalone, broker or coordinator")
+
+
+def _with_new_name(word: str) -> str:
+    name, equals, value = word.partition("=")
+    if name not in RENAMED:
+        return word
+    print(f"kreplica: {name} is deprecated; use {RENAMED[name]}", file=sys.stderr)
+    return f"{RENAMED[name]}{equals}{value}"
 
 
 def _synopsis(words: str) -> str:

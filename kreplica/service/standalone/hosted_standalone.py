@@ -30,7 +30,7 @@ class HostedStandalone(Standalone):
     ) -> None:
         super().__init__(runtime, config, on_failure=on_failure)
         self.hosted = HostedBrokers(runtime, config.broker_ids, self._build_broker)
-        settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        settings = config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
         guard = Guard(token=admin_token(runtime.disk, settings))
         root = ProcessRoot(runtime, self.hosted, admin_access(settings, HOST), guard)
         tls = admin_tls(runtime, settings)

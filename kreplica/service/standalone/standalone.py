@@ -45,7 +45,7 @@ class StandaloneConfig:
     brokers: int = 1
     port: int = 9092
     admin_port: int = 8080
-    coordinator_port: int = 2181
+    zookeeper_port: int = 2181
     overrides: tuple[str | Override, ...] = ()
     rack: str | None = None
     bootstrap_port: int = 0
@@ -59,22 +59,22 @@ class StandaloneConfig:
         """The IDs of all brokers."""
         return range(self.first_broker_id, self.first_broker_id + self.brokers)
 
-    def broker_settings(self, broker_id: int, coordinator_port: int, admin_port: int) -> BrokerSettings:
+    def broker_settings(self, broker_id: int, zookeeper_port: int, admin_port: int) -> BrokerSettings:
         """Return the settings of one broker.
 
         :raise SettingsError: an override is unknown or malformed.
         """
-        text = self.settings_text(broker_id, coordinator_port, admin_port)
+        text = self.settings_text(broker_id, zookeeper_port, admin_port)
         return BrokerSettings.from_text(text, self.overrides, origin="standalone")
 
-    def settings_text(self, broker_id: int, coordinator_port: int, admin_port: int) -> str:
+    def settings_text(self, broker_id: int, zookeeper_port: int, admin_port: int) -> str:
         """Return the settings of ``broker_settings`` as text of a properties file, without the overrides."""
         port = self.port + self.broker_ids.index(broker_id) if self.port else 0
         settings = {
             "broker.id": str(broker_id),
             "listeners": f"PLAINTEXT://{self.interface}:{port}",
             "log.dirs": os.path.join(self.data_directory, f"broker-{broker_id}"),
-            "zookeeper.connect": f"{HOST}:{coordinator_port}",
+            "zookeeper.connect": f"{HOST}:{zookeeper_port}",
             "kreplica.admin.listener": f"{self.interface}:{admin_port}",
             **internal_topic_settings(self.brokers),
         }
@@ -115,7 +115,7 @@ class Standalone:
         self.zookeeper = EmbeddedZooKeeper(
             runtime,
             self._zookeeper_directory,
-            port=config.coordinator_port,
+            port=config.zookeeper_port,
             interface=HOST,
             settings=None if config.secured is None else config.secured.zookeeper_settings(),
             store=store,
@@ -136,11 +136,11 @@ class Standalone:
         """
         config = self._config
         # Settings are validated first, before anything is opened.
-        config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
         if self._store is None:
             self._check_zookeeper_data()
         make_directories_durably(self._runtime.disk, config.data_directory)
-        await start_zookeeper(self.zookeeper, HOST, config.coordinator_port, "--coordinator-port")
+        await start_zookeeper(self.zookeeper, HOST, config.zookeeper_port, "--zookeeper-port")
         await self._start_brokers()
         if config.secured is not None:
             await config.secured.create_admin(self.brokers[0])

@@ -66,7 +66,7 @@ def standalone_from_options(
         brokers=options["brokers"],
         port=options["port"],
         admin_port=options["admin-port"],
-        coordinator_port=options["coordinator-port"],
+        zookeeper_port=options["zookeeper-port"],
         overrides=overrides_of(options),
         bootstrap_port=options["bootstrap-port"] or 0,
         first_broker_id=options["first-broker-id"],
@@ -75,7 +75,7 @@ def standalone_from_options(
         rack=socket.gethostname() if options["processes"] else None,
     )
     # Settings are validated before the data directory is created.
-    config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+    config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
     make_data_directory(config.data_directory)
     claim = claim_directory(Path(config.data_directory), __version__, runtime.wall_clock_ms())
     try:
@@ -97,7 +97,7 @@ def _standalone(
         return ProcessesStandalone(runtime, config, options["log-format"], on_failure=on_failure)
     if config.brokers == 1:
         # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
-        settings = config.broker_settings(config.first_broker_id, config.coordinator_port, config.admin_port)
+        settings = config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
         install_lean_polling(runtime.reactor, settings["kreplica.busy.poll.max.us"] / 1e6)
         return Standalone(runtime, config, on_failure=on_failure)
     from kreplica.service.standalone.hosted_standalone import HostedStandalone
