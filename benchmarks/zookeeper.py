@@ -2,7 +2,7 @@
 
 Znodes are read and written one at a time, many at once, and in multis of each batch size, with and without a check of
 another znode's version.  If each request waits for the previous response, only a twenty-fifth of the znodes is used.
-`design` is the result that the controller redesign document published for Java's client and five servers.  `of java`
+`design` is the result that the controller redesign document published for the Java client and five servers.  `of java`
 and `of raw` are the rate of kreplica's client relative to Java's and to that of a raw socket with hand-written
 encoding; CPU time is that of the client process.  A name instead of a rate is the error of that client.
 

@@ -85,7 +85,7 @@ DOCUMENT_MS = {
         "- OutOfMemory - - - - - - -",
     ),
 }
-"""Average time in ms of Java's client with five servers, or the error of all five runs, by number of znodes and title;
+"""Average time in ms of the Java client with five servers, or the error of all five runs, by znode count and title;
 ``-`` if the document has no result."""
 
 

@@ -50,11 +50,11 @@ class JsonFormat:
 def parse_json(data: bytes) -> Any:
     """Parse JSON; numbers that Python cannot represent become text.
 
-    :raise FormatError: it is not JSON, or too deep.
+    :raise FormatError: it is not valid JSON, or too deep.
     """
     stripped = data.lstrip(_SPACE)
     if not stripped or stripped[0] not in _FIRST_BYTES:
-        raise FormatError("it is not JSON")
+        raise FormatError("it is not valid JSON")
     more: dict[str, Any] = {"parse_float": _float} if _MAY_OVERFLOW.search(data) else {}
     try:
         value = json.loads(data.decode(), parse_constant=_reject_constant, **more)
@@ -63,7 +63,7 @@ def parse_json(data: bytes) -> Any:
     except UnicodeDecodeError:
         raise FormatError("it is not UTF-8") from None
     except ValueError as error:
-        raise FormatError(f"it is not JSON: {str(error)[:_ERROR_LENGTH_MAX]}") from None
+        raise FormatError(f"it is not valid JSON: {str(error)[:_ERROR_LENGTH_MAX]}") from None
     # Only these documents can break a limit or contain lone surrogates.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX or b"\\u" in data or len(data) > 64 * 1024:
         return to_json(value)

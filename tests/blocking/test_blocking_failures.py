@@ -239,7 +239,7 @@ def test_librdkafka_reads_the_records(shared: KafkaCluster, client: Cluster, cod
 
 @pytest.mark.parametrize("codec", [codec.name.lower() for codec in Codec])
 def test_records_of_librdkafka_are_read(shared: KafkaCluster, client: Cluster, codec: str) -> None:
-    """Keys are in the same partitions with the partitioner of Java's clients."""
+    """Keys are in the same partitions with the partitioner of the Java clients."""
     topic = f"theirs-{codec}"
     create_topic(client, topic, 3)
     peer = PeerProducer(

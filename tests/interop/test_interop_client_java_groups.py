@@ -83,7 +83,7 @@ def with_java(
             await world.until(lambda: three.share == PARTITIONS, "all for ours")
             await three.stop()
             assert three.error is None, three.error
-            assert not three.values, "Java's consumer had committed all records"
+            assert not three.values, "the Java consumer had committed all records"
         await world.close()
 
     run(whole(), TIME_S_MAX)
@@ -92,7 +92,7 @@ def with_java(
 @pytest.mark.parametrize("version", [apache_kafka.KAFKA_VERSION, apache_kafka.NEWEST_VERSION])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_classic(under_test: UnderTest, strategy: str, version: str, tmp_path: Path) -> None:
-    """kreplica's member leads and follows in a group with Java's consumers of Kafka 3 and 4."""
+    """kreplica's member leads and follows in a group with the Java consumers of Kafka 3 and 4."""
     assignors, classes = STRATEGIES[strategy]
     ours: dict[str, object] = {"protocol": "classic", "assignors": assignors}
     java = {"partition_assignment_strategy": classes, "session_timeout_ms": 6000, "heartbeat_interval_ms": 200}

@@ -222,7 +222,7 @@ def respond(change: Callable[[str], str] = str, authorization_id: str | None = N
 
 
 def test_response_with_an_authorization_id() -> None:
-    """Java's client sends its own user; no user can act as another one."""
+    """The Java client sends its own user; no user can act as another one."""
     assert respond() == "alice"
     assert respond(authorization_id="alice") == "alice"
     with pytest.raises(AuthFailed, match="to act as another user"):

@@ -42,7 +42,7 @@ class Page:
 async def read_page(
     reactor: Reactor, keys: Sequence[Any], call: Call, selection: Selection, values: Mapping[str, ValueOf]
 ) -> Page:
-    """Return the requested page; other values than those of its rows are computed only for conditions and sorting.
+    """Return the requested page; values outside its rows are computed only for conditions and sorting.
 
     :param keys: keys of all rows, in their order.
     :param values: functions for all columns that the request needs.

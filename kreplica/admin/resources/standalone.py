@@ -17,7 +17,7 @@ RUNNING, PAUSED, ISOLATED, DEAD = "running", "paused", "cut", "dead"
 
 ACTIONS = {
     "kill": "Kill a broker like kill -9: nothing is flushed, and its ZooKeeper session expires.",
-    "start": "Start a dead broker from its directory; the response is sent when it serves clients.",
+    "start": "Start a dead broker from its directory; the response is sent when it is ready.",
     "pause": "Pause a broker, as SIGSTOP does.",
     "resume": "Resume a paused broker.",
     "cut": "Isolate a broker from the other brokers, ZooKeeper and clients.",

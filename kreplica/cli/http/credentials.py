@@ -62,7 +62,7 @@ def read_password(path: Path) -> str:
     text = sys.stdin.readline() if str(path) == "-" else _content(path)
     password = text.splitlines()[0] if text else ""
     if not password:
-        raise click.BadParameter(f"{path} does not contain a password in its first line")
+        raise click.BadParameter(f"{path} does not contain a password on its first line")
     return password
 
 

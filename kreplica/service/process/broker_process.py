@@ -59,7 +59,7 @@ class BrokerAddresses:
 
 
 class ChildBrokerProcess(BrokerProcess):
-    """A broker process that reports its addresses to the parent process when it serves."""
+    """A broker process that reports its addresses to the parent process when it is ready."""
 
     async def start(self) -> None:
         await super().start()

@@ -67,7 +67,7 @@ class HostedBrokers:
     # --- all brokers -------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all brokers; return when they serve clients.
+        """Start all brokers; return when they are ready.
 
         :raise KreplicaError: a broker cannot start; the caller must then stop them all.
         """

@@ -88,7 +88,7 @@ class OffsetLookup:
         """Return the offset of a position in each partition.
 
         :param option: the option of the position, for errors.
-        :raise ValueError: the option names other partitions than these, or a timestamp after the last record.
+        :raise ValueError: the option names partitions other than these, or a timestamp after the last record.
         """
         requested = list(partitions)
         if isinstance(position, CommonOffset):

@@ -65,7 +65,7 @@ class SegmentLookup:
     def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
         """Return the offset of a position in each partition.
 
-        :raise ValueError: the option names other partitions than these, or a timestamp after the last record.
+        :raise ValueError: the option names partitions other than these, or a timestamp after the last record.
         """
         if isinstance(position, CommonOffset):
             return {each: self._resolve(each, position.offset) for each in partitions}

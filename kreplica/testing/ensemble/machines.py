@@ -87,7 +87,7 @@ class EnsembleMachines:
         await gather([_wait(self.start_server(number)) for number in numbers])
 
     def start_server(self, number: int) -> Deferred[None]:
-        """Start one server; the Deferred fires when it serves, and never if it is killed before that."""
+        """Start one server; the Deferred fires when it is ready, and never if it is killed before that."""
         host = self.hosts[number]
         server = self._servers[number] = EnsembleServer(
             host.runtime, self.ensemble, self.ensemble.members[number], host.name

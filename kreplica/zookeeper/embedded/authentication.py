@@ -52,7 +52,7 @@ class Authentication:
         except AuthFailed as error:
             self._log.warn("{name}: SASL authentication failed: {error}", name=connection.name, error=str(error))
             error_code = error.code
-        # Java's client decodes a token in every response, also in one with an error.
+        # The Java client decodes a token in every response, also in one with an error.
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, error_code, pack_buffer(token)))
         if error_code:
             connection.end()

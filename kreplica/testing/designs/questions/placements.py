@@ -1,8 +1,8 @@
 """Compares placements of replicas: partitions lost when brokers die, and the spread of a dead broker's load.
 
 A partition is lost if all its replicas are on dead brokers.  If as many random brokers die at once as a partition has
-replicas, the probability that a partition is lost is the fraction of all sets of brokers that store a partition.  With
-fewer such sets, losses are rarer but affect more partitions, and fewer brokers take over the load of a dead broker.
+replicas, the loss probability is the fraction of all sets of that many brokers that hold all replicas of a partition.
+With fewer such sets, losses are rarer but affect more partitions, and fewer brokers take over a dead broker's load.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def kreplica_placement(brokers: int, partitions: int, replication_factor: int) -
 
 
 def first_design_placement(brokers: int, partitions: int, replication_factor: int) -> Assignment:
-    """Return the placement of V1: replica ``j`` of the ``k``-th partition of broker ``i`` on ``(i + j + k) mod n``.
+    """Place replica ``j`` of the ``k``-th partition of broker ``i`` on broker ``(i + j + k) mod n``, as the first design.
 
     For some ``k``, the formula places a follower on the leader's broker; these ``k`` are skipped.
     """
@@ -69,10 +69,11 @@ PLACEMENTS: dict[str, Callable[[int, int, int], Assignment]] = {
 class PlacementResult:
     """Properties of one placement.
 
+    :param sets: number of different sets of brokers that hold all replicas of a partition.
     :param loss: probability that a partition is lost if as many brokers die at once as a partition has replicas.
     :param lost_partitions: mean number of lost partitions if any is lost, with as many dead brokers as replicas.
-    :param successors: mean number of brokers that take over partitions that a dead broker led.
-    :param largest_share: largest part of the partitions that a dead broker led that one broker takes over.
+    :param successors: mean number of brokers that become leaders of a dead broker's partitions.
+    :param largest_share: largest fraction of these partitions that one broker takes over.
     """
 
     placement: str

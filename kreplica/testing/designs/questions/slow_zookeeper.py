@@ -23,7 +23,7 @@ class SlowResult:
     """Times of one design.
 
     :param requests: requests to ZooKeeper during the event.
-    :param last_s: times until the last partition has a leader, in the order of ``SLOW_S``.
+    :param last_s: times until all partitions have leaders, in the order of ``SLOW_S``.
     """
 
     design: str
