@@ -16,21 +16,21 @@ from kreplica.zookeeper.embedded.znode import Znode
 ProgramT = TypeVar("ProgramT", covariant=True)
 
 
-class CoordinatorState(Protocol):
+class ZooKeeperState(Protocol):
     """Znodes and sessions of the ZooKeeper server."""
 
     @property
     def tree(self) -> Tree: ...
 
     def expire(self, session_id: int) -> None:
-        """End a session at once; idempotent."""
+        """End a session immediately; idempotent."""
 
 
 class ZooKeeperProgram(Protocol):
     """An ``EmbeddedZooKeeper`` or a simulated ensemble."""
 
     @property
-    def serving(self) -> CoordinatorState | None: ...
+    def serving(self) -> ZooKeeperState | None: ...
 
 
 class MachineView(Protocol[ProgramT]):
