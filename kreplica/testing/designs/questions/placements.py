@@ -29,7 +29,7 @@ def kreplica_placement(brokers: int, partitions: int, replication_factor: int) -
 
 
 def first_design_placement(brokers: int, partitions: int, replication_factor: int) -> Assignment:
-    """Place replica ``j`` of the ``k``-th partition of broker ``i`` on broker ``(i + j + k) mod n``, as the first design.
+    """Place replica ``j`` of the ``k``-th partition of broker ``i`` on ``(i + j + k) mod n``, as the first design does.
 
     For some ``k``, the formula places a follower on the leader's broker; these ``k`` are skipped.
     """
