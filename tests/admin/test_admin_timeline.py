@@ -118,7 +118,7 @@ def test_messages_are_counted_while_the_counters_are_read():
 
 
 def test_figures_do_not_wait_for_a_hanging_disk():
-    """The free space is the last known one, and no more than one read of it waits for the disk."""
+    """The free space is the last known one, and at most one read of it waits for the disk."""
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     apis = DirectCluster(cluster)

@@ -295,7 +295,7 @@ def _telemetry_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
 def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: FetchQuota) -> HandlerTable:
     """Return the table of all APIs that a broker serves, with their handlers."""
     reactor = broker.runtime.reactor
-    settings = broker.settings
+    may_delete: bool = broker.settings["delete.topic.enable"]
     coordinators = broker.coordinators
     internal_topics = coordinators.make_internal_topics(topics)
     operations = AuthorizedOperations(broker.plugins.permissions)
@@ -318,10 +318,7 @@ def handler_table(broker: ApiDependencies, topics: TopicAdmin, fetch_quota: Fetc
         (messages.UPDATE_METADATA, UpdateMetadata(admission, broker.fence, metadata, dynamic)),
         (messages.FIND_COORDINATOR, FindCoordinator(coordinators.view, metadata, internal_topics)),
         (messages.CREATE_TOPICS, CreateTopics(topics, metadata, dynamic, is_controller)),
-        (
-            messages.DELETE_TOPICS,
-            DeleteTopics(topics, metadata, is_controller, enabled=settings["delete.topic.enable"]),
-        ),
+        (messages.DELETE_TOPICS, DeleteTopics(topics, metadata, is_controller, enabled=may_delete)),
         (messages.DELETE_RECORDS, DeleteRecords(reactor, partitions)),
         (messages.OFFSET_FOR_LEADER_EPOCH, OffsetForLeaderEpoch(partitions)),
         (messages.DESCRIBE_CONFIGS, DescribeConfigs(dynamic, metadata)),

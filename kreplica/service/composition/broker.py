@@ -103,15 +103,11 @@ class Broker:
             runtime, self.client, settings, self._topic_settings_changed, self.certificates
         )
         self.quotas = client_quotas(settings, runtime.reactor.seconds)
-        self.connection_limits = ConnectionLimitsUpdate(
-            runtime.reactor, settings, self.dynamic_settings, self.quotas
-        )
+        self.connection_limits = ConnectionLimitsUpdate(runtime.reactor, settings, self.dynamic_settings, self.quotas)
         tokens = token_store(runtime, self.client, settings)
         replace_quotas = self.connection_limits.replace_quotas
         subscriptions = self.dynamic_settings.client_metrics
-        self.watches = Watches(
-            runtime, self.client, self.plugins.acl_authorizer, replace_quotas, subscriptions, tokens
-        )
+        self.watches = Watches(runtime, self.client, self.plugins.acl_authorizer, replace_quotas, subscriptions, tokens)
         self.telemetry = telemetry_clients(runtime, settings, subscriptions)
         self._stop_token_sweep: Callable[[], None] = lambda: None
         self.directories = LogDirectories(runtime, settings.log_dirs, storage_config(settings, runtime.open_files_max))
@@ -120,9 +116,7 @@ class Broker:
         self.log_dir_events = LogDirEvents(runtime.reactor, self.client, self.broker_id)
         self.directories.on_offline(lambda _: self.log_dir_events.directory_failed())
         self.membership = self._make_membership()
-        config = controller_config(
-            settings, self.dynamic_settings, control_plane_endpoint, self.plugins.preference
-        )
+        config = controller_config(settings, self.dynamic_settings, control_plane_endpoint, self.plugins.preference)
         self.controller, self._close_journal = journaled(
             ControllerDependencies.real(runtime, self.client, config), journal_settings(settings)
         )

@@ -99,14 +99,8 @@ class Loading:
         self._skips_damage = skip_damage
         self._must_rewrite = sync_failed
         self._is_intact = is_intact and not (clean_shutdown or sync_failed or skip_damage)
-        names = self._list_names()
-        self._names = frozenset(names)
-        self._snapshots.cache_names(names)
         start_offset = log_start_offset or 0
-        segments = self._list_segments(names, start_offset)
-        self._segments = Segments(self._path, self._disk, self._open_segments, segments)
-        if ABORTED_CHECKPOINT in self._names:
-            self._aborted_checkpoint.load()
+        self._open_files(start_offset)
         self._check_indexes(self._segments if clean_shutdown else self._segments.closed)
         if not clean_shutdown:
             self._recover_from(recovery_point)
@@ -127,11 +121,7 @@ class Loading:
             compacted=self._config.compacted,
             name=self._name,
         )
-        self._snapshots.forget_names()
-        if self._scanned_bytes >= _SCANNED_BYTES_MIN:
-            write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
-        for segment in self._segments:
-            segment.release()  # most logs are not used soon, and the process has a limit of open files
+        self._release_files(end_offset, epochs, producers)
         return Opened(
             self._segments,
             start_offset,
@@ -145,6 +135,23 @@ class Loading:
             self._was_truncated,
             self._damages,
         )
+
+    def _open_files(self, start_offset: int) -> None:
+        """List the files, and open the segments and the checkpoint of aborted transactions."""
+        names = self._list_names()
+        self._names = frozenset(names)
+        self._snapshots.cache_names(names)
+        self._segments = Segments(self._path, self._disk, self._open_segments, self._list_segments(names, start_offset))
+        if ABORTED_CHECKPOINT in self._names:
+            self._aborted_checkpoint.load()
+
+    def _release_files(self, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates) -> None:
+        """Write a resume point if much was read, and close all files."""
+        self._snapshots.forget_names()
+        if self._scanned_bytes >= _SCANNED_BYTES_MIN:
+            write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
+        for segment in self._segments:
+            segment.release()  # most logs are not used soon, and the process has a limit of open files
 
     def _list_names(self) -> list[str]:
         """Create the directory if it is missing, complete interrupted operations, and return the names of the files."""
@@ -181,12 +188,8 @@ class Loading:
             stem = f"{segment.base_offset:020d}"
             if segment.size and not {stem + INDEX_SUFFIX, stem + TIME_INDEX_SUFFIX} <= self._names:
                 _log.info("{log}: rebuilding the indexes of segment {base}", log=self._name, base=segment.base_offset)
-                self._rebuild(segment)
+                segment.reindex(self._config.index_interval_bytes)
                 segment.write_indexes()
-
-    def _rebuild(self, segment: Segment) -> None:
-        """Rebuild the indexes of a segment from its headers."""
-        segment.reindex(self._config.index_interval_bytes)
 
     # --- recovery ---
 
