@@ -30,7 +30,7 @@ NO_NAMES = ClientNames(None)
 
 
 def client_names(names: Iterable[str | None]) -> ClientNames:
-    """Return the names of a client, cut; connections with the same names share the object.
+    """Return the truncated names of a client; connections with the same names share the object.
 
     :param names: values of the fields of ``ClientNames``.
     """

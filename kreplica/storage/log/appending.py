@@ -57,7 +57,7 @@ def append_all_as_leader(
                 log.check_writable()  # before the producer state is read, which may be stale after a truncation
             checked = check_as_leader(records, log.config, origin, now_ms)
             header = checked[1]
-            batch_size = header[1] + LENGTH_END
+            batch_size = header.length + LENGTH_END
             if pending and (
                 size + batch_size > log.config.segment_bytes or not _continues_previous(header, pending[-1][1])
             ):
@@ -104,7 +104,7 @@ def _append_plain(log: Log, batches: Sequence[Buffer], leader_epoch: int, now_ms
         )  # fmt: skip
         if not headers:
             return ()
-        if headers[0][9] >= 0:
+        if headers[0].producer_id >= 0:
             duplicate = _find_duplicate(log, headers[0], None, Origin.CLIENT)
             if duplicate is not None:
                 return (duplicate,)
@@ -155,8 +155,8 @@ def _assign_offsets(
     results: list[AppendResult] = []
     for data, header in zip(pieces, checked, strict=True):
         headers.append(stamp_checked(data, header, offset, leader_epoch))
-        next_offset = offset + header[6] + 1
-        batch_size = header[1] + LENGTH_END
+        next_offset = offset + header.last_offset_delta + 1
+        batch_size = header.length + LENGTH_END
         results.append(_new_tuple(AppendResult, (offset, next_offset - 1, append_time_ms, False, batch_size)))
         size += batch_size
         offset = next_offset

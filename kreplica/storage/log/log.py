@@ -177,17 +177,17 @@ class Log:
                 segment, size_before = self._start_segment(now_ms), 0
             epoch = self.leader_epochs.latest
             for header in headers:
-                if header[2] > epoch:
-                    epoch = header[2]
+                if header.partition_leader_epoch > epoch:
+                    epoch = header.partition_leader_epoch
                     self.leader_epochs.assign(epoch, header.base_offset)
             position = segment.append(pieces, headers, self.config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(segment, size_before, error) from error
         tail = self.segments.tail_positions
         for header, marker in zip(headers, markers, strict=True):
-            tail[header[0]] = position
-            position += header[1] + LENGTH_END
-            if header[9] >= 0:
+            tail[header.base_offset] = position
+            position += header.length + LENGTH_END
+            if header.producer_id >= 0:
                 aborted = self.producers.apply(header, marker)
                 if aborted is not None:
                     # The segment keeps the entry in memory and writes it before it is closed.

@@ -132,7 +132,7 @@ def check_as_leader(records: bytes | bytearray | memoryview, config: LogConfig, 
         header = records.accepted()
     elif origin is Origin.CLIENT:
         header = check_batch(data)
-        if header[5] & CODEC_MASK or config.checks_contents or header.max_timestamp == NO_TIMESTAMP:
+        if header.attributes & CODEC_MASK or config.checks_contents or header.max_timestamp == NO_TIMESTAMP:
             data, header, _ = _check_contents_now(data, header, config, now_ms)
     else:
         header = _check_own_batch(data)
@@ -256,7 +256,7 @@ def check_as_follower(
                     ErrorCode.OFFSET_OUT_OF_RANGE,
                     f"offsets {header.base_offset} to {header.last_offset} do not follow log end {log_end_offset}",
                 )
-            log_end_offset = header[0] + header[6] + 1
+            log_end_offset = header.base_offset + header.last_offset_delta + 1
             headers.append(header)
     except ProtocolError as error:
         if not headers:
@@ -317,8 +317,8 @@ def read_markers(data: memoryview, headers: list[BatchHeader]) -> list[EndMarker
     markers: list[EndMarker | None] = []
     position = 0
     for header in headers:
-        end = position + header[1] + LENGTH_END
-        markers.append(read_marker(data[position:end]) if header[5] & CONTROL_BIT else None)
+        end = position + header.length + LENGTH_END
+        markers.append(read_marker(data[position:end]) if header.attributes & CONTROL_BIT else None)
         position = end
     return markers
 
@@ -330,7 +330,7 @@ def split_runs(headers: list[BatchHeader], size_max: int) -> Iterator[tuple[int,
     """
     first = size = 0
     for index, header in enumerate(headers):
-        batch_size = header[1] + LENGTH_END
+        batch_size = header.length + LENGTH_END
         if size and size + batch_size > size_max:
             yield first, index, size
             first, size = index, 0
