@@ -153,5 +153,5 @@ def _version(schema: Schema, data: Buffer) -> int:
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except StructError:
-        raise ProtocolError(f"{schema.name}.version", f"needs 2 bytes, {len(data)} remain") from None
+        raise ProtocolError(f"{schema.name}.version", f"needs 2 bytes, but {len(data)} remain") from None
     return version

@@ -15,7 +15,7 @@
 * ``batch_building``: builds batches from records, and filters the records of a batch
 * ``control_records``: transaction markers; ``interceptor_notes``: notes of produce interceptors, as control batches
 * ``compression``: the codecs of record batches
-* ``partitioning``: partition of a key
+* ``partitioning``: computes the partition of a key
 * ``kernels``: optional loops in C, which replace parts of the other modules
 
 A request is read with ``FrameReader``, ``parse_request_header``, ``APIS[key].request.parse(version, frame, offset)``,

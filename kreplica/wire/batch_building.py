@@ -154,10 +154,10 @@ class BatchBuilder:
 
 
 def build_batch(records: Iterable[Record], **options: Unpack[BatchOptions]) -> bytes:
-    """Return a batch of records with their offsets; ``NEXT_OFFSET`` is replaced by the next offset.
+    """Return a batch of records; an offset of ``NEXT_OFFSET`` means the offset after the previous record.
 
     :param options: fields of ``BatchBuilder``.
-    :raise ValueError: there are no records, or the offsets do not increase from ``base_offset`` on.
+    :raise ValueError: there are no records, or their offsets are below ``base_offset`` or do not increase.
     """
     builder = BatchBuilder(**options)
     for offset, timestamp_ms, key, value, headers in records:
@@ -173,7 +173,7 @@ def filter_batch(
     keep_empty: bool = False,
     decompressed_size_max: int = DECOMPRESSED_SIZE_MAX,
 ) -> bytes | None:
-    """Return the batch without the records that ``keep`` rejects, as log compaction writes it; None if none is left.
+    """Return the batch without the records that ``keep`` rejects, for log compaction; None if no record is left.
 
     Offsets, leader epoch, producer, sequence and ``last_offset_delta`` are unchanged, so the offset ranges of
     consecutive batches have no gap and the producer's last sequence remains known.
@@ -202,10 +202,10 @@ def filter_batch(
 
 
 def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
-    """Return a batch with the same header fields and other records, see ``filter_batch``.
+    """Return a batch with the same header fields but other records; see ``filter_batch``.
 
     :param records: offsets must increase within the range of the header; may be empty.
-    :raise ValueError: an offset is out of range or order.
+    :raise ValueError: an offset is out of range or out of order.
     """
     if not records:
         return _empty(header)
@@ -214,18 +214,18 @@ def with_records(header: BatchHeader, records: Sequence[Record]) -> bytes:
         raise ValueError(f"offsets {offsets} do not increase from {header.base_offset} to {header.last_offset}")
     base_timestamp = records[0].timestamp_ms
     parts = [_encode(record, header.base_offset, base_timestamp) for record in records]
-    changed = header._replace(
+    header = header._replace(
         base_timestamp=base_timestamp,
         max_timestamp=max(record.timestamp_ms for record in records),
         record_count=len(records),
     )
-    return seal(changed, compress(header.codec, b"".join(parts)))
+    return seal(header, compress(header.codec, b"".join(parts)))
 
 
 def seal(header: BatchHeader, records: bytes) -> bytes:
-    """Return a batch from its header and (compressed) records; sets the length and the CRC."""
-    covered = _CRC_COVERED.pack(*header[5:])
-    crc = crc32c(records, crc32c(covered))
+    """Return the batch of a header and its (compressed) records, with the length and the CRC set."""
+    header_fields = _CRC_COVERED.pack(*header[5:])
+    crc = crc32c(records, crc32c(header_fields))
     length = HEADER_SIZE - LENGTH_END + len(records)
     return HEADER.pack(header[0], length, header[2], MAGIC, crc, *header[5:]) + records
 

@@ -27,7 +27,7 @@ MAGIC = 2
 MAGIC_POSITION = 16
 CRC_POSITION = 17
 CRC_START = 21
-"""The CRC covers the bytes from the attributes on, so setting the offset and the leader epoch does not change it."""
+"""The CRC covers the attributes and all later bytes, so setting the offset and the leader epoch does not change it."""
 ATTRIBUTES_POSITION = CRC_START + 1
 """Position of the low byte of the attributes, which holds all defined bits."""
 
@@ -49,7 +49,7 @@ NO_SEQUENCE = -1
 SEQUENCE_MASK = 0x7FFF_FFFF
 
 SCAN_SIZE = 1 << 18
-"""Bytes of batches that ``iter_checked`` checks at once: about 15 us."""
+"""Number of bytes that ``iter_checked`` checks in one call to the kernel, which takes about 15 us."""
 
 _LENGTH_MIN = HEADER_SIZE - LENGTH_END
 _unpack_header = HEADER.unpack_from
@@ -117,7 +117,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """``compression.Codec`` ID, or an undefined one from 5 to 7."""
+        """ID of a ``compression.Codec``, or an undefined ID from 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -155,14 +155,14 @@ def parse_header(buffer: Bytes, position: int = 0) -> BatchHeader:
         raise ProtocolError("RecordBatch", f"the header has {HEADER_SIZE} bytes, but {len(buffer) - position} remain")
     header = _new_tuple(BatchHeader, _unpack_header(buffer, position))
     if header[3] != MAGIC:
-        raise ProtocolError("RecordBatch.magic", f"{header[3]} is not supported, only {MAGIC} is")
+        raise ProtocolError("RecordBatch.magic", f"{header[3]} is not supported, only {MAGIC}")
     if header[1] < _LENGTH_MIN:
         raise ProtocolError("RecordBatch.length", f"{header[1]} is less than the minimum of {_LENGTH_MIN}")
     return header
 
 
 def iter_checked(buffer: Bytes) -> Iterator[tuple[int, BatchHeader, bool]]:
-    """Yield position and header of each batch in the buffer, and True if its CRC is correct.
+    """Yield (position, header, True if the CRC is correct) for each batch in the buffer.
 
     A truncated last batch is ignored, as in fetched records (KIP-74).
 
@@ -183,7 +183,7 @@ def iter_checked(buffer: Bytes) -> Iterator[tuple[int, BatchHeader, bool]]:
 def iter_headers(
     buffer: Bytes, position: int = 0, *, incomplete_last: bool = False
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield (position, header) of each batch in the buffer, from a position on.
+    """Yield (position, header) for each batch in the buffer, starting at ``position``.
 
     :param incomplete_last: accept a truncated last batch, as in fetched records (KIP-74).
     :raise ProtocolError: a header is invalid, or the last batch is truncated.
@@ -200,7 +200,7 @@ def iter_headers(
         position = end_of_batch
     if position < end and not incomplete_last:
         header = parse_header(buffer, position)
-        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, {end - position} remain")
+        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, but {end - position} remain")
 
 
 def verify_crc(buffer: Bytes, header: BatchHeader, position: int = 0) -> bool:

@@ -1,7 +1,7 @@
 """Generates the source of one flat building function from a tree of types.
 
-One ``pack`` writes adjacent fields of fixed size and the length or count after them; that ``pack`` also writes an empty
-tag section, as a pad byte.
+One ``pack`` writes adjacent fixed-size fields and the length or count that follows them.  It also writes an empty tag
+section, as a pad byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VALUE_ERRORS = (StructError, TypeError, AttributeError, UnicodeEncodeError)
 """Errors that generated builders raise for values that do not fit their fields."""
 
 Builder = Callable[..., list[Any]]
-"""Function of a value and, optionally, of bytes before the message; returns the message in pieces."""
+"""Function of a value and, optionally, a prefix in bytes; returns the prefix and the message in pieces."""
 
 SlicedBuilder = Callable[[Any, bytes], Generator[None, None, list[Any]]]
 
@@ -47,7 +47,7 @@ def compile_sliced_builder(root: WireType, *, lenient: bool = True) -> SlicedBui
 def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
     """Compile a tree of types to a building function.
 
-    :param lenient: missing fields take their default; otherwise they raise KeyError, and building is faster.
+    :param lenient: missing fields get their default; otherwise they raise KeyError, and building is faster.
     :return: a function that returns one or more pieces, the first of them bytes.  Long records and objects with a
         ``size`` are separate pieces.  It raises one of ``VALUE_ERRORS``.
     """
@@ -57,8 +57,8 @@ def compile_builder(root: WireType, *, lenient: bool = True) -> Builder:
 class BuilderSource:
     """Source code of one building function.
 
-    ``_pending_fields`` holds adjacent fixed fields for which no code is emitted yet: ``struct`` letter and expression,
-    which is None for a pad byte.  ``_has_separate_pieces`` is True if the function may return more than one piece.
+    ``_pending_fields`` holds adjacent fixed fields for which no code is emitted yet: the ``struct`` letter and the
+    expression, or None for a pad byte.  ``_has_separate_pieces`` is True if the function may return several pieces.
 
     :param sliced: generate a generator function, which yields between elements of arrays.
     """
@@ -272,8 +272,8 @@ class BuilderSource:
         if not self._lenient:
             return f"{expression}[{field.name!r}]"
         default = field.default
-        shown = self._add_constant("default", default) if isinstance(default, (dict, list)) else literal(default)
-        return f"{expression}.get({field.name!r}, {shown})"
+        text = self._add_constant("default", default) if isinstance(default, (dict, list)) else literal(default)
+        return f"{expression}.get({field.name!r}, {text})"
 
     def _emit_record(self, kind: Record, expression: str) -> None:
         if not expression.isidentifier() and kind.fields:

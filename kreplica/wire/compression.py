@@ -137,8 +137,8 @@ def _decompress_gzip(data: Bytes, size_max: int) -> bytes | bytearray:
 
 
 def _next_size(size: int, size_max: int) -> int:
-    """Return the size of the next chunk after ``size`` bytes; may exceed the limit by one byte, to detect larger
-    data."""
+    """Return the size of the next chunk after ``size`` bytes; it may exceed the limit by one byte, to detect
+    larger data."""
     return min(max(size, CHUNK_SIZE), PIECE_SIZE_MAX, size_max + 1 - size)
 
 
@@ -158,7 +158,7 @@ def _decompress_snappy(data: Bytes, size_max: int) -> bytearray:
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
         if sum(sizes) > len(view) * SNAPPY_RATIO_MAX:
-            raise _corrupt("snappy", f"{len(view)} bytes declare {sum(sizes)} decompressed bytes")
+            raise _corrupt("snappy", f"{len(view)} bytes cannot decompress to the declared {sum(sizes)} bytes")
         if sum(sizes) > size_max:
             raise _too_large(size_max)
         output = bytearray(sum(sizes))
@@ -183,7 +183,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
             raise _corrupt("snappy", "the length of a block is truncated") from error
         position += _BLOCK_LENGTH.size
         if not 0 < length <= len(view) - position:
-            raise _corrupt("snappy", f"a block has {length} bytes, {len(view) - position} remain")
+            raise _corrupt("snappy", f"a block has {length} bytes, but {len(view) - position} remain")
         yield view[position : position + length]
         position += length
 

@@ -13,7 +13,7 @@ REQUEST_SIZE_MAX = 104_857_600
 """Kafka's default of ``socket.request.max.bytes``."""
 
 RECEIVE_IN_PLACE_MIN = 1 << 16
-"""Minimum number of missing bytes to receive the rest of a frame in place; fewer are faster to copy."""
+"""Minimum number of missing bytes of a frame that are received in place; copying fewer bytes is faster."""
 
 _LENGTH = Struct(">i")
 
@@ -31,7 +31,7 @@ class FrameReader:
     def __init__(self, size_max: int = REQUEST_SIZE_MAX) -> None:
         self.size_max = size_max
         self._buffered = bytearray()
-        # Number of buffered bytes at which they are parsed again, so that a long frame in many chunks is copied
+        # Number of buffered bytes at which parsing is tried again, so that a long frame in many chunks is copied
         # only once.
         self._needed = _LENGTH.size
         self._long_frame: memoryview | None = None
@@ -49,10 +49,10 @@ class FrameReader:
 
     @property
     def receive_buffer(self) -> memoryview | None:
-        """Buffer for the rest of a long frame, None for a short one.
+        """Buffer for the rest of a long frame; None for a short frame.
 
-        For callers that trust the length prefix: a caller receives into the buffer and calls ``received``; if the
-        buffer is None, the caller passes received bytes to ``feed``.
+        Only for callers that trust the length prefix.  They receive into the buffer and call ``received``, or, if the
+        buffer is None, pass the received bytes to ``feed``.
         """
         if self._long_frame is None:
             if self._needed - len(self._buffered) < RECEIVE_IN_PLACE_MIN:
@@ -63,7 +63,7 @@ class FrameReader:
         return self._long_frame[self._filled :]
 
     def received(self, size: int) -> memoryview | None:
-        """Account for bytes received into ``receive_buffer``; return the frame's body if it is complete.
+        """Record that bytes were received into ``receive_buffer``; return the frame's body if it is complete.
 
         :param size: number of bytes received.
         """
@@ -116,7 +116,7 @@ def frame(body: bytes) -> bytes:
 
 
 def frame_pieces(pieces: list[Any]) -> list[Any]:
-    """Return the pieces from ``Schema.build_pieces`` with a length prefix in the first.
+    """Return the pieces from ``Schema.build_pieces``, with a length prefix in the first piece.
 
     :param pieces: at least one; the first is bytes.
     """

@@ -50,7 +50,7 @@ def version_range(text: str | None) -> range:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Line of a schema text, with the lines nested below it."""
+    """One line of a schema text, with the lines nested below it."""
 
     name: str
     type: str
@@ -88,12 +88,12 @@ def read_lines(text: str) -> list[Line]:
     root: list[Line] = []
     levels = [root]
     for line in lines:
-        level, odd = divmod(len(line) - len(line.lstrip()) - margin, 2)
-        if odd or level >= len(levels):
+        level, remainder = divmod(len(line) - len(line.lstrip()) - margin, 2)
+        if remainder or level >= len(levels):
             raise ValueError(f"invalid indentation: {line!r}")
-        read = _read_line(line.strip())
-        levels[level].append(read)
-        levels[level + 1 :] = [read.children]
+        parsed_line = _read_line(line.strip())
+        levels[level].append(parsed_line)
+        levels[level + 1 :] = [parsed_line.children]
     return root
 
 

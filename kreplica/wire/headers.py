@@ -77,7 +77,7 @@ def build_request_header(
 ) -> bytes:
     """Build the header of a request.
 
-    :param header_version: 0, 1 or 2, see ``Api.request_header_version``.
+    :param header_version: 0, 1 or 2; see ``Api.request_header_version``.
     """
     if header_version == 0:
         return _START.pack(api_key, api_version, correlation_id)
@@ -93,7 +93,7 @@ def build_request_header(
 def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]:
     """Parse the header of a response.
 
-    :param header_version: 0 or 1, see ``Api.response_header_version``.
+    :param header_version: 0 or 1; see ``Api.response_header_version``.
     :return: the correlation ID, and the position of the body in the frame.
     :raise ProtocolError: the frame ends within the header, or the header is malformed.
     """
@@ -111,7 +111,7 @@ def parse_response_header(header_version: int, frame: Buffer) -> tuple[int, int]
 def build_response_header(header_version: int, correlation_id: int) -> bytes:
     """Build the header of a response.
 
-    :param header_version: 0 or 1, see ``Api.response_header_version``.
+    :param header_version: 0 or 1; see ``Api.response_header_version``.
     """
     return _CORRELATION_ID.pack(correlation_id) + (_NO_TAGS if header_version else b"")
 

@@ -1,6 +1,6 @@
-"""Control batches, skipped by consumers, with notes of produce interceptors.
+"""Control batches that hold the notes of produce interceptors; consumers skip them.
 
-A note precedes the batch that the interceptor changed, and refers to it by CRC.  If that batch does not follow, the
+A note precedes the batch that the interceptor changed, and identifies it by CRC.  If that batch does not follow, the
 note was never acknowledged and is ignored.  Kafka clients skip control records of unknown types.
 """
 
@@ -25,7 +25,7 @@ _VALUE = Struct(">h?IH")
 
 
 class Note(NamedTuple):
-    """Note of one plugin."""
+    """Note that one plugin left about a batch."""
 
     plugin: str
     data: bytes
@@ -46,7 +46,7 @@ class Notes(NamedTuple):
 
 
 def build_notes(notes: Sequence[Note], crc: int | None, timestamp_ms: int) -> bytes:
-    """Return the control batch of notes."""
+    """Return a control batch with the notes."""
     key = _KEY.pack(_VERSION, NOTE)
     records = []
     for index, (plugin, data) in enumerate(notes):
@@ -57,7 +57,7 @@ def build_notes(notes: Sequence[Note], crc: int | None, timestamp_ms: int) -> by
 
 
 def parse_notes(batch: Bytes) -> Notes | None:
-    """Return the notes of a control batch, None if it has other control records.
+    """Return the notes in a control batch; None if it holds other control records.
 
     :raise ProtocolError: a note is truncated.
     """

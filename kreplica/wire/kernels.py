@@ -40,8 +40,8 @@ place_batches: Any = getattr(_crc_module, "place_batches", None)
 """Checks produced batches as ``batches.check_batch`` does, and sets their base offsets and leader epoch in place.
 
 Arguments: types of headers and results, the batches, base offset, leader epoch, maximum size of a batch and of all
-batches.  Returns headers, results and total size of the first batches that need no other checks and that continue each
-other's sequence; later batches are unchanged.
+batches.  Returns the headers, the results and the total size of the leading batches that need no other checks and have
+consecutive sequences; later batches are unchanged.
 """
 
 index_batches: Any = getattr(_module, "index_batches", None)
@@ -63,7 +63,7 @@ read_rows: Any = getattr(_module, "read_rows", None)
 """Reads records as ``record_columns.read_rows`` does.
 
 Arguments: type, constants and places of ``RowShape``; section; base offset, base timestamp, last offset delta and
-record count of the header; true if the timestamps are an append time, and this time.  Returns a list of rows, or None.
+record count of the header; whether the timestamp is the append time, and that time.  Returns a list of rows, or None.
 """
 
 check_records: Any = getattr(_module, "check_records", None)
@@ -82,7 +82,7 @@ or None.
 
 
 def description() -> str:
-    """Return which implementation runs, for ``kreplica --version``."""
+    """Return the name of the implementation in use, for ``kreplica --version``."""
     if _module is None:
         return "kernels in Python"
     return "kernels in C" if _crc_module is not None else "kernels in C and Python: no CRC instruction"

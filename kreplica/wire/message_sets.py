@@ -19,7 +19,7 @@ from kreplica.wire.compression import Codec, DecompressedTooLarge, decompress
 
 PATH = "MessageSet"
 MESSAGES_PER_SLICE = 256
-"""Number of messages converted between calls of ``pause``."""
+"""Number of messages converted between calls to ``pause``."""
 
 _OFFSET_AND_SIZE = Struct(">qi")
 _HEAD = Struct(">IBB")
@@ -47,7 +47,7 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
     """Convert the messages of one partition in a Produce request to one batch of format 2, with the same codec.
 
     :param size_max: maximum decompressed size in bytes.
-    :param pause: called periodically during long work.
+    :param pause: called periodically during a long conversion.
     :raise KafkaError: CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE.
     :raise DecompressedTooLarge: the messages exceed ``size_max``.
     """
@@ -102,7 +102,7 @@ def iter_messages(records: Bytes) -> Iterator[Message]:
             start = position + _OFFSET_AND_SIZE.size
             position = start + size
             if size < _HEAD.size or position > len(view):
-                raise _corrupt(f"a message has {size} bytes, {len(view) - start} remain")
+                raise _corrupt(f"a message has {size} bytes, but {len(view) - start} remain")
             yield _message(view[start:position])
         except StructError as error:
             raise _corrupt("a message is truncated") from error

@@ -1,8 +1,8 @@
 """Generates the source of one flat parsing function from a tree of types.
 
-One ``unpack_from`` reads adjacent fields of fixed size and the length or count after them; ``iter_unpack`` reads arrays
-of rows of fixed size.  The count of an array is checked against the remaining bytes before the array is read.  The
-length of a string or of bytes is not checked: if it is too large, the next read or the check at the end fails.
+One ``unpack_from`` reads adjacent fixed-size fields and the length or count that follows them; ``iter_unpack`` reads
+arrays of fixed-size rows.  The count of an array is checked against the remaining bytes before the array is read.  The
+length of a string or byte field is not checked: if it is too large, the next read or the check at the end fails.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ParserSource:
         return name
 
     def _defer_read(self, code: str) -> str:
-        """Add a fixed field to the pending ones, and return the variable that will hold its value."""
+        """Add a fixed-size field to the pending fields; return the name of the variable that will hold its value."""
         name = self._new_name("v")
         self._pending_fields.append((code, name))
         return name
@@ -173,7 +173,7 @@ class ParserSource:
         return self._emit_sized(kind, lambda length, target: self._emit_content(kind, length, target))
 
     def _emit_sized(self, kind: Sized, content: Callable[[str, str], None]) -> str:
-        """Emit code that reads a length and the content after it, and return the variable with the content."""
+        """Emit code that reads a length and the content after it; return the variable that holds the content."""
         target = self._new_name("x")
         length = self._defer_read("B" if kind.compact else kind.prefix)
         self._emit_pending()
@@ -266,7 +266,7 @@ class ParserSource:
 
         The caller emits the ``else``.
 
-        :return: False if the rows have no fixed size; then nothing is emitted.
+        :return: False, with nothing emitted, if the rows have no fixed size.
         """
         if item.nullable or not all(isinstance(field.type, Fixed) for field in item.fields):
             return False
@@ -312,7 +312,7 @@ class ParserSource:
         return "{" + ", ".join(f"{f.name!r}: {value}" for f, value in zip(fields, values + tagged, strict=True)) + "}"
 
     def _emit_tags(self, kind: Record) -> list[str]:
-        """Emit code that reads the tag section, and return the variables with the tagged fields."""
+        """Emit code that reads the tag section, and return the variables that hold the tagged fields."""
         first = self._defer_read("B")
         self._emit_pending()
         names = [self._new_name("t") for _ in kind.tagged]

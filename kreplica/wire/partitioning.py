@@ -1,4 +1,4 @@
-"""Computes the partition of a key, like Kafka's Java clients."""
+"""Computes the partition of a key as Kafka's Java clients do."""
 
 from __future__ import annotations
 

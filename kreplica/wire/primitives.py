@@ -11,8 +11,8 @@ from uuid import UUID
 COST_MAX = 8_000_000
 """Maximum cost of one message, the sum over its arrays and tags; a unit is about 40 bytes of Python objects.
 
-A number in a list costs 1, a record 5 plus its fields (``WireType.cost``).  The limit bounds the memory and the time
-that any message takes, and still allows a LeaderAndIsr request for 250,000 partitions.
+A number in a list costs 1, a record 5 plus its fields (``WireType.cost``).  The limit bounds the memory and time
+that a message can take, and still allows a LeaderAndIsr request for 250,000 partitions.
 """
 
 COST_BYTES = 40
@@ -68,7 +68,7 @@ class CostLimitExceeded(MalformedError):
 
 @cache
 def struct_of(codes: str) -> Struct:
-    """Return the big-endian ``Struct`` of these letters; the schemas bound the size of the cache."""
+    """Return the big-endian ``Struct`` for these codes; the schemas bound the size of the cache."""
     return Struct(">" + codes)
 
 
@@ -132,7 +132,7 @@ def read_tags(
     :param position: position after the first byte of the tag count, which is ``first``.
     :param size: size of the buffer.
     :param cost: cost of the message before the section.
-    :return: known tags with their values, the position after the section, the cost including the section.
+    :return: the values of the known tags, the position after the section, and the cost including the section.
     :raise MalformedError: tags are out of order, too many, or have a wrong size.
     """
     count = first
@@ -161,7 +161,7 @@ def read_tags(
 def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -> bytes:
     """Encode the tag section of the fields that differ from their default.
 
-    :param fields: tag, value, default, and the function that builds the value; tags ascend.
+    :param fields: tag, value, default, and the function that builds the value; in ascending order of tags.
     """
     written = [(tag, build(value)) for tag, value, default, build in fields if value != default]
     out = [uvarint(len(written))]
@@ -172,7 +172,7 @@ def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -
 
 @lru_cache(maxsize=4096)
 def uuid_of(data: bytes) -> UUID:
-    """Return a UUID, cached because topic IDs repeat in requests and creating one takes a microsecond."""
+    """Return a UUID, cached because topic IDs repeat in requests and creating a UUID takes a microsecond."""
     return UUID(bytes=data)
 
 

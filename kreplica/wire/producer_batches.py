@@ -1,4 +1,4 @@
-"""Builds the batches of producers, encoding all records of a batch in bulk."""
+"""Builds producers' batches; all records of a batch are encoded in bulk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PLAIN_SIZE_END = 8000
 """Values of at least this size are not encoded by column, because the tables have an entry for each value size."""
 
 _VARINT_ENDS = (1 << 6, 1 << 13, 1 << 20, 1 << 27, 1 << 31)
-"""The smallest numbers whose zigzag varints take two, three, four and five bytes, and the end of all numbers."""
+"""The smallest numbers whose zigzag varints take two, three, four and five bytes, and the exclusive limit."""
 
 
 def build_producer_batch(
@@ -118,7 +118,7 @@ def _plain_heads(delta_size: int) -> list[bytes]:
 
 @cache
 def _plain_tails() -> list[bytes]:
-    """Return the bytes between offset and value of a plain record, by value size."""
+    """Return the bytes between the offset and the value of a plain record, by value size."""
     return [NULL + size for size in _small_varints()[:PLAIN_SIZE_END]]
 
 
@@ -148,7 +148,7 @@ def _encode_run(
 ) -> None:
     """Encode records like ``encode_record``, but faster if a record has the timestamp and sizes of the previous one.
 
-    :param deltas: varints of the offset deltas, all of one size; at most one record per varint is taken from ``rows``.
+    :param deltas: varints of the offset deltas, all of one size; ``rows`` yields at most one record for each.
     """
     small, small_end = _small_varints(), _VARINT_ENDS[1]
     last_timestamp_ms = last_key_size = last_value_size = -2

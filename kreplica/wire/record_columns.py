@@ -49,7 +49,7 @@ _NUMBERS = ([_NO_NUMBER] * (1 << 8), [_NO_NUMBER] * (1 << 16))
 for _numbers, _raws in zip(_NUMBERS, (range(1 << 7), _TWO_BYTES), strict=True):
     for _number, _raw in enumerate(_raws):
         _numbers[_raw] = (_number >> 1) ^ -(_number & 1)
-_LENGTHS = [[each if 0 <= each < _NO_NUMBER else _NO_LENGTH for each in numbers] for numbers in _NUMBERS]
+_LENGTHS = [[number if 0 <= number < _NO_NUMBER else _NO_LENGTH for number in numbers] for numbers in _NUMBERS]
 _DELTAS = ([*range(0, 1 << 7, 2)], _TWO_BYTES[::2])
 _DELTA_BYTES = ([bytes(_DELTAS[0])], [bytes(raw & 0xFF for raw in _DELTAS[1]), bytes(raw >> 8 for raw in _DELTAS[1])])
 _PREFIXES = [
@@ -72,10 +72,10 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 
 
 class RowShape(NamedTuple, Generic[Row]):
-    """Named tuple that holds one record and fields that are equal for all records of a batch.
+    """Layout of a named tuple that holds one record, and fields that are equal for all records of a batch.
 
-    :param constants: one value per field; those of the record's fields are not used.
-    :param places: indexes of offset, timestamp, key, value and headers.
+    :param constants: one value per field; the values at ``places`` are not used.
+    :param places: indexes of the fields for offset, timestamp, key, value and headers.
     """
 
     row_type: type[Row]
@@ -119,7 +119,7 @@ def read_rows(section: bytes, header: BatchHeader, shape: RowShape[Row]) -> list
 
 
 def _read_rows(section: Bytes, header: BatchHeader, shape: RowShape[Row]) -> list[Row] | None:
-    """Return all records of a section; None if there is no kernel, or if it leaves the section to the Python code."""
+    """Return all records of a section; None if there is no kernel, or it leaves the section to the Python code."""
     if kernels.read_rows is None:
         return None
     base_offset, _, _, _, _, attributes, last_delta, base_timestamp, max_timestamp, _, _, _, count = header
@@ -175,7 +175,7 @@ class _SectionReader:
     def read(self) -> Columns:
         """Read the section.
 
-        :raise OverflowError: the section is malformed; IndexError and ProtocolError mean the same.
+        :raise OverflowError, IndexError, ProtocolError: the section is malformed.
         """
         header, count, columns = self.header, self.count, self.columns
         values, timestamps = columns.values, columns.timestamps
@@ -190,8 +190,8 @@ class _SectionReader:
         if self.end != len(self.section) or self.delta > header.last_offset_delta:
             raise OverflowError
         if timestamps:
-            different = timestamps if timestamps.count(timestamps[0]) < count else timestamps[:1]
-            if not -INT64_END <= min(different) <= max(different) < INT64_END:
+            distinct = timestamps if timestamps.count(timestamps[0]) < count else timestamps[:1]
+            if not -INT64_END <= min(distinct) <= max(distinct) < INT64_END:
                 raise OverflowError
         if header.attributes & LOG_APPEND_TIME_BIT:
             timestamps[:] = [header.max_timestamp] * count
@@ -200,7 +200,7 @@ class _SectionReader:
     def _read_plain(self) -> int:
         """Read consecutive plain records, and return their number, which may be 0.
 
-        Their lengths take one or two bytes; their timestamps and offsets take as many bytes as those of the first one.
+        Their lengths take one or two bytes; their timestamps and offsets take as many bytes as those of the first.
         """
         columns, first, start = self.columns, self.delta + 1, self.end
         is_wide = first > 63
@@ -230,7 +230,7 @@ class _SectionReader:
         return self._add(first, self._read_same_size(self.start, key, first, count))
 
     def _add(self, first: int, times: list[int]) -> int:
-        """Add offsets, timestamps and headers of records whose keys and values were added, and return their number."""
+        """Add the offsets, timestamps and headers of records whose keys and values were added; return their number."""
         count = len(times)
         if count:
             columns, header = self.columns, self.header
@@ -273,15 +273,15 @@ class _SectionReader:
         return times
 
     def _read_same_size(self, start: int, key: bytes | None, first: int, count: int) -> list[int]:
-        """Add keys and values of the records after the one at ``start`` if all have its size, otherwise add none.
+        """Add the keys and values of the records after the one at ``start`` if all have its size; otherwise add none.
 
-        They are checked with strided slices, one byte position at a time.
+        The sizes are checked with strided slices, one byte position at a time.
 
         :param start: start of the last record that was read.
         :param key: key of that record.
         :param first: offset delta of the next record.
-        :param count: maximum number of records after it.
-        :return: their encoded timestamps.
+        :param count: maximum number of records to add.
+        :return: the encoded timestamps of the added records.
         """
         section, end, columns, is_wide = self.section, self.end, self.columns, first > 63
         size, value = end - start, columns.values[-1] or b""
@@ -315,7 +315,7 @@ class _SectionReader:
     def _read_one_by_one(self, try_from: int) -> None:
         """Read records one by one, until the end or until bulk reading may be tried again.
 
-        Varints are decoded in the loop: a call for each would be made five times per record.
+        Varints are decoded inline: a function would be called five times per record.
         """
         section, header, count = self.section, self.header, self.count
         base_offset, base_timestamp = header.base_offset, header.base_timestamp
@@ -394,4 +394,4 @@ def _times(raw: list[int], base: int, numbers: list[int]) -> list[int]:
     """Decode timestamps."""
     if raw.count(raw[0]) == len(raw):  # all in the same millisecond
         return [base + numbers[raw[0]]] * len(raw)
-    return [base + numbers[each] for each in raw]
+    return [base + numbers[encoded] for encoded in raw]

@@ -15,7 +15,7 @@ from kreplica.wire.compression import PATH
 from kreplica.wire.records import INT64_END, read_varint
 
 RECORDS_PER_SLICE = 512
-"""Records checked between calls of ``pause``: about 0.4 ms."""
+"""Number of records checked between calls to ``pause``, in about 0.4 ms."""
 
 REPORTED_MAX = 1000
 """Maximum number of records that are reported individually."""
@@ -34,9 +34,9 @@ ANY_TIMESTAMP = TimestampRange(-INT64_END, INT64_END - 1)
 class RecordFacts(NamedTuple):
     """Results of the check of one valid batch.
 
-    :param max_timestamp_ms: the highest timestamp of a record.
-    :param without_key: indexes of records without a key, the first ``REPORTED_MAX``.
-    :param out_of_range: (index, timestamp) of records outside of the accepted range, the first ``REPORTED_MAX``.
+    :param max_timestamp_ms: the highest timestamp of all records.
+    :param without_key: indexes of the first ``REPORTED_MAX`` records without a key.
+    :param out_of_range: (index, timestamp) of the first ``REPORTED_MAX`` records outside the accepted range.
     """
 
     max_timestamp_ms: int
@@ -53,8 +53,8 @@ def check_records(
     """Check all records of a decompressed section.
 
     :param header: checked header of the batch, with at least one record.
-    :param accepted: a record without a timestamp (-1) is always accepted.
-    :param pause: called between slices of the work.
+    :param accepted: accepted timestamps; a record without a timestamp (-1) is always accepted.
+    :param pause: called after every ``RECORDS_PER_SLICE`` records.
     :raise ProtocolError: a record does not fit into its length or into the section, offsets do not increase within the
         batch, or bytes are left after the last record.
     """
@@ -77,7 +77,7 @@ def check_records(
 
 
 class _RecordCheck:
-    """Check of one batch, in slices; positions and counts are kept between slices."""
+    """Checks one batch in slices; positions and counts are kept between slices."""
 
     def __init__(self, section: bytes | bytearray, header: BatchHeader, accepted: TimestampRange) -> None:
         self.section = section
@@ -91,9 +91,9 @@ class _RecordCheck:
         self.out_of_range: list[tuple[int, int]] = []
 
     def advance(self, first: int, end_index: int) -> None:
-        """Check the records with these indexes; the hot loop of producing compressed batches.
+        """Check the records with these indexes: the hot loop when compressed batches are produced.
 
-        Varints of one and two bytes are read inline, lengths without decoding zigzag (negative ones are odd).
+        Varints of one and two bytes are read inline, and lengths without zigzag decoding (negative lengths are odd).
         """
         section, position, previous, last = self.section, self.position, self.previous, self.last
         low, high, highest = self.low, self.high, self.highest

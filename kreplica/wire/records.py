@@ -14,13 +14,13 @@ from kreplica.wire.batches import HEADER_SIZE, LOG_APPEND_TIME_BIT, RECORD_SIZE_
 from kreplica.wire.compression import decompress
 
 DECOMPRESSED_SIZE_MAX = 100 * 1024 * 1024
-"""Default limit of the decompressed size of a batch: the maximum request size."""
+"""Default limit on the decompressed size of a batch: the maximum request size."""
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 INT64_END = 1 << 63
 _LENGTHS_SIZE_MIN = 3
-"""Minimum size of key length, value length and number of headers."""
+"""Minimum size of the key length, the value length and the header count together."""
 
 _VARINT_SIZE_MAX = 10
 
@@ -31,7 +31,7 @@ class Record(NamedTuple):
     :param timestamp_ms: creation or append time; -1 if the producer did not set it.
     :param key: None if absent; compacted topics reject such records.
     :param value: None deletes the key from a compacted topic.
-    :param headers: in order; names may repeat, and invalid UTF-8 in a name becomes lone surrogates.
+    :param headers: in order; names may repeat, and invalid UTF-8 in a name is decoded to lone surrogates.
     """
 
     offset: int
@@ -81,7 +81,7 @@ def iter_keys(
 def find_timestamp(
     batch: Bytes, timestamp_ms: int, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """Return offset and timestamp of the first record whose timestamp is at least the given one, or None.
+    """Return the offset and timestamp of the first record whose timestamp is at least the given one, or None.
 
     :param start_offset: records before it are ignored, because the log may start inside the batch.
     :raise ProtocolError: as in ``iter_records``, up to the returned record.
@@ -97,7 +97,7 @@ def find_timestamp(
 def max_timestamp_record(
     batch: Bytes, start_offset: int = 0, *, decompressed_size_max: int = DECOMPRESSED_SIZE_MAX
 ) -> RecordTime | None:
-    """Return offset and timestamp of the first record with the highest timestamp, or None (KIP-734).
+    """Return the offset and timestamp of the first record with the highest timestamp, or None (KIP-734).
 
     :param start_offset: records before it are ignored.
     :raise ProtocolError: as in ``iter_records``.
@@ -117,7 +117,7 @@ def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) 
     :raise ProtocolError: the batch is truncated, or its records are corrupt, too large, or fewer than the header says.
     """
     if header.size > len(batch):
-        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, {len(batch)} remain")
+        raise ProtocolError("RecordBatch.length", f"the batch has {header.size} bytes, but {len(batch)} remain")
     section = decompress(header.codec, memoryview(batch)[HEADER_SIZE : header.size], decompressed_size_max)
     if not 0 <= header.record_count * RECORD_SIZE_MIN <= len(section):
         raise ProtocolError("RecordBatch.record_count", f"{header.record_count} do not fit into {len(section)} bytes")
@@ -127,9 +127,9 @@ def open_records(batch: Bytes, header: BatchHeader, decompressed_size_max: int) 
 def iter_heads(section: bytes, header: BatchHeader) -> Iterator[RecordHead]:
     """Yield the ``RecordHead`` of each record; keys, values and headers are not read.
 
-    Varints of one byte, the most frequent ones, are read inline: this loop determines the speed of compaction.
+    One-byte varints, which are the most frequent, are read inline: this loop determines the speed of compaction.
 
-    :raise ProtocolError: a record does not fit, offsets do not increase, or bytes follow the last record.
+    :raise ProtocolError: a record exceeds the section, offsets do not increase, or bytes follow the last record.
     """
     base_offset, base_timestamp, last_delta = header.base_offset, header.base_timestamp, header.last_offset_delta
     append_time = header.max_timestamp if header.attributes & LOG_APPEND_TIME_BIT else None
@@ -186,7 +186,7 @@ def read_record(section: bytes, head: RecordHead) -> Record:
 def read_headers(section: bytes, position: int, end: int, offset: int) -> tuple[Headers, int]:
     """Read the headers of a record, and return them with the position after them.
 
-    :raise ProtocolError: they are malformed.
+    :raise ProtocolError: the headers are malformed.
     """
     count, position = _read_number(section, position, end, offset, "headers")
     if not 0 <= count <= (end - position) // 2:
@@ -211,7 +211,7 @@ def _read_bytes(section: bytes, position: int, end: int, offset: int, field: str
         return section[position:stop], stop
     if length == -1 and position <= end:
         return None, position
-    raise _malformed_at(offset, field, f"length {length}, but {end - position} bytes remain")
+    raise _malformed_at(offset, field, f"length is {length}, but {end - position} bytes remain")
 
 
 def _read_number(section: bytes, position: int, end: int, offset: int, field: str) -> tuple[int, int]:

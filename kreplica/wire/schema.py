@@ -14,12 +14,12 @@ from kreplica.wire.structures import Record
 from kreplica.wire.template_cache import VaryingFields
 
 MessageParser = Callable[..., dict[str, Any]]
-"""A function of a buffer and, optionally, the offset at which the message starts."""
+"""Function of a buffer and, optionally, the offset at which the message starts."""
 
 MessageBuilder = Callable[[dict[str, Any]], bytes]
 
 SlicedMessageParser = Callable[..., Generator[None, None, dict[str, Any]]]
-"""A generator function of a buffer and the offset at which the message starts; it returns the message."""
+"""Generator function of a buffer and the offset at which the message starts; it returns the message."""
 
 DIAGNOSED_ELEMENTS_MAX = 500
 """Maximum number of elements of a malformed message that are parsed again to find the error: a few milliseconds."""
@@ -31,7 +31,7 @@ class Schema:
     :param name: name of the message; paths in errors start with it.
     :param versions: lowest and highest version.
     :param flexible_from: the first version with the encodings of KIP-482, or None.
-    :param text: the fields, see ``kreplica.wire.grammar``.
+    :param text: the fields, in the format of ``kreplica.wire.grammar``.
     :param varying: fields in which frequent messages differ, for ``MessageParsers``; None if templates do not help.
     :param cost_max: maximum cost of a parsed message, in the units of ``COST_MAX``.
     :param step_cost_max: maximum cost of a message that ``parse`` accepts; None for ``cost_max``.
@@ -81,7 +81,7 @@ class Schema:
         return (self._parsers.get(version) or self.parser(version))(buffer, offset)
 
     def build(self, version: int, value: dict[str, Any]) -> bytes:
-        """Build a message; missing fields take their default, unknown fields are ignored.
+        """Build a message; missing fields get their default, and unknown fields are ignored.
 
         :raise ProtocolError: a value does not fit its field; the error names the field.
         """
@@ -92,7 +92,7 @@ class Schema:
 
         :param prefix: bytes before the message in the first buffer.
         :return: buffers in order; records of 4 KiB and more, and such objects, are separate items.
-        :raise ProtocolError: as ``build``.
+        :raise ProtocolError: as in ``build``.
         """
         builder = self._piece_builders.get(version) or self._piece_builder(version)
         return builder(value, prefix)
@@ -173,8 +173,8 @@ class Schema:
         tree = self._trees.get(version)
         if tree is None:
             if version not in self.versions:
-                known = f"{self.versions[0]} to {self.versions[-1]}"
-                raise ProtocolError(self.name, f"version {version} is not within {known}")
+                supported = f"{self.versions[0]} to {self.versions[-1]}"
+                raise ProtocolError(self.name, f"version {version} is not within {supported}")
             tree = make_tree(self._read_lines(), version, flexible=self.is_flexible(version), title=self.name)
             self._trees[version] = tree
         return tree
@@ -237,7 +237,7 @@ def _sliced_parser(tree: Record, cost_max: int) -> SlicedMessageParser:
 
 
 def _sliced_builder(tree: Record) -> SlicedBuilder:
-    """Return a sliced builder that, like ``_piece_builder``, compiles the lenient form when it is first needed."""
+    """Return a sliced builder that compiles the lenient form when it is first needed, as ``_piece_builder`` does."""
     strict = compile_sliced_builder(tree, lenient=False)
     lenient: SlicedBuilder | None = None
 

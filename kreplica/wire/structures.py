@@ -34,7 +34,7 @@ def remaining(stream: BytesIO) -> int:
 class Array(Sized):
     """List of values of one type; the cost of the message (``COST_MAX``) limits its length.
 
-    The context value ``elements_left`` limits how many elements are parsed to find the error in a message.
+    The context value ``elements_left`` limits the number of elements that are parsed to find the error in a message.
     """
 
     def __init__(self, item: WireType, compact: bool, nullable: bool) -> None:
@@ -90,7 +90,7 @@ class Field:
 class Record(WireType):
     """Struct of named fields, followed by a tag section in flexible versions; a dict in Python.
 
-    :param title: name of the message at the root of a tree, where error paths start; else empty.
+    :param title: name of the message, with which error paths start, for the root of a tree; empty for other records.
     :param nullable: a byte before the record indicates null (KIP-893).
     """
 
@@ -127,7 +127,7 @@ class Record(WireType):
         count = take_uvarint(stream, f"{path}.tags")
         add_cost(context, count * TAG_COST, f"{path}.tags")
         if count > TAGS_MAX:
-            raise ProtocolError(f"{path}.tags", f"{count} tags are more than the limit of {TAGS_MAX}")
+            raise ProtocolError(f"{path}.tags", f"{count} tags exceed the limit of {TAGS_MAX}")
         for _ in range(count):
             tag = take_uvarint(stream, f"{path}.tags")
             if tag <= last:
@@ -135,7 +135,7 @@ class Record(WireType):
             last = tag
             size = take_uvarint(stream, f"{path}.tags")
             if size > remaining(stream):
-                raise ProtocolError(f"{path}.tags", f"tag {tag} has {size} bytes, {remaining(stream)} remain")
+                raise ProtocolError(f"{path}.tags", f"tag {tag} has {size} bytes, but {remaining(stream)} remain")
             field = self._by_tag.get(tag)
             if field is None:
                 stream.seek(size, 1)
@@ -160,9 +160,9 @@ class Record(WireType):
         return value
 
     def _build_tags(self, value: dict[str, Any], stream: BytesIO, context: Any, path: str) -> None:
-        changed = [field for field in self.tagged if value.get(field.name, field.default) != field.default]
-        stream.write(uvarint(len(changed)))
-        for field in changed:
+        fields = [field for field in self.tagged if value.get(field.name, field.default) != field.default]
+        stream.write(uvarint(len(fields)))
+        for field in fields:
             payload = BytesIO()
             field.type._build(value[field.name], payload, context, f"{path}.{field.name}")
             stream.write(uvarint(field.tag or 0) + uvarint(payload.tell()) + payload.getbuffer())

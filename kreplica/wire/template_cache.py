@@ -16,8 +16,8 @@ from kreplica.wire.primitives import Buffer, struct_of, uvarint_rest
 from kreplica.wire.structures import Record
 
 MARK = 0x7E5A_0100
-"""Value of the first numeric field in the message from which a template is made; ``MARK + 1`` in the second, and so
-on."""
+"""Placeholder for the first numeric field of the message from which a template is made; the second has ``MARK + 1``,
+and so on."""
 
 ENTRIES_MAX = 1000
 HEADS_MAX = 4
@@ -41,9 +41,9 @@ class Template:
 
     :param data: the message, with ``MARK`` in its first numeric field, ``MARK + 1`` in the second, and so on.
     :param codes: ``struct`` codes of the numeric fields in wire order.
-    :ivar struct: layout: constant bytes, a number, constant bytes, ..., constant bytes.
-    :ivar values: values of ``struct``, with the marks as numbers.
-    :raise ValueError: a mark is missing in the message.
+    :ivar struct: layout: constant bytes and numbers in turn, starting and ending with constant bytes.
+    :ivar values: values of ``struct``, with the marks as the numbers.
+    :raise ValueError: a mark is missing from the message.
     """
 
     __slots__ = ("struct", "values")
@@ -84,7 +84,7 @@ class TemplateCache(Generic[T, R]):
     """Bounded map from the constant bytes of messages to values.
 
     :param make_result: makes the result of ``find`` from a stored value, the values of the template's ``struct``, and a
-        view of the message's records (None without records).
+        view of the message's records (None if it has none).
     """
 
     def __init__(self, make_result: Callable[[T, tuple[Any, ...], memoryview | None], R | None]) -> None:
@@ -98,7 +98,7 @@ class TemplateCache(Generic[T, R]):
         return len(self._entries)
 
     def find(self, buffer: Buffer, position: int = 0) -> R | None:
-        """Return the result for a message that ends at the end of the buffer; None if no template matches."""
+        """Return the result for a message that extends to the end of the buffer; None if no template matches."""
         if self._layouts:
             layout = self._layouts.get(len(buffer) - position)
             if layout is not None:
@@ -159,7 +159,7 @@ class TemplateCache(Generic[T, R]):
         self._entries[constants] = _Entry(value, tail, compact)
 
     def discard(self, constants: tuple[bytes, ...]) -> None:
-        """Remove a message, if it is cached."""
+        """Remove a message if it is cached."""
         self._entries.pop(constants, None)
 
 
@@ -264,7 +264,7 @@ class TemplateParser:
         constants = struct.unpack_from(buffer, position)[::2]
         self.cache.add(parsed, struct, constants, tail, compact=self._is_compact)
         if self.cache.find(buffer, position) != message:
-            self.cache.discard(constants)  # the sender encodes this message differently from our builder
+            self.cache.discard(constants)  # the sender encodes this message differently than our builder
 
     def _template(self, message: Message, topic: Message | None, row: Message | None) -> tuple[Template, bytes | None]:
         """Return the template of the message up to the length of its records, and the bytes after the records."""

@@ -1,7 +1,7 @@
 """Types of the wire format as ``construct`` classes, which parse and build slowly, with detailed errors.
 
-``structures`` has the types that contain others.  ``parsing`` and ``building`` generate faster functions from the same
-trees.  If such a function fails, these classes repeat its work and raise an error that names the field.
+``structures`` defines the types that contain other types.  ``parsing`` and ``building`` generate faster functions from
+the same trees.  If such a function fails, these classes repeat its work and raise an error that names the field.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def take(stream: BytesIO, size: int, path: str) -> bytes:
     """
     data = stream.read(size)
     if len(data) != size:
-        raise ProtocolError(path, f"needs {size} bytes, {len(data)} remain")
+        raise ProtocolError(path, f"needs {size} bytes, but {len(data)} remain")
     return data
 
 
@@ -52,14 +52,14 @@ class WireType(Construct):  # type: ignore[misc]  # construct is not typed
     """Size of the smallest value in bytes, which bounds the count of an array before allocation."""
 
     cost: int
-    """Memory cost of a value, see ``COST_MAX``; of an array, without its elements."""
+    """Memory cost of a value (see ``COST_MAX``), without the elements of an array."""
 
     zero: Any
-    """Value of an absent field without default."""
+    """Value of an absent field that has no default."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.flagbuildnone = True  # a missing field takes its default
+        self.flagbuildnone = True  # a missing field gets its default
 
 
 class Fixed(WireType):
@@ -111,7 +111,7 @@ class Uuid(Fixed):
 class Sized(WireType):
     """Type with a length prefix: text, bytes or array.
 
-    :param compact: the length is an unsigned varint of length + 1, with 0 for null (KIP-482); else a signed number.
+    :param compact: the length is an unsigned varint of length + 1, with 0 for null (KIP-482); otherwise, it is signed.
     :param nullable: None is valid, encoded as length -1.
     """
 
@@ -197,7 +197,7 @@ class Blob(Sized):
 
 
 class Records(Blob):
-    """Record batches: parsing yields a view of the frame itself.
+    """Record batches; parsing returns a view of the frame.
 
     Compiled builders accept an object with a ``size``, such as a range of a file, as a piece.  This type rejects such
     objects unless the context value ``accept_sized_objects`` is set.

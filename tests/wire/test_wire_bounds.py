@@ -62,12 +62,12 @@ def test_error_has_the_path_of_the_field() -> None:
     [
         (pack(">h", -1) + bytes(9), "name", "length -1 is not allowed"),
         (pack(">h", 2) + b"\xff\xfe" + bytes(9), "name", "is not UTF-8: invalid start byte at byte 0"),
-        (pack(">h", 32767) + bytes(9), "name", "needs 32767 bytes, 9 remain"),
+        (pack(">h", 32767) + bytes(9), "name", "needs 32767 bytes, but 9 remain"),
         (b"\x00\x01t" + pack(">i", -1), "partition_data", "length -1 is not allowed"),
         (b"\x00\x01t" + pack(">i", -(1 << 31)), "partition_data", "length -2147483648 is not allowed"),
         (b"\x00\x01t" + pack(">iq", 2, 0), "partition_data", "2 elements do not fit in the 8 bytes that remain"),
         (b"\x00\x01t" + pack(">iii", 1, 0, -2), "partition_data[0].records", "length -2 is not allowed"),
-        (b"\x00\x01t" + pack(">iii", 1, 0, 9) + bytes(8), "partition_data[0].records", "needs 9 bytes, 8 remain"),
+        (b"\x00\x01t" + pack(">iii", 1, 0, 9) + bytes(8), "partition_data[0].records", "needs 9 bytes, but 8 remain"),
     ],
 )
 def test_wrong_lengths(topic: bytes, path: str, reason: str) -> None:
@@ -83,12 +83,12 @@ def test_wrong_lengths(topic: bytes, path: str, reason: str) -> None:
         (b"\xff\xff\xff\xff\xff\x01", "topics", "varint is longer than five bytes"),
         (b"\xff\xff\xff\xff\x0f", "topics", "varint 4294967295 is larger than 2147483647"),
         (b"\xff\xff\xff\xff\x07", "topics", "2147483646 elements do not fit in the 0 bytes that remain"),
-        (b"\x80", "topics", "needs 1 bytes, 0 remain"),
+        (b"\x80", "topics", "needs 1 bytes, but 0 remain"),
         (b"\x02\x00\x00" + bytes(3), "topics[0].name", "length -1 is not allowed"),
         (b"\x00" + bytes(3) + b"\x02\x05\x00\x05\x00", "tags", "tags are not in ascending order: 5 follows 5"),
         (b"\x00" + bytes(3) + b"\x02\x05\x00\x04\x00", "tags", "tags are not in ascending order: 4 follows 5"),
-        (b"\x00" + bytes(3) + b"\x01\x05\x02\x00", "tags", "tag 5 has 2 bytes, 1 remain"),
-        (b"\x00" + bytes(3) + b"\x02\x05\x00", "tags", "needs 1 bytes, 0 remain"),
+        (b"\x00" + bytes(3) + b"\x01\x05\x02\x00", "tags", "tag 5 has 2 bytes, but 1 remain"),
+        (b"\x00" + bytes(3) + b"\x02\x05\x00", "tags", "needs 1 bytes, but 0 remain"),
     ],
 )
 def test_wrong_varints_and_tags(data: bytes, path: str, reason: str) -> None:

@@ -16,8 +16,8 @@
 * ``transactions``: partitions and offsets of transactions, their end, and administration
 * ``reassignments``: leader elections and partition reassignments
 * ``log_dirs``: description of log directories, and replica moves between them
-* ``control``: commands of the controller to brokers, and requests of brokers about their partitions
-* ``cluster``: requests of brokers to the controller, except those about partitions
+* ``control``: commands from the controller to brokers, and requests from brokers about their partitions
+* ``cluster``: requests from brokers to the controller, except those about partitions
 * ``consumer_protocol``: content of the ``metadata`` and ``assignment`` bytes of classic consumers
 """
 

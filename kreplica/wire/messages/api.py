@@ -41,7 +41,7 @@ class Api:
     ) -> Api:
         """Define an API by the schema texts of its request and response (``kreplica.wire.grammar``).
 
-        :param request_varying: fields in which frequent requests differ, see ``kreplica.wire.template_cache``.
+        :param request_varying: fields in which frequent requests differ; see ``kreplica.wire.template_cache``.
         :param response_varying: fields in which frequent responses differ.
         :param request_cost_max: maximum cost of a request, in units of ``COST_MAX``.
         :param request_step_cost_max: maximum cost of a request that is parsed in one step.
@@ -76,6 +76,6 @@ class Api:
     def response_header_version(self, version: int) -> int:
         """Return the version of the response header: 0, or 1 (with tags).
 
-        ApiVersions always has 0, since the client does not know the broker's versions yet (KIP-511).
+        ApiVersions always uses 0, since the client does not know the broker's versions yet (KIP-511).
         """
         return 1 if self.is_flexible(version) and self.key != 18 else 0

@@ -1,4 +1,4 @@
-"""Quotas of users and client ids (KIP-546)."""
+"""Quotas of users and client IDs (KIP-546)."""
 
 from __future__ import annotations
 

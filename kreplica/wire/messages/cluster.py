@@ -1,4 +1,4 @@
-"""Requests of brokers to the controller, except those about partitions: features and producer ID blocks."""
+"""Requests from brokers to the controller, except those about partitions: features and producer ID blocks."""
 
 from __future__ import annotations
 

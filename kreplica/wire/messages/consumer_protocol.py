@@ -54,7 +54,7 @@ def parse_versioned(schema: Schema, data: Buffer) -> tuple[int, dict[str, Any]]:
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except StructError:
-        raise ProtocolError(f"{schema.name}.version", f"needs 2 bytes, {len(data)} remain") from None
+        raise ProtocolError(f"{schema.name}.version", f"needs 2 bytes, but {len(data)} remain") from None
     return version, schema.parse(min(version, schema.versions[-1]), data, _VERSION.size)
 
 

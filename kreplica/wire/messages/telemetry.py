@@ -1,4 +1,4 @@
-"""Telemetry of clients: subscriptions to their metrics, and the metrics that they push (KIP-714)."""
+"""Client telemetry: subscriptions to metrics, and the metrics that clients push (KIP-714)."""
 
 from __future__ import annotations
 
