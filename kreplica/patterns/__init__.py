@@ -1,10 +1,10 @@
-"""Regular expressions in RE2's syntax, matched in time linear in the length of the text.
+"""Regular expressions in RE2's syntax; matching takes time linear in the length of the text.
 
-With the standard library's ``re``, a client could block the broker for hours with a short expression.
+With the standard library's ``re``, one short expression from a client could block the broker for hours.
 
 * ``characters``: ``Characters``: a set of characters or its complement
 * ``syntax``: the tree of an expression; ``parser``: reads it
-* ``automaton``: ``Automaton``: matches texts
+* ``automaton``: ``Automaton``: matches text against an expression
 """
 
 from kreplica.patterns.automaton import Automaton

@@ -29,7 +29,7 @@ CACHED_TRANSITIONS_MAX = 20_000
 
 
 class CharacterKind(Enum):
-    """Kind of a character, as far as assertions need it; ``NONE`` is the start or the end of the text."""
+    """Character classes that assertions distinguish; ``NONE`` is the start or the end of the text."""
 
     NONE = 0
     WORD = 1
@@ -38,9 +38,9 @@ class CharacterKind(Enum):
 
 @dataclass(slots=True)
 class _NfaState:
-    """NFA state: one of ``characters`` leads to ``next_state``.
+    """NFA state; each of ``characters`` leads to ``next_state``.
 
-    Without ``characters`` it has epsilon transitions to ``next_state`` and ``alternative``, if its assertion holds.
+    Without ``characters``, it has epsilon transitions to ``next_state`` and ``alternative`` if its assertion holds.
     """
 
     next_state: int
@@ -50,7 +50,7 @@ class _NfaState:
 
 
 _END = -1
-"""The NFA state in which the whole expression has matched."""
+"""Number of the NFA state in which the whole expression has matched."""
 
 
 class _DfaState:
@@ -72,7 +72,7 @@ class _DfaState:
 class Automaton:
     """A compiled expression.
 
-    :param states_max: maximum number of NFA states; computing one new transition takes at most this number of steps.
+    :param states_max: maximum number of NFA states; computing a new transition takes at most this many steps.
     :raise PatternError: the expression is malformed or too large.
     """
 
@@ -120,7 +120,7 @@ class Automaton:
         self._cached_count = 0
 
     def _epsilon_closure(self, state: _DfaState, next_kind: CharacterKind) -> dict[int, None]:
-        """Return the NFA states reachable without consuming a character, given the kind of the next one."""
+        """Return the NFA states reachable without consuming a character, given the kind of the next character."""
         found: dict[int, None] = {}
         pending = list(state.nfa_states)
         while pending:
@@ -147,7 +147,7 @@ class Automaton:
 
     @singledispatchmethod
     def _build(self, node: Node, next_state: int) -> int:
-        """Add the NFA states that match a node and lead to ``next_state``.
+        """Add NFA states that match a node and then lead to ``next_state``.
 
         :return: the number of the first NFA state.
         """
@@ -169,9 +169,9 @@ class Automaton:
 
     @_build.register
     def _choice(self, node: Choice, next_state: int) -> int:
-        start, *others = (self._build(branch, next_state) for branch in node.branches)
-        for other in others:
-            start = self._add(_NfaState(start, alternative=other))
+        start, *alternatives = (self._build(branch, next_state) for branch in node.branches)
+        for alternative in alternatives:
+            start = self._add(_NfaState(start, alternative=alternative))
         return start
 
     @_build.register

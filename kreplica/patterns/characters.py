@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class Characters:
     """A set of characters.
 
-    :param members: its characters, or if ``is_complement`` is True, all characters that it does not contain.
+    :param members: the characters in the set, or those not in it if ``is_complement`` is True.
     """
 
     members: frozenset[str]
@@ -20,11 +20,9 @@ class Characters:
         return (character in self.members) is not self.is_complement
 
     def complement(self) -> Characters:
-        """Return the complement."""
         return Characters(self.members, not self.is_complement)
 
     def union(self, other: Characters) -> Characters:
-        """Return the union."""
         if self.is_complement and other.is_complement:
             return Characters(self.members & other.members, is_complement=True)
         if self.is_complement:
@@ -34,11 +32,11 @@ class Characters:
         return Characters(self.members | other.members)
 
     def any_case(self) -> Characters:
-        """Return the set extended by the other case of each letter."""
+        """Return the set with both cases of each of its letters."""
         if not self.is_complement:
-            return Characters(frozenset(case for each in self.members for case in _cases(each)))
-        kept_out = (each for each in self.members if all(case in self.members for case in _cases(each)))
-        return Characters(frozenset(kept_out), is_complement=True)
+            return Characters(frozenset(case for member in self.members for case in _cases(member)))
+        excluded = (member for member in self.members if all(case in self.members for case in _cases(member)))
+        return Characters(frozenset(excluded), is_complement=True)
 
 
 def character_set(characters: Iterable[str]) -> Characters:
@@ -47,5 +45,5 @@ def character_set(characters: Iterable[str]) -> Characters:
 
 
 def _cases(character: str) -> Iterable[str]:
-    # Some letters have several letters as their other case, which is ignored.
+    # The other case of some letters is several letters long; it is ignored.
     return [case for case in (character, character.lower(), character.upper()) if len(case) == 1]

@@ -1,7 +1,7 @@
 """Parses RE2's syntax, which excludes back references and look-around.
 
-Only whole texts are matched, so greedy and reluctant repetitions are equivalent, as are capturing and other groups.
-``^`` and ``$`` match only at the ends of the text, whatever the flags.
+Only whole texts are matched, so greedy and reluctant repetitions are equivalent, and so are capturing and
+non-capturing groups.  ``^`` and ``$`` match only at the ends of the text, regardless of flags.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ASSERTIONS = {
 
 
 class PatternError(KreplicaError):
-    """The expression is not valid in RE2; the message says why and at which character."""
+    """The expression is not valid in RE2; the message names the reason and the position."""
 
 
 def parse(pattern: str) -> Node:
@@ -99,7 +99,7 @@ class _Parser:
         end = self._text.find("\\E", self._position)
         quoted = self._text[self._position : end if end >= 0 else None]
         self._position = end + 2 if end >= 0 else len(self._text)
-        parts: list[Node] = [self._literal(each) for each in quoted]
+        parts: list[Node] = [self._literal(character) for character in quoted]
         if parts:
             parts[-1] = self._with_repetition(parts[-1])
         return parts
@@ -110,24 +110,24 @@ class _Parser:
             return part
         self._skip("?")  # reluctant
         if self._bounds() is not None:
-            raise self._error("a repetition operator after another one")
-        least, most = bounds
-        if max(least, most or 0) > REPEAT_MAX or (most is not None and most < least):
-            raise self._error(f"invalid repetition counts: at most {REPEAT_MAX}, the minimum first")
-        return Repeat(part, least, most)
+            raise self._error("a repetition operator follows another one")
+        minimum, maximum = bounds
+        if max(minimum, maximum or 0) > REPEAT_MAX or (maximum is not None and maximum < minimum):
+            raise self._error(f"invalid repetition counts: they must be at most {REPEAT_MAX}, with the minimum first")
+        return Repeat(part, minimum, maximum)
 
     def _bounds(self) -> tuple[int, int | None] | None:
-        """Parse the bounds of a repetition; None if there is none, since a brace may also be a literal."""
+        """Parse the bounds of a repetition; None if there is no repetition, since a brace may be a literal."""
         for sign, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
             if self._skip(sign):
                 return bounds
         match = self._match(_COUNT)
         if match is None:
             return None
-        least = int(match[1])
+        minimum = int(match[1])
         if match[2] is None:
-            return least, least
-        return least, int(match[3]) if match[3] else None
+            return minimum, minimum
+        return minimum, int(match[3]) if match[3] else None
 
     def _atom(self) -> Node | None:
         """Parse one repeatable element; None for flags."""
@@ -168,11 +168,11 @@ class _Parser:
         self._depth -= 1
         self._any_case, self._dot_is_all = outer_flags
         if not self._skip(")"):
-            raise self._error("a group without )")
+            raise self._error("missing ) of a group")
         return node
 
     def _escape(self) -> Node:
-        """Parse an escape outside of brackets, after its backslash."""
+        """Parse an escape outside brackets, after its backslash."""
         assertion = _ASSERTIONS.get(self._text[self._position : self._position + 1])
         if assertion is not None:
             self._position += 1
@@ -203,7 +203,7 @@ class _Parser:
 
     def _code_point(self, number: int) -> str:
         if number > 0x10FFFF:
-            raise self._error("a character code above 10FFFF")
+            raise self._error("character code above 10FFFF")
         return chr(number)
 
     def _category(self, match: re.Match[str]) -> Characters:
@@ -217,16 +217,16 @@ class _Parser:
         """Parse a class in brackets."""
         self._position += 1
         is_negated = self._skip("^")
-        found = character_set("")
+        characters = character_set("")
         is_first = True
         while is_first or not self._skip("]"):
             if self._position >= len(self._text):
-                raise self._error("a character class without ]")
-            found = found.union(self._class_item())
+                raise self._error("missing ] of a character class")
+            characters = characters.union(self._class_item())
             is_first = False
         if self._any_case:
-            found = found.any_case()
-        return found.complement() if is_negated else found
+            characters = characters.any_case()
+        return characters.complement() if is_negated else characters
 
     def _class_item(self) -> Characters:
         match = self._match(_POSIX)
@@ -243,7 +243,7 @@ class _Parser:
         if len(end.members) != 1 or end.is_complement or last < first:
             raise self._error("invalid character range: its end is missing or before its start")
         if ord(last) - ord(first) >= RANGE_MAX:
-            raise self._error(f"a range of more than {RANGE_MAX} characters")
+            raise self._error(f"character range of more than {RANGE_MAX} characters")
         return character_set(map(chr, range(ord(first), ord(last) + 1)))
 
     def _at_a_range(self) -> bool:
@@ -253,7 +253,7 @@ class _Parser:
         character = self._text[self._position : self._position + 1]
         self._position += 1
         if not character:
-            raise self._error("a character class without ]")
+            raise self._error("missing ] of a character class")
         return self._escaped_characters() if character == "\\" else character_set(character)
 
     # --- small steps -------------------------------------------------------------------------------------------------
@@ -276,5 +276,5 @@ class _Parser:
             self._position = match.end()
         return match
 
-    def _error(self, what: str) -> PatternError:
-        return PatternError(f"{what}, at character {self._position} of {self._text[:100]!r}")
+    def _error(self, problem: str) -> PatternError:
+        return PatternError(f"{problem}, at character {self._position} of {self._text[:100]!r}")

@@ -1,4 +1,4 @@
-"""Syntax tree of an expression; named classes contain only ASCII characters, as in RE2."""
+"""Syntax tree of an expression; its named character classes contain only ASCII characters, as in RE2."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ POSIX = {
     "alpha": character_set(string.ascii_letters),
     "ascii": character_set(ASCII),
     "blank": character_set("\t "),
-    "cntrl": character_set(each for each in ASCII if each < " " or each == "\x7f"),
+    "cntrl": character_set(character for character in ASCII if character < " " or character == "\x7f"),
     "digit": character_set(string.digits),
-    "graph": character_set(each for each in ASCII if "!" <= each <= "~"),
+    "graph": character_set(character for character in ASCII if "!" <= character <= "~"),
     "lower": character_set(string.ascii_lowercase),
-    "print": character_set(each for each in ASCII if " " <= each <= "~"),
+    "print": character_set(character for character in ASCII if " " <= character <= "~"),
     "punct": character_set(string.punctuation),
     "space": character_set("\t\n\v\f\r "),
     "upper": character_set(string.ascii_uppercase),
@@ -91,4 +91,4 @@ def unicode_category(name: str) -> Characters | None:
     """Return the ASCII characters of a general category, such as ``L`` or ``Nd``; None if it does not exist."""
     if not _CATEGORY.fullmatch(name):
         return None
-    return character_set(each for each in ASCII if unicodedata.category(each).startswith(name))
+    return character_set(character for character in ASCII if unicodedata.category(character).startswith(name))

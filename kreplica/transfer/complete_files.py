@@ -10,7 +10,7 @@ from pathlib import Path
 
 @contextmanager
 def replaced_when_complete(path: Path, partial: Path) -> Iterator[None]:
-    """Rename ``partial``, which the block writes, to ``path`` after syncing it to disk.
+    """Sync ``partial``, which the block writes, to disk, and rename it to ``path``.
 
     If the block fails, ``partial`` is deleted and ``path`` is unchanged.
 

@@ -1,4 +1,4 @@
-"""Source and target topics of a copy: lookup, checks, creation."""
+"""Source and target topics of a copy: lookup, checks and creation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.client_core.topics import BROKERS_DEFAULT
 from kreplica.errors import ErrorCode, KreplicaError
 
 TOPIC_WAIT_S = 3.0
-"""Time for which a missing topic is looked up again, since brokers learn of a new topic with a delay."""
+"""Time for which a missing topic is looked up again, since brokers learn of a new topic after a delay."""
 
 ADD_PARTITIONS = "add partitions, or use --by-key"
 
@@ -27,8 +27,8 @@ class TopicUnusable(KreplicaError):
 class TopicCreation:
     """Settings for the creation of a missing target topic.
 
-    :param partitions: None: as many as the source needs.
-    :param replication_factor: None: the default of the brokers.
+    :param partitions: number of partitions; None for as many as the source needs.
+    :param replication_factor: None for the brokers' default.
     """
 
     create: bool = False
@@ -38,7 +38,7 @@ class TopicCreation:
 
 
 def existing_topic(cluster: Cluster, name: str) -> TopicView:
-    """Return a topic.
+    """Return a topic, waiting up to ``TOPIC_WAIT_S`` for it to appear.
 
     :raise TopicUnusable: the topic does not exist.
     """
@@ -68,7 +68,7 @@ def find_target(cluster: Cluster, name: str, creation: TopicCreation) -> TopicVi
 def create_target(cluster: Cluster, name: str, creation: TopicCreation, needed: int | None) -> TopicView:
     """Create the target topic.
 
-    :param needed: number of partitions that the source needs; None or 0 if unknown: the default of the brokers.
+    :param needed: number of partitions that the source needs; if None or 0, the brokers' default is used.
     """
     count = creation.partitions or needed or BROKERS_DEFAULT
     return create_topic(cluster, name, count, creation.replication_factor or BROKERS_DEFAULT, creation.configs)
@@ -89,15 +89,15 @@ def keeps_timestamps(settings: Mapping[str, ConfigEntry]) -> bool:
 
     :param settings: settings of the topic.
     """
-    clock = settings.get("message.timestamp.type")
-    return clock is None or clock.value != "LogAppendTime"
+    timestamp_type = settings.get("message.timestamp.type")
+    return timestamp_type is None or timestamp_type.value != "LogAppendTime"
 
 
 def find_or_create(cluster: Cluster, name: str, creation: TopicCreation, needed: int | None) -> TopicView:
-    """Return the target topic, which is created if necessary and allowed.
+    """Return the target topic; create it if it does not exist and may be created.
 
     :param needed: see ``create_target``.
     :raise TopicUnusable: the topic does not exist and may not be created.
     """
-    found = find_target(cluster, name, creation)
-    return create_target(cluster, name, creation, needed) if found is None else found
+    target = find_target(cluster, name, creation)
+    return create_target(cluster, name, creation, needed) if target is None else target

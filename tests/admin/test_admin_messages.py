@@ -219,7 +219,7 @@ BAD = [
     (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not a `next` of a response for this topic and"),
     (ORDERS, {"filter": "value.x >"}, 400, "the query parameter 'filter': "),
     (ORDERS, {"value_format": "xml"}, 400, "the query parameter 'value_format': unknown format 'xml'"),
-    (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': a group without ), at character 1 of '('"),
+    (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': missing ) of a group, at character 1 of '('"),
 ]
 
 
