@@ -28,7 +28,7 @@ IMAGE = f"kreplica:{__version__}"
 KAFKA_PORT, ADMIN_PORT = 9092, 8080
 
 INTERNAL = "INTERNAL://127.0.0.1:19092"
-"""The broker's listener for its own requests: the published port may be unreachable inside the container."""
+"""Listener for the broker's own requests, because the published port may be unreachable from inside the container."""
 
 LISTENERS = {
     "listeners": f"PLAINTEXT://0.0.0.0:{KAFKA_PORT},{INTERNAL}",
@@ -75,7 +75,7 @@ class KreplicaContainer(DockerContainer):
     def start(self, timeout_s: float = 60.0) -> Self:
         """Start the container and wait until the broker serves clients.
 
-        :raise RuntimeError: the broker is not ready in time or the container has ended; the message has its log.
+        :raise RuntimeError: the broker is not ready in time, or the container has ended; the message contains its log.
         """
         super().start()
         self._send_script()

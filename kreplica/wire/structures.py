@@ -90,7 +90,7 @@ class Field:
 class Record(WireType):
     """Struct of named fields, followed by a tag section in flexible versions; a dict in Python.
 
-    :param title: name of the message, with which error paths start, for the root of a tree; empty for other records.
+    :param title: name of the message, used to start error paths, if the record is the root of a tree; otherwise empty.
     :param nullable: a byte before the record indicates null (KIP-893).
     """
 

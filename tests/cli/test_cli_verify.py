@@ -145,7 +145,7 @@ def test_clean_verdict() -> None:
 def test_failed_verdict() -> None:
     """The anomalies are counted, and some of them shown."""
     text = shown(verdict(lost=100))
-    assert "b'0' was acknowledged to producer-0.0 and never read; others were read up to 101" in text
+    assert "b'0' was acknowledged to producer-0.0 but never read; other records were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5
     assert "and 95 more of this kind" in text
     assert text.rstrip().endswith("VIOLATED: 100 x lost write")

@@ -289,7 +289,7 @@ def test_a_torn_last_line_is_ignored():
         torn = read_journal(path, data[:size])
         assert torn.lines == whole.lines[:-1]
         count = len(whole.lines) + 1
-        assert torn.note.startswith(f"{path}: line {count} of {count} cannot be read, the end is skipped: ")
+        assert torn.note.startswith(f"{path}: line {count} of {count} cannot be read; the rest is skipped: ")
 
 
 @pytest.mark.parametrize("damage", [b"", b'{"n":3}\n', b"{\n", b'{"n":2,"packed":"AAAA"}\n', b"[]\n"])

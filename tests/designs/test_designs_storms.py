@@ -77,7 +77,7 @@ def test_the_command_with_a_repaired_rule() -> None:
     result = CliRunner().invoke(main, ["designs", "replay", "race", "6", "--repair", "truncate-by-epoch"])
     assert result.exit_code == 0, result.output
     assert result.output.endswith("No guarantee is violated.\n")
-    assert "high watermark 0: 1 records less" not in result.output
+    assert "high watermark 0: 1 record removed" not in result.output
 
 
 def test_the_command_without_a_violation_and_without_arguments() -> None:

@@ -91,7 +91,7 @@ def test_lost_write(story):
     anomaly = story.only
     assert (anomaly.kind, anomaly.offsets, anomaly.values, anomaly.clients) == (Kind.LOST_WRITE, (1,), ("b",), ("p",))
     assert str(anomaly) == (
-        "     4.000 s  lost write: 0 at 1: 'b' was acknowledged to p and never read; others were read up to 2"
+        "     4.000 s  lost write: 0 at 1: 'b' was acknowledged to p but never read; other records were read up to 2"
     )
 
 

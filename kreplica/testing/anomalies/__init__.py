@@ -1,12 +1,12 @@
 """Anomaly checks: pure functions over the requests and responses of a cluster's clients.
 
-* ``history`` the clients' requests and responses: start here
-* ``kinds`` the kinds of anomalies
-* ``observed_log`` each partition's records as the clients observed them
-* ``writes`` lost, duplicated and misplaced records
-* ``polls`` consumers that reread or skipped records
-* ``isolation`` reads of aborted and uncommitted records
-* ``report`` anomalies counted by kind, and which of them are errors
+* ``history``: the clients' requests and responses: start here
+* ``kinds``: the kinds of anomalies
+* ``observed_log``: each partition's records as the clients observed them
+* ``writes``: lost, duplicated and misplaced records
+* ``polls``: consumers that reread or skipped records
+* ``isolation``: reads of aborted and uncommitted records
+* ``report``: anomalies counted by kind, and which of them are errors
 """
 
 from kreplica.testing.anomalies.history import ClientHistory

@@ -12,10 +12,10 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 Partition: TypeAlias = Hashable
-"""Name of a partition, such as a ``TopicPartition``; a partition that is deleted and created again needs a new name."""
+"""Name of a partition, such as a ``TopicPartition``; a recreated partition needs a new name."""
 
 Value: TypeAlias = Hashable
-"""Identity of a record: its value, or a part of that (a number, a digest)."""
+"""Identity of a record: its value, or a part of it such as a number or a digest."""
 
 NO_OFFSET = -1
 """The client did not receive the offset."""
@@ -30,7 +30,7 @@ class Outcome(Enum):
 
 
 class TransactionState(Enum):
-    """State of a transaction; ``UNKNOWN``: its commit was requested and received no definite response."""
+    """State of a transaction; ``UNKNOWN`` if its commit was requested, but no definite response was received."""
 
     OPEN = "open"
     COMMITTED = "committed"
@@ -41,10 +41,10 @@ class TransactionState(Enum):
 class Send(NamedTuple):
     """Records that one producer sent to one partition as one batch.
 
-    :param values: values in order; acknowledged ones have consecutive offsets.
+    :param values: values in order; acknowledged values have consecutive offsets.
     :param outcome: result of all attempts together; unknown while retries continue.
     :param base_offset: offset of the first value, or ``NO_OFFSET``.
-    :param transaction: ``name`` of the transaction; None for a batch outside of transactions.
+    :param transaction: ``name`` of the transaction; None for a batch outside transactions.
     """
 
     producer: str
@@ -105,10 +105,10 @@ class Transaction(NamedTuple):
 
 
 class ClientHistory:
-    """Requests and responses of all clients; entries are only added, except that sends and transactions end.
+    """Requests and responses of all clients; entries are only added, and those of sends and transactions updated later.
 
-    :ivar sends: batches; those of one producer are in the order of sending.
-    :ivar reads: polls, seeks and assignments; those of one consumer are in order.
+    :ivar sends: batches, in the order in which each producer sent them.
+    :ivar reads: polls, seeks and assignments, in the order of each consumer.
     :ivar transactions: by name.
     """
 
@@ -143,7 +143,7 @@ class ClientHistory:
         self.transactions[name] = Transaction(name, producer, at_s)
 
     def ending(self, name: Hashable, at_s: float, *, commit: bool) -> None:
-        """Record a request to commit or abort a transaction; after an abort request it cannot become committed."""
+        """Record a request to commit or abort a transaction; after an abort request, it cannot be committed."""
         state = TransactionState.UNKNOWN if commit else TransactionState.ABORTED
         self.transactions[name] = self.transactions[name]._replace(state=state, ending_s=at_s)
 
@@ -174,9 +174,9 @@ class ClientHistory:
     # --- truncation ---
 
     def forget_from(self, partition: Partition, offset: int) -> None:
-        """Forget all records from an offset at which the log was truncated, as its settings allow.
+        """Forget all records from the offset at which the log was truncated, which its settings allow.
 
-        A consumer beyond that offset may keep its position until the log is as long again.
+        A consumer beyond that offset may keep its position until the log has grown to that length again.
         """
         self.sends = [_cut_send(send, offset) if send.partition == partition else send for send in self.sends]
         reads, self.reads = self.reads, []

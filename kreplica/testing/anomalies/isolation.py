@@ -28,7 +28,7 @@ def hidden_record_reads(observed: ObservedLogs) -> Iterator[Anomaly]:
 
 
 def _hidden_read_kind(observed: ObservedLogs, send: Send, poll: Poll) -> Kind | None:
-    """Return the anomaly if this poll returned a record of that send, or None if that is allowed."""
+    """Return the anomaly if the poll returned a record of the send; None if the poll was allowed to return it."""
     if send.outcome is Outcome.FAILED:
         return Kind.ABORTED_READ
     if not poll.read_committed:
@@ -41,11 +41,11 @@ def _hidden_read_kind(observed: ObservedLogs, send: Send, poll: Poll) -> Kind | 
 
 def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> Anomaly:
     if send.outcome is Outcome.FAILED:
-        why = f"was rejected to {send.producer}"
+        reason = f"was rejected to {send.producer}"
     elif kind is Kind.ABORTED_READ:
-        why = f"belongs to the aborted transaction {send.transaction} of {send.producer}"
+        reason = f"belongs to the aborted transaction {send.transaction} of {send.producer}"
     else:
-        why = f"belongs to transaction {send.transaction} of {send.producer}, whose commit was not requested yet"
+        reason = f"belongs to transaction {send.transaction} of {send.producer}, whose commit was not requested yet"
     return Anomaly(
         kind,
         poll.partition,
@@ -53,5 +53,5 @@ def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> A
         (value,),
         (send.producer, poll.consumer),
         poll.at_s,
-        f"{shorten(value)} was read by {poll.consumer}, but {why}",
+        f"{shorten(value)} was read by {poll.consumer}, but {reason}",
     )

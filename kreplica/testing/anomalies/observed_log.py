@@ -30,7 +30,7 @@ class Log:
     :ivar sent: values sent to it, whether acknowledged or not.
     :ivar read: by offset, the value that was read first, and the poll.
     :ivar acknowledged: by offset, the value acknowledged first, and the send; only offsets that were never read.
-    :ivar conflicts: for a kind, offset and value: the first value at this offset, its observation and the later one.
+    :ivar conflicts: by kind, offset and later value: the first value, its observation, and that of the later value.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Log:
         return sorted(self.read)
 
     def all_reads(self) -> Iterator[tuple[int, Value, Poll]]:
-        """Return each distinct pair of offset and value that was read, with its first poll."""
+        """Yield each distinct pair of offset and value that was read, with the poll that first returned it."""
         for offset, (value, poll) in self.read.items():
             yield offset, value, poll
         for (_, offset, value), (_, _, observation) in self.conflicts.items():
@@ -65,7 +65,7 @@ class Log:
                 self.conflicts.setdefault((Kind.INCONSISTENT_OFFSETS, offset, value), (*first, poll))
 
     def add_acknowledgement(self, send: Send) -> None:
-        """Add an acknowledgement; all polls must have been added before."""
+        """Add an acknowledgement; all polls must be added first."""
         read, acknowledged = self.read, self.acknowledged
         for offset, value in enumerate(send.values, send.base_offset):
             first: tuple[Value, Observation] | None = read.get(offset)
@@ -99,11 +99,11 @@ class ObservedLogs:
     # --- results of sends ---
 
     def is_readable(self, send: Send) -> bool:
-        """Return True if the records were acknowledged and, in a transaction, its commit was confirmed."""
+        """Return True if the records were acknowledged and the commit of their transaction, if any, was confirmed."""
         return send.outcome is Outcome.OK and not self.is_hidden(send)
 
     def is_rejected(self, send: Send) -> bool:
-        """Return True if the records were rejected or their transaction is aborted."""
+        """Return True if the records were rejected or their transaction was aborted."""
         return send.outcome is Outcome.FAILED or self._state(send) is TransactionState.ABORTED
 
     def is_hidden(self, send: Send) -> bool:
@@ -111,14 +111,14 @@ class ObservedLogs:
         return send.outcome is Outcome.FAILED or self._state(send) is not TransactionState.COMMITTED
 
     def _state(self, send: Send) -> TransactionState:
-        """Return the state of the send's transaction; committed for a send outside of transactions."""
+        """Return the state of the send's transaction; committed for a send outside transactions."""
         if send.transaction is None:
             return TransactionState.COMMITTED
         return self.history.transactions[send.transaction].state
 
     @cached_property
     def conditional(self) -> dict[tuple[Partition, Value], Send]:
-        """Rejected records and records of transactions; for a value that was sent again, only the last send."""
+        """Sends of rejected or transactional records; if a value was sent again, only its last send."""
         conditional: dict[tuple[Partition, Value], Send] = {}
         for send in self.history.sends:
             if send.outcome is Outcome.FAILED or send.transaction is not None:
@@ -138,11 +138,12 @@ class ObservedLogs:
 
 
 def names(*observations: Observation) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(each.consumer if isinstance(each, Poll) else each.producer for each in observations))
+    clients = (item.consumer if isinstance(item, Poll) else item.producer for item in observations)
+    return tuple(dict.fromkeys(clients))
 
 
 def latest_time_s(*observations: Observation) -> float:
-    return max(each.at_s if isinstance(each, Poll) else each.answered_s for each in observations)
+    return max(item.at_s if isinstance(item, Poll) else item.answered_s for item in observations)
 
 
 def describe(observation: Observation) -> str:

@@ -14,17 +14,19 @@ def misplaced_polls(observed: ObservedLogs) -> Iterator[Anomaly]:
     """Find polls that did not return the next records from the consumer's position."""
     positions: dict[str, dict[Partition, int]] = {}
     for read in observed.history.reads:
-        known = positions.setdefault(read.consumer, {})
+        current = positions.setdefault(read.consumer, {})
         if isinstance(read, Assign):
-            positions[read.consumer] = {each: known[each] for each in read.partitions if each in known}
+            positions[read.consumer] = {
+                partition: current[partition] for partition in read.partitions if partition in current
+            }
         elif isinstance(read, Seek):
             if read.offset == NO_OFFSET:
-                known.pop(read.partition, None)
+                current.pop(read.partition, None)
             else:
-                known[read.partition] = read.offset
+                current[read.partition] = read.offset
         elif read.records:
-            yield from _misplaced_poll(observed, read, known.get(read.partition))
-            known[read.partition] = read.records[-1][0] + 1
+            yield from _misplaced_poll(observed, read, current.get(read.partition))
+            current[read.partition] = read.records[-1][0] + 1
 
 
 def _misplaced_poll(observed: ObservedLogs, poll: Poll, position: int | None) -> Iterator[Anomaly]:
@@ -52,9 +54,9 @@ def _went_back(poll: Poll, expected: int, offset: int, value: Value, is_between:
 
 
 def _skipped(observed: ObservedLogs, poll: Poll, expected: int, offset: int, is_between: bool) -> Iterator[Anomaly]:
-    """Find the first skipped record between two offsets that another consumer read and that is not hidden."""
+    """Find the first record between two offsets that another consumer read and that this one may not skip."""
     log = observed.logs[poll.partition]
-    begin, end = (bisect_left(log.read_offsets, each) for each in (expected, offset))
+    begin, end = (bisect_left(log.read_offsets, position) for position in (expected, offset))
     for skipped in log.read_offsets[begin:end]:
         value, other = log.read[skipped]
         if not observed.may_be_skipped(poll.partition, value):

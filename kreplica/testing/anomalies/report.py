@@ -1,4 +1,4 @@
-"""Anomalies of a history, counted by kind and classified as errors or not, with examples."""
+"""Counts and examples of the anomalies in a history, by kind; those that violate a guarantee are errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.testing.anomalies.writes import (
 )
 
 EXAMPLES_MAX = 20
-"""Number of anomalies of each kind that are kept; further ones are only counted."""
+"""Maximum number of examples per kind; further anomalies are only counted."""
 
 CHECKS = (
     lost_writes,
@@ -30,18 +30,18 @@ CHECKS = (
     misplaced_polls,
     non_monotonic_sends,
 )
-"""Each takes linear time in the number of records, plus a binary search for each jump of a consumer."""
+"""Each takes time linear in the number of records, plus a binary search for each jump of a consumer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
     """Guarantees of the clients' and the cluster's settings; an anomaly that violates none of them is not an error.
 
-    :param kept: acknowledged records stay (``acks=all``, no unclean elections).
+    :param kept: acknowledged records are never lost (``acks=all``, no unclean elections).
     :param written_once: retries are neither duplicated nor reordered (idempotent producers).
-    :param caught_up: consumers had the time to read all records.
-    :param kept_from: records below this offset may be deleted by retention before any consumer reads them; unless it
-        is 0, so may acknowledged records of unknown offset.
+    :param caught_up: consumers had enough time to read all records.
+    :param kept_from: retention may delete records below this offset before any consumer reads them; if it is not 0,
+        this includes acknowledged records of unknown offset.
     """
 
     kept: bool = True
@@ -98,7 +98,7 @@ class AnomalyReport:
 
     @property
     def counts(self) -> dict[Kind, int]:
-        """Number of anomalies by kind, without kinds that were not found."""
+        """Number of anomalies by kind, for the kinds that were found."""
         return {kind: count for kind, count in self._counts.items() if count}
 
     @property
@@ -124,7 +124,7 @@ class AnomalyReport:
 
 
 def find_anomalies(history: ClientHistory) -> Iterator[Anomaly]:
-    """Return all anomalies, errors or not; each value or offset once, not once for each client that observed it."""
+    """Yield all anomalies, including those that are not errors; each once, even if several clients observed it."""
     observed = ObservedLogs(history)
     for check in CHECKS:
         yield from check(observed)

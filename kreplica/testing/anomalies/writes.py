@@ -1,4 +1,4 @@
-"""Sent records that are lost, duplicated, or at another offset than acknowledged."""
+"""Sent records that are lost, duplicated, or not at the acknowledged offset."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def lost_writes(observed: ObservedLogs) -> Iterator[Anomaly]:
 
 
 def _not_read(send: Send, offset: int, value: Value, last: int) -> Anomaly:
-    others = "no record was read" if last == NO_OFFSET else f"others were read up to {last}"
+    reads = "no record was read" if last == NO_OFFSET else f"other records were read up to {last}"
     return Anomaly(
         Kind.LOST_WRITE if NO_OFFSET < offset <= last else Kind.UNSEEN,
         send.partition,
@@ -39,12 +39,12 @@ def _not_read(send: Send, offset: int, value: Value, last: int) -> Anomaly:
         (value,),
         (send.producer,),
         send.answered_s,
-        f"{shorten(value)} was acknowledged to {send.producer} and never read; {others}",
+        f"{shorten(value)} was acknowledged to {send.producer} but never read; {reads}",
     )
 
 
 def duplicates(observed: ObservedLogs) -> Iterator[Anomaly]:
-    """Find values at two offsets, as read or, at offsets that were not read, as acknowledged."""
+    """Find values that were read at two offsets; an acknowledgement counts as a read if its offset was never read."""
     for partition, log in observed.logs.items():
         if len(log.read) == len(log.read_values) and not (log.acknowledged or log.conflicts):
             continue  # fast path: no value is at two offsets
@@ -119,5 +119,5 @@ def unsent_reads(observed: ObservedLogs) -> Iterator[Anomaly]:
 
 
 def _unsent(partition: Partition, offset: int, value: Value, poll: Poll) -> Anomaly:
-    text = f"{shorten(value)} was {describe(poll)} and never sent"
+    text = f"{shorten(value)} was {describe(poll)} but never sent"
     return Anomaly(Kind.UNSENT_READ, partition, (offset,), (value,), names(poll), poll.at_s, text)

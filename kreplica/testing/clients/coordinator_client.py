@@ -19,7 +19,7 @@ GROUP, TRANSACTION = 0, 1
 """Kinds of keys."""
 
 FIND_ONE_MAX = 3
-"""Later versions of FindCoordinator take several keys."""
+"""Later versions of FindCoordinator have several keys."""
 
 CONNECT_TIMEOUT_S = 2.0
 REQUEST_TIMEOUT_S = 10.0
@@ -54,9 +54,9 @@ class RequestRejected(KafkaError):
 
 
 class CoordinatorClient(WireClient):
-    """A ``WireClient`` of a coordinator, which it looks up at one broker after another.
+    """A ``WireClient`` of a coordinator, which it finds by asking one broker after another.
 
-    :param brokers: hosts and ports of the brokers for look-ups.
+    :param brokers: hosts and ports of the brokers to ask.
     :param key: group ID or transactional ID, according to ``kind``.
     :ivar errors: number of errors by name.
     """
@@ -95,7 +95,7 @@ class CoordinatorClient(WireClient):
     async def request_with_retries(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> Response:
-        """Send a request, and retry it until a response is not a retriable error.
+        """Send a request, and retry it as long as the response is a retriable error.
 
         :raise RequestRejected: the response contains an error that is not retriable.
         """
@@ -145,11 +145,11 @@ def first_error(response: Any) -> ErrorCode:
 
 def _codes(value: Any) -> Iterator[ErrorCode]:
     if isinstance(value, list):
-        for each in value:
-            yield from _codes(each)
+        for item in value:
+            yield from _codes(item)
     elif isinstance(value, dict):
-        for name, each in value.items():
+        for name, item in value.items():
             if name.endswith("error_code"):
-                yield ErrorCode.of(each)
+                yield ErrorCode.of(item)
             else:
-                yield from _codes(each)
+                yield from _codes(item)

@@ -14,7 +14,7 @@ from kreplica.wire.records import Record, iter_records
 class VisibleRecords(NamedTuple):
     """Visible records of one partition in a Fetch response.
 
-    :param position: the next fetch offset, after hidden records too.
+    :param position: the next fetch offset, after all records, visible or hidden.
     """
 
     records: list[Record]
@@ -31,7 +31,7 @@ def visible_records(row: dict[str, Any], position: int) -> VisibleRecords:
         raise KafkaError(ErrorCode.of(row["error_code"]))
     data = memoryview(bytes(row["records"] or b""))
     start = position
-    remaining = sorted(row.get("aborted_transactions") or (), key=lambda each: -each["first_offset"])
+    remaining = sorted(row.get("aborted_transactions") or (), key=lambda transaction: -transaction["first_offset"])
     aborted: set[int] = set()
     records: list[Record] = []
     for batch_position, header in iter_headers(data, incomplete_last=True):
@@ -48,16 +48,16 @@ def visible_records(row: dict[str, Any], position: int) -> VisibleRecords:
 
 
 def _apply_end_marker(markers: Sequence[Record], producer_id: int, aborted: set[int]) -> None:
-    """Remove a producer from the aborted ones at its abort marker; later batches belong to another transaction."""
+    """Remove a producer from ``aborted`` at its abort marker, since its later batches belong to another transaction."""
     marker = parse_end_marker(markers[0])
     if marker is not None and not marker.committed:
         aborted.discard(producer_id)
 
 
 def records_of(row: dict[str, Any], offset: int) -> list[Record]:
-    """Return the records of one partition in a Fetch response that have this offset or a higher one.
+    """Return the records of one partition in a Fetch response from ``offset`` on.
 
-    The first batch may start before the offset, and the last one may be incomplete.
+    The first batch may start before the offset, and the last batch may be incomplete.
 
     :raise KafkaError: the response contains an error, or the records are damaged.
     """

@@ -22,12 +22,12 @@ from kreplica.wire import messages
 from kreplica.wire.batch_building import BatchBuilder
 
 IN_FLIGHT_MAX = 5
-"""Unacknowledged batches of one partition; a broker remembers this many batches of a producer (KIP-98)."""
+"""Maximum number of unacknowledged batches per partition; a broker remembers as many per producer (KIP-98)."""
 
 RETRY_S_MIN, RETRY_S_MAX = 0.05, 1.0
 
 STATE_LOST = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
-"""Errors for the oldest unacknowledged batch that mean that the broker has lost earlier batches."""
+"""Errors for the oldest unacknowledged batch which mean that the broker has lost earlier batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ async def new_producer_id(client: WireClient, timeout_s: float) -> int:
 
 
 class IdempotentProducer:
-    """Writes numbered values until ``finish``; after any error it connects again and resends in order.
+    """Writes numbered values until ``finish``; after any error, it reconnects and resends in order.
 
-    :param history: receives the sent and the acknowledged batches.
-    :ivar resets: number of new producer IDs because the broker had lost earlier records.
+    :param history: is notified of sent and acknowledged batches.
+    :ivar resets: number of new producer IDs requested because the broker had lost earlier records.
     :ivar errors: number of errors by name.
     :ivar resent: numbers of batches that were sent more than once; an earlier attempt may still arrive.
     """
@@ -106,7 +106,7 @@ class IdempotentProducer:
         self._running = Deferred.fromCoroutine(self._run())
 
     def drain(self) -> None:
-        """Stop writing new batches, and continue until everything sent is acknowledged."""
+        """Stop writing new batches, and continue until all sent batches are acknowledged."""
         self._finishing = True
 
     @property
@@ -114,7 +114,7 @@ class IdempotentProducer:
         return self._finishing and not any(self._unacknowledged.values())
 
     async def finish(self) -> None:
-        """Stop writing new batches, and wait until everything sent is acknowledged."""
+        """Stop writing new batches, and wait until all sent batches are acknowledged."""
         assert self._running is not None, "the producer was not started"
         self.drain()
         await self._running
@@ -140,7 +140,7 @@ class IdempotentProducer:
                 self._retry_s = min(self._retry_s * 2, RETRY_S_MAX)
 
     async def _write(self, connection: Connection) -> None:
-        """Use one connection until an error occurs or everything is done."""
+        """Use one connection until an error occurs or all batches are acknowledged."""
         if self._producer_id < 0 and self._load.idempotent:
             self._producer_id = await new_producer_id(self._client, self._load.request_timeout_s)
         done: Deferred[None] = Deferred()
@@ -204,7 +204,7 @@ class IdempotentProducer:
         self, response: dict[str, Any], connection: Connection, partition: int, batch: Batch, done: Deferred[None]
     ) -> None:
         if done.called:
-            return  # an earlier batch failed, so this one is sent again too
+            return  # an earlier batch failed, so this batch is sent again, too
         row = response["responses"][0]["partition_responses"][0]
         code = ErrorCode.of(row["error_code"])
         if code in STATE_LOST and batch is self._unacknowledged[partition][0]:

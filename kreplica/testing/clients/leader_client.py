@@ -26,12 +26,12 @@ T = TypeVar("T")
 
 
 class LeaderClient(WireClient):
-    """A ``WireClient`` of a partition's leader, which it looks up at one broker after another.
+    """A ``WireClient`` of a partition's leader, which it finds by asking one broker after another.
 
     It never connects to the leader of an earlier epoch, even if a broker's metadata is stale (KIP-320).
 
-    :param brokers: hosts and ports of the brokers for look-ups.
-    :ivar leader_epoch: epoch of the leader that was found last; -1 before the first.
+    :param brokers: hosts and ports of the brokers to ask.
+    :ivar leader_epoch: epoch of the last leader found; -1 before the first look-up.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class LeaderClient(WireClient):
         return self._connection
 
     async def read_all(self, topic: str, partition: int) -> list[Record]:
-        """Read all records; if the leader changes meanwhile, start again.
+        """Read all records; start again if the leader changes in the meantime.
 
         :raise KafkaError: the last of ``TRIES_MAX`` attempts failed.
         """
@@ -70,7 +70,7 @@ class LeaderClient(WireClient):
         return await self._retry(lambda: read(topic, partition))
 
     async def find_offset(self, topic: str, partition: int, timestamp_ms: int) -> int:
-        """Call ``list_offset``; retry if the leader changes meanwhile.
+        """Call ``list_offset``; retry if the leader changes in the meantime.
 
         :raise KafkaError: the last of ``TRIES_MAX`` attempts failed.
         """

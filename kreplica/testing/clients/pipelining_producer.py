@@ -1,13 +1,13 @@
 """Idempotent producer of several partitions that handles errors like librdkafka or the Java client.
 
-Up to five batches of a partition are in flight.  After an error the partition waits until none of its requests is in
-flight, and sends everything unacknowledged again, in order.  OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that is not the
+Up to five batches of a partition are in flight.  After an error, the partition waits until none of its requests is in
+flight, and sends all unacknowledged batches again, in order.  OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that is not the
 oldest one means that the broker skipped a batch:
 
-* librdkafka waits until no request of any partition is in flight, raises the producer epoch and numbers everything
-  unacknowledged from 0; this duplicates a batch that is in the log but was not acknowledged.
-* The Java client only sends the batch again.  It raises the epoch of one partition if its oldest batch is out of order
-  (KIP-360); librdkafka fails permanently then.
+* librdkafka waits until no request of any partition is in flight, raises the producer epoch and renumbers all
+  unacknowledged batches from 0; this duplicates a batch that is in the log but was not acknowledged.
+* The Java client only sends the batch again.  If the oldest batch of a partition is out of order, it raises the epoch
+  of that partition (KIP-360), whereas librdkafka fails permanently.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Style(Enum):
 
 
 class BatchRejected(KafkaError):
-    """A broker rejected a batch; the error was counted with the response."""
+    """A broker rejected a batch; the error has been counted already."""
 
 
 class EpochBumpPending(KafkaError):
@@ -82,7 +82,7 @@ class PartitionQueue:
         self.pipeline: Pipeline | None = None
 
     def restart(self, epoch: int) -> None:
-        """Number everything unacknowledged from 0 in a new epoch."""
+        """Renumber all unacknowledged batches from 0 in a new epoch."""
         self.epoch, self.must_restart = epoch, False
         sequence = 0
         for index, batch in enumerate(self.unacknowledged):
@@ -94,8 +94,8 @@ class PartitionQueue:
 class PipeliningProducer:
     """Writes numbered values to all partitions of its load until ``finish``.
 
-    :param client: creates the client of a partition's leader.
-    :param history: receives the sent and the acknowledged batches.
+    :param client: function that creates the client of a partition's leader.
+    :param history: is notified of sent and acknowledged batches.
     :ivar resets: number of times a broker rejected the oldest unacknowledged batch of a partition as out of order.
     :ivar raised: number of times the producer epoch was raised.
     :ivar errors: number of errors by name.
@@ -200,7 +200,7 @@ class PipeliningProducer:
     # --- epochs ------------------------------------------------------------------------------------------------------
 
     def out_of_order(self, queue: PartitionQueue, *, is_oldest: bool) -> None:
-        """Handle an out-of-order error of a broker.
+        """Handle an out-of-order error from a broker.
 
         :param is_oldest: true for the oldest unacknowledged batch of its partition.
         """
@@ -209,12 +209,12 @@ class PipeliningProducer:
             queue.must_restart = is_oldest
         elif not self._is_raising:
             self._is_raising = True
-            for each in self._queues:
-                if each.pipeline is not None:
-                    each.pipeline.stop(EpochBumpPending())
+            for other_queue in self._queues:
+                if other_queue.pipeline is not None:
+                    other_queue.pipeline.stop(EpochBumpPending())
 
     def raise_epoch_if_drained(self) -> None:
-        """Raise the epoch, if that is pending and no request of any partition is in flight."""
+        """Raise the epoch if this is pending and no request of any partition is in flight."""
         if self._is_raising and not any(queue.in_flight for queue in self._queues):
             self._is_raising = False
             self._epoch += 1
@@ -222,8 +222,8 @@ class PipeliningProducer:
             for queue in self._queues:
                 queue.restart(self._epoch)
             waiting, self._waiting = self._waiting, []
-            for each in waiting:
-                each.callback(None)
+            for deferred in waiting:
+                deferred.callback(None)
 
     def _wait_for_epoch_raise(self) -> Deferred[None]:
         raised: Deferred[None] = Deferred()
@@ -242,7 +242,7 @@ class Pipeline:
         self._done: Deferred[None] = Deferred()
 
     async def run(self) -> None:
-        """Send everything unacknowledged, then new batches.
+        """Send all unacknowledged batches, then new batches.
 
         :raise ClientError: the connection failed.
         :raise KafkaError: a batch was rejected.
@@ -266,7 +266,7 @@ class Pipeline:
             self._done.errback(Failure(self._error))
 
     def check_done(self) -> None:
-        """End if everything is acknowledged and nothing more will be written."""
+        """End if all batches are acknowledged and no further batches will be written."""
         if not self._done.called and self._error is None and self._producer.is_partition_done(self._queue):
             self._done.callback(None)
 

@@ -21,7 +21,7 @@ class TailingConsumer:
     """Reads from offset 0 until ``finish``.
 
     :ivar position: the next fetch offset.
-    :ivar resets: number of times that the position was out of range and reset to 0.
+    :ivar resets: number of times the position was out of range and was reset to 0.
     :ivar errors: number of errors by name.
     """
 

@@ -32,7 +32,7 @@ from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.messages import Api
 
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-"""Errors after another producer took over the transactional ID or the coordinator aborted the transaction."""
+"""Errors after another producer took over the transactional ID, or after the coordinator aborted the transaction."""
 
 REQUEST_TIMEOUT_S = 10.0
 
@@ -44,7 +44,7 @@ CLASSIC_VERSIONS: Mapping[int, int] = {
     messages.TXN_OFFSET_COMMIT.key: 4,
     messages.END_TXN.key: 4,
 }
-"""Highest versions for a producer that keeps its epoch between transactions."""
+"""Highest request versions for a producer that keeps its epoch between transactions."""
 
 BUMPED_EPOCH_VERSIONS: Mapping[int, int] = {
     messages.PRODUCE.key: 12,
@@ -52,7 +52,7 @@ BUMPED_EPOCH_VERSIONS: Mapping[int, int] = {
     messages.TXN_OFFSET_COMMIT.key: 5,
     messages.END_TXN.key: 5,
 }
-"""Highest versions for a producer whose epoch is bumped with every transaction."""
+"""Highest request versions for a producer whose epoch is bumped with every transaction."""
 
 
 class Identity(NamedTuple):
@@ -80,10 +80,10 @@ class TransactionSettings:
 class TransactionalProducer:
     """Producer of one transactional ID: call ``start``, then run transactions one after another.
 
-    After ``RequestRejected`` the transaction is still open: the caller aborts it, or calls ``start`` if that fails too.
+    After ``RequestRejected``, the transaction is still open: the caller aborts it, or calls ``start`` if that fails.
 
-    :param client: client of the transactional ID's coordinator, used by this producer alone.
-    :param leader_client: creates a client of a partition's leader.
+    :param client: client of the transactional ID's coordinator, not shared with other producers.
+    :param leader_client: function that creates a client of a partition's leader.
     :param history: history of the target topic.
     :ivar identity: current producer ID and epoch.
     :ivar transaction: name of the open transaction, or None.
@@ -187,7 +187,7 @@ class TransactionalProducer:
         await self._end(committed=True)
 
     async def abort(self) -> None:
-        """Abort the transaction, if one is open.
+        """Abort the open transaction, if any.
 
         :raise RequestRejected: the producer is fenced; the coordinator has aborted its transaction.
         """
@@ -205,12 +205,12 @@ class TransactionalProducer:
 
     # --- the coordinator ---------------------------------------------------------------------------------------------
 
-    async def _initialize(self, known: Identity) -> None:
+    async def _initialize(self, identity: Identity) -> None:
         body = {
             "transactional_id": self.transactional_id,
             "transaction_timeout_ms": self._settings.timeout_ms,
-            "producer_id": known.producer_id,
-            "producer_epoch": known.epoch,
+            "producer_id": identity.producer_id,
+            "producer_epoch": identity.epoch,
         }
         response = (await self._request(messages.INIT_PRODUCER_ID, body)).body
         self._set_identity(response)
@@ -264,7 +264,7 @@ class TransactionalProducer:
     # --- leaders -----------------------------------------------------------------------------------------------------
 
     async def _produce(self, key: TopicPartition, values: Sequence[bytes]) -> int:
-        """Send a batch until it is acknowledged.
+        """Send a batch, and retry until it is acknowledged.
 
         :return: the base offset; -1 for a duplicate whose offset the leader no longer knows.
         """

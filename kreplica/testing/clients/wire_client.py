@@ -37,7 +37,7 @@ class WireClient:
 
     Every method raises ``ClientError`` if there is no response, and ``KafkaError`` if the response contains an error.
 
-    :param endpoint: makes the endpoints of connections, such as those with TLS and SASL.
+    :param endpoint: function that creates the endpoint of a connection, for example with TLS and SASL.
     :param request_timeout_s: response timeout, in addition to the wait time that the request allows the broker.
     """
 
@@ -79,7 +79,7 @@ class WireClient:
     ) -> dict[str, Any]:
         """Send a request in the highest version that both sides support.
 
-        :param at_most: upper limit of the version.
+        :param at_most: highest version to use.
         :param timeout_s: response timeout; ``request_timeout_s`` by default.
         """
         connection = await self.connection()
@@ -142,7 +142,7 @@ class WireClient:
         _check(response["results"][0])
 
     async def change_settings(self, topic: str, changes: Mapping[str, str | None]) -> None:
-        """Set some settings of a topic; None resets one to its default (KIP-339)."""
+        """Change settings of a topic; None resets a setting to its default (KIP-339)."""
         configs = [
             {"name": name, "config_operation": DELETE_SETTING if value is None else SET_SETTING, "value": value}
             for name, value in changes.items()
@@ -159,7 +159,7 @@ class WireClient:
         _check(response["responses"][0])
 
     async def reassign(self, topic: str, partition: int, replicas: Sequence[int] | None) -> None:
-        """Reassign a partition's replicas; None cancels the reassignment.  Sent to the controller."""
+        """Reassign a partition's replicas, or cancel the reassignment with None; sent to the controller."""
         rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
         body = {"timeout_ms": 10_000, "topics": [{"name": topic, "partitions": rows}]}
         response = await self.request(messages.ALTER_PARTITION_REASSIGNMENTS, body)
@@ -202,7 +202,7 @@ class WireClient:
     async def fetch(
         self, topic: str, partition: int, offset: int, *, wait_ms: int = 0, size_max: int = FETCH_SIZE_MAX
     ) -> list[Record]:
-        """Return the committed records from an offset on that fit into one response.
+        """Return as many committed records, starting at an offset, as fit into one response.
 
         :param wait_ms: time for which the broker may wait for the first record.
         """
@@ -282,7 +282,7 @@ class WireClient:
         return int(row["offset"])
 
     async def read_all(self, topic: str, partition: int) -> list[Record]:
-        """Return all committed records from the log start offset on."""
+        """Return all committed records, starting at the log start offset."""
         offset = await self.list_offset(topic, partition, -2)
         end = await self.list_offset(topic, partition, -1)
         found: list[Record] = []
@@ -307,7 +307,7 @@ class WireClient:
 
 
 async def run_and_close(client: WireClient, work: Awaitable[None]) -> None:
-    """Await some work and close the client, even if the work fails."""
+    """Await ``work``, and close the client even if the work fails."""
     try:
         await work
     except GeneratorExit:

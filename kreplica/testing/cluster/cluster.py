@@ -40,7 +40,7 @@ from kreplica.zookeeper.embedded.settings import AnonymousClients, ZooKeeperServ
 
 ZOOKEEPER_PORT = 2181
 ZOOKEEPER_HOST = "coordinator"
-"""Unchanged because a host's name seeds its random numbers, and recorded seeds must keep their meaning."""
+"""Must not change: a host's name seeds its random numbers, and recorded seeds must still reproduce the same runs."""
 BROKER_PORT = 9092
 LOG_DIRECTORY = f"{DATA_DIRECTORY}/logs"
 
@@ -108,7 +108,7 @@ class Machine(Generic[ProgramT]):
     def power_loss(self, random: Random | None = None) -> None:
         """Cut the machine's power: unsynced data is kept, lost or torn at random, and peers receive nothing.
 
-        :param random: decides how much is lost; the host's own by default.
+        :param random: random numbers that decide how much is lost; those of the host by default.
         """
         self._program = None
         self.host.power_loss(random)
@@ -119,7 +119,7 @@ async def _wait(work: Awaitable[None]) -> None:
 
 
 class SimulatedCluster:
-    """Hosts: ``ZOOKEEPER_HOST``, ``broker-1`` to ``broker-N``, and hosts of clients.
+    """Cluster on the hosts ``ZOOKEEPER_HOST`` and ``broker-1`` to ``broker-N``, with further hosts for clients.
 
     :param overrides: settings of every broker, each as ``name=value``.
     :param racks: rack of each broker; brokers that are not listed have none.
@@ -147,10 +147,10 @@ class SimulatedCluster:
         trace: Callable[[str], None] | None = None,
     ) -> None:
         defaults = [f"{name}={value}" for name, value in internal_topic_settings(brokers).items()]
-        own = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
+        per_broker = {number: [f"broker.rack={rack}"] for number, rack in (racks or {}).items()}
         if secured:
             for number in range(1, brokers + 1):
-                own.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, session_lifetime_ms))
+                per_broker.setdefault(number, []).extend(secured_settings(number, BROKER_PORT, session_lifetime_ms))
         self.simulation = Simulation(seed, trace)
         self.ensemble: EnsembleMachines | None = None
         self.zookeeper: ZooKeeperMachine
@@ -164,10 +164,11 @@ class SimulatedCluster:
             shared = Ensemble(seed, self.simulation.scheduler, ensemble)
             self.zookeeper = self.ensemble = EnsembleMachines(shared, self.simulation)
             connect_settings.append(f"zookeeper.connect={self.ensemble.connect_string}")
+        common = [*defaults, *connect_settings]
         self.brokers = {
             number: Machine(
                 self.simulation.host(f"broker-{number}"),
-                _broker(broker_settings(number, [*defaults, *connect_settings, *own.get(number, ()), *overrides])),
+                _broker(broker_settings(number, [*common, *per_broker.get(number, ()), *overrides])),
             )
             for number in range(1, brokers + 1)
         }
@@ -192,7 +193,7 @@ class SimulatedCluster:
         return [ZOOKEEPER_HOST] if self.ensemble is None else [host.name for host in self.ensemble.hosts.values()]
 
     def host(self, name: str) -> Host:
-        """Return the host of that name, which the test may use for its own program."""
+        """Return the host with this name, which the test may use for its own program."""
         return self.simulation.host(name)
 
     @property
@@ -228,24 +229,28 @@ class SimulatedCluster:
         :raise AssertionError: contains the log end offsets of the replicas.
         """
 
-        def ends() -> dict[int, int]:
+        def end_offsets() -> dict[int, int]:
             return {broker: partition.log.log_end_offset for broker, partition in active_replicas(self, key)}
 
         try:
-            self.run_until(lambda: set(ends().values()) == {end_offset}, timeout_s)
+            self.run_until(lambda: set(end_offsets().values()) == {end_offset}, timeout_s)
         except TimeoutError:
-            raise AssertionError(f"{key}: replicas end at {ends()}, not at {end_offset}") from None
+            raise AssertionError(f"{key}: replicas end at {end_offsets()}, not at {end_offset}") from None
 
     def controller(self) -> int | None:
-        """Return the broker that considers itself the active controller; if several do, that of the latest epoch."""
+        """Return the broker that considers itself the active controller; if several do, that with the latest epoch."""
         running = [(number, machine.program.controller) for number, machine in self.brokers.items() if machine.running]
-        active = [(each.context.controller_epoch, number) for number, each in running if each.active and each.context]
+        active = [
+            (controller.context.controller_epoch, number)
+            for number, controller in running
+            if controller.active and controller.context
+        ]
         return max(active)[1] if active else None
 
     def expire_session(self, broker: int) -> None:
-        """Make the ZooKeeper server end a live broker's session; the broker notices it with its next request."""
+        """Make the ZooKeeper server end a live broker's session; the broker notices this at its next request."""
         serving = self.zookeeper.program.serving
-        assert serving is not None, "the ZooKeeper server does not serve"
+        assert serving is not None, "the ZooKeeper server is not serving"
         serving.expire(self.brokers[broker].program.client.session_id)
 
     def run(self, seconds: float) -> None:

@@ -22,7 +22,7 @@ class CommittedBatch(NamedTuple):
 
 
 class OverlappingBatches(AssertionError):
-    """A batch starts before the end offset of the previous one."""
+    """A batch starts below the end offset of the previous batch."""
 
 
 class _Reader:
@@ -81,7 +81,7 @@ class CommittedLog:
         self._readers: dict[int, _Reader] = {}
 
     def end_before(self, leader_epoch: int) -> int:
-        """Return the offset up to which leaders of earlier epochs have committed; a new leader must hold all below it.
+        """Return the end offset committed by leaders of earlier epochs; a new leader must hold all records below it.
 
         Commits of later epochs do not count: a leader that resumes after a pause may take over late.
         """

@@ -1,7 +1,7 @@
-"""Checks that all brokers report the same health figures, and that these follow from the state in ZooKeeper.
+"""Checks that all brokers report the same health figures, and that these match the state in ZooKeeper.
 
-The figures of the cluster come from the published metadata of each broker, those of metrics from the leaders.  While a
-change spreads they may differ for a moment; ``wait_until_health_agrees`` allows for it.
+Cluster figures come from each broker's published metadata, metrics from the leaders.  They may differ briefly while a
+change spreads; ``wait_until_health_agrees`` allows for this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ METRIC_PREFIX = "kafka_server_replicamanager"
 def wait_until_health_agrees(cluster: SimulatedCluster, timeout_s: float = 30.0) -> None:
     """Run until the figures agree.
 
-    :raise AssertionError: they do not agree in time; names a difference.
+    :raise AssertionError: the figures do not agree in time; the message names a difference.
     """
     until_s = cluster.simulation.now_s + timeout_s
     while True:
@@ -59,7 +59,7 @@ def check_health_agrees(cluster: SimulatedCluster) -> None:
         counts = _run(cluster, _counts(broker))
         expected = _state_in_zookeeper(cluster, broker)
         found = {"offline": counts.offline, "behind": counts.under_replicated, "below": counts.under_min_isr}
-        assert found == expected, f"broker {number} counts {found}, ZooKeeper has {expected}"
+        assert found == expected, f"broker {number} counts {found}, but ZooKeeper has {expected}"
         report, metrics = _run(cluster, _local(broker))
         totals = report.totals
         for figure, value in (

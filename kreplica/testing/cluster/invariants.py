@@ -1,14 +1,14 @@
-"""Invariants of a simulated cluster, checked in the brokers' objects after every event, whatever fault is active.
+"""Invariants of a simulated cluster, checked in the brokers' objects after every event, regardless of active faults.
 
 * A partition has one leader per epoch; the leader is in the ISR; the ISR is a subset of the assignment.
-* Only the controller that was elected last elects leaders.
+* Only the most recently elected controller elects leaders.
 * Epochs never decrease: the leader epoch in the znode and in each replica of one process, and the controller epoch
   known to each broker.
 * A leader's high watermark never decreases while it leads, and is at most its log end offset.
 * A committed record is on ``min.insync.replicas`` replicas and on every member of the ISR in the znode, even if a
   deposed leader committed it.
-* A committed record stays: every later leader holds it; the bytes of every replica are equal below its high watermark,
-  those of every in-sync replica below the highest offset ever committed.
+* A committed record is never lost: every later leader holds it.  Replicas have the same bytes below their high
+  watermarks, and in-sync replicas below the highest offset ever committed.
 * Only committed records are acknowledged to producers (``acks=all``) or sent to consumers.
 """
 
@@ -89,7 +89,7 @@ class _Replica:
 class Invariants:
     """Checks the partitions that changed in an event.
 
-    :param topic: all its partitions are checked.
+    :param topic: topic to check, with all its partitions.
     :param history: requests and responses of the topic's clients; None if it has no clients.
     :ivar committed: batches that were ever below a leader's high watermark, by partition.
     :ivar checks_count: number of changed replicas that were checked.
@@ -124,7 +124,7 @@ class Invariants:
     ) -> None:
         """Check one more partition.
 
-        :param topic_id: ignores replicas of a deleted topic of the same name.
+        :param topic_id: replicas with another topic ID, of a deleted topic of the same name, are ignored.
         :param committed: batches committed so far, if the partition was forgotten although it still exists.
         """
         self._topic_ids[key] = topic_id
@@ -134,7 +134,7 @@ class Invariants:
             self._histories[key] = history
 
     def forget(self, key: TopicPartition) -> None:
-        """Stop checking a deleted partition; a later partition of the same name is a new one."""
+        """Stop checking a deleted partition; a later partition of the same name is a new partition."""
         dictionaries: tuple[dict[TopicPartition, Any], ...] = (
             self._topic_ids,
             self._histories,
@@ -142,14 +142,14 @@ class Invariants:
             self._states,
             *self._replicas.values(),
         )
-        for known in dictionaries:
-            known.pop(key, None)
+        for dictionary in dictionaries:
+            dictionary.pop(key, None)
         self._seen.pop(self._paths.pop(key), None)
         for led in [led for led in self._leaders if led[0] == key]:
             del self._leaders[led]
 
     def watch(self) -> None:
-        """Check after every event from now on; only the process of the event can have changed."""
+        """Check after every event from now on; only the process that handled the event can have changed."""
         self._cluster.simulation.scheduler.after_event = self._after_event
 
     def _after_event(self, process: Process) -> None:
@@ -238,7 +238,7 @@ class Invariants:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def _check_replica(self, key: TopicPartition, broker_id: int, replica: _Replica) -> None:
-        """Check a replica that changed; others need a check only if its commit raises their required offset."""
+        """Check a replica that changed; other replicas need a check only if its commit raises their required offset."""
         self.checks_count += 1
         state, committed = state_of(self._cluster, key), self.committed[key]
         partition = replica.partition
@@ -252,7 +252,7 @@ class Invariants:
                 self._check_committed(key, other_id, other, state)
 
     def _check_last_commit(self, key: TopicPartition, broker_id: int, replica: _Replica, epoch: int) -> None:
-        """Check the commit of a leader in the same event in which it stopped leading: clients may rely on it."""
+        """Check what a leader committed in the event in which it stopped leading, since clients may rely on it."""
         replica.led_epoch = None
         partition = replica.partition
         if partition.high_watermark > self.committed[key].end_offset:
@@ -335,7 +335,7 @@ class Invariants:
         """Check that enough replicas hold the records below a new high watermark, and record the commit."""
         high_watermark = partition.high_watermark
         if state is None:
-            state = self._states.get(key)  # the ZooKeeper server does not serve: use the last known state
+            state = self._states.get(key)  # the ZooKeeper server is not serving: use the last known state
         holders = {broker for broker, other in replicas.items() if other.log.log_end_offset >= high_watermark}
         in_sync = () if state is None else state.isr
         may_lead = () if state is None else (*in_sync, *state.eligible_leader_replicas)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 USERS = {"broker": "password of the broker"}
-"""Password by user of SASL DIGEST-MD5."""
+"""Passwords by user, for SASL DIGEST-MD5."""
 
 _LOGIN = "org.apache.zookeeper.server.auth.DigestLoginModule"
 

@@ -1,6 +1,6 @@
 """Listeners of a simulated cluster with authentication and ACLs.
 
-OpenSSL draws its random numbers itself, so a run with TLS could not be repeated: the listeners have SASL without TLS.
+The listeners have SASL without TLS: OpenSSL draws its own random numbers, so a run with TLS could not be repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kreplica.security.sasl.credentials import PasswordCredentials
 from kreplica.security.sasl.plain import PLAIN
 
 SECURED_PORT, INTER_BROKER_PORT = 9093, 9094
-"""Ports of the listener of users, and of the listener of brokers; the plaintext listener is for administrators."""
+"""Ports of the listeners for users and for brokers; the plaintext listener is for administrators."""
 
 SESSION_LIFETIME_MS = 10_000
 
@@ -26,7 +26,7 @@ _LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 def secured_settings(number: int, plaintext_port: int, session_lifetime_ms: int) -> list[str]:
     """Return the settings of a broker with three listeners.
 
-    Clients of the plaintext listener are super users; brokers use PLAIN; users have PLAIN and SCRAM.
+    Clients of the plaintext listener are super users; brokers use PLAIN; users use PLAIN or SCRAM.
 
     :param session_lifetime_ms: ``connections.max.reauth.ms``.
     """
@@ -48,7 +48,7 @@ def secured_settings(number: int, plaintext_port: int, session_lifetime_ms: int)
 
 
 def administrator_endpoint(random: Random) -> EndpointMaker:
-    """Return a maker of endpoints that authenticate as the administrator."""
+    """Return a function that creates endpoints that authenticate as the administrator."""
     credentials = PasswordCredentials(PLAIN, ADMINISTRATOR, ADMINISTRATOR_PASSWORD, random=random)
     return secured_endpoint_maker(None, credentials, tcp_endpoint)
 

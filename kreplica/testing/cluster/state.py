@@ -1,4 +1,4 @@
-"""State of a simulated cluster, read from its objects and znodes without any request."""
+"""State of a simulated cluster, read from its objects and znodes without sending requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ZooKeeperProgram(Protocol):
 
 
 class MachineView(Protocol[ProgramT]):
-    """Part of a machine that this module uses."""
+    """The part of a machine that this module uses."""
 
     @property
     def running(self) -> bool: ...
@@ -44,7 +44,7 @@ class MachineView(Protocol[ProgramT]):
 
 
 class ClusterView(Protocol):
-    """Part of a cluster that this module uses."""
+    """The part of a cluster that this module uses."""
 
     @property
     def zookeeper(self) -> MachineView[ZooKeeperProgram]: ...
@@ -64,7 +64,7 @@ def _assignment(topic: str, data: bytes) -> TopicAssignment:
 
 
 def znode(cluster: ClusterView, path: str) -> Znode | None:
-    """Return a znode of the ZooKeeper server's tree; None if it does not exist or the server does not serve."""
+    """Return a znode of the ZooKeeper server's tree; None if it does not exist or the server is not serving."""
     machine = cluster.zookeeper
     serving = machine.program.serving if machine.running else None
     return None if serving is None else serving.tree.nodes.get(path)

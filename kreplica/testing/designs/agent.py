@@ -1,10 +1,10 @@
-"""The common part of the first two designs: replicas race for an ephemeral leader znode, and the winner leads.
+"""Code shared by the first two designs: replicas race for an ephemeral leader znode, and the winner leads.
 
 An agent coordinates one broker with the others.  It finds its replicas in ZooKeeper, runs for election, and as a
-leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` add how state
-changes reach other replicas.
+leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` define how
+state changes reach other replicas.
 
-If the design documents do not specify a step, the agent takes the cheaper way; docs/decisions/0046 lists these steps.
+If the design documents do not specify a step, the agent uses the cheaper way; docs/decisions/0046 lists these steps.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Agent:
         self.look_for_leader(replica)
 
     def replica_started(self, replica: Replica) -> None:
-        """Set the watches of a replica that only one design needs."""
+        """Set the watches that only one design needs."""
 
     # --- election ----------------------------------------------------------------------------------------------------
 
@@ -198,7 +198,7 @@ class Agent:
     def _race(self, replica: Replica) -> None:
         topic, number = replica.partition.topic, replica.partition.number
         if replica.has_leader or replica.partition not in self.replicas:
-            return  # the preferred replica was elected meanwhile
+            return  # the preferred replica was elected in the meantime
         data = str(self.broker_id).encode()
         self.client.create(
             znodes.leader_path(topic, number), data, partial(self._leader_created, replica), ephemeral=True
@@ -238,9 +238,10 @@ class Agent:
             self.write_leadership(replica)
 
     def write_leadership(self, replica: Replica) -> None:
-        """Write the in-sync replicas, read a pending reassignment, then open."""
+        """Write the in-sync replicas, read a pending reassignment, then accept writes."""
         topic, number = replica.partition.topic, replica.partition.number
-        replica.in_sync = tuple(each for each in replica.assigned if each in (self.broker_id, *replica.caught_up))
+        caught_up = {self.broker_id, *replica.caught_up}
+        replica.in_sync = tuple(broker_id for broker_id in replica.assigned if broker_id in caught_up)
         self.client.set(znodes.isr_path(topic, number), znodes.encode_ids(replica.in_sync))
         self.client.get(znodes.reassigned_path(topic, number), None, partial(self._reassignment_read, replica))
 
@@ -266,7 +267,7 @@ class Agent:
     # --- leading -----------------------------------------------------------------------------------------------------
 
     def fetched(self, partition: Partition, follower: int) -> None:
-        """Handle a fetch of a follower that has caught up."""
+        """Handle a fetch from a follower that has caught up."""
         replica = self.replicas.get(partition)
         if replica is None:
             return
@@ -287,14 +288,14 @@ class Agent:
         for replica in self.replicas.values():
             if follower in replica.in_sync and self.broker.leads(replica.partition):
                 replica.caught_up.discard(follower)
-                self._write_isr(replica, (each for each in replica.in_sync if each != follower))
+                self._write_isr(replica, (broker_id for broker_id in replica.in_sync if broker_id != follower))
 
     def balance(self) -> None:
         """Resign as leader of partitions whose preferred replica is in sync (``checkLoadBalancing``).
 
         A leader checks this when it commits, so it checks one partition every ``BALANCE_INTERVAL_S``.
         """
-        partitions = [each for each in self.replicas if self.broker.leads(each)]
+        partitions = [partition for partition in self.replicas if self.broker.leads(partition)]
         for number, partition in enumerate(partitions):
             self._scheduler.post(self.broker.process, number * BALANCE_INTERVAL_S, self._check_preferred, partition)
 
@@ -364,18 +365,18 @@ class Agent:
 
     def _finish_reassignment(self, replica: Replica, targets: tuple[int, ...]) -> None:
         topic, number = replica.partition.topic, replica.partition.number
-        before = replica.assigned
+        previous = replica.assigned
         self._write_isr(replica, dict.fromkeys((*targets, *replica.in_sync)))
         self.client.set(znodes.replicas_path(topic, number), znodes.encode_ids(targets))
         replica.assigned, replica.reassigned = targets, None
-        self.reassignment_finished(replica, before)
+        self.reassignment_finished(replica, previous)
         self._resign(replica)
         self.client.delete(znodes.reassigned_path(topic, number))
 
-    def reassignment_finished(self, replica: Replica, before: tuple[int, ...]) -> None:
+    def reassignment_finished(self, replica: Replica, previous: tuple[int, ...]) -> None:
         """Handle a changed assignment.
 
-        :param before: replicas of the previous assignment.
+        :param previous: the previous assignment.
         """
 
     # --- requests ----------------------------------------------------------------------------------------------------

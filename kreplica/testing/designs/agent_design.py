@@ -48,10 +48,10 @@ class AgentDesign:
 
     def _topic_znodes(self, topic: str, partitions: Sequence[Partition]) -> list[Create]:
         creates = [Create(znodes.topic_path(topic))]
-        for each in partitions:
-            number = each.number
+        for partition in partitions:
+            number = partition.number
             creates.append(Create(znodes.partition_path(topic, number)))
-            creates.append(Create(znodes.replicas_path(topic, number), znodes.encode_ids(each.replicas)))
+            creates.append(Create(znodes.replicas_path(topic, number), znodes.encode_ids(partition.replicas)))
             creates.append(Create(znodes.isr_path(topic, number)))
             if not self._has_queues:
                 creates.append(Create(znodes.replica_state_path(topic, number)))
@@ -105,11 +105,11 @@ class AgentDesign:
 
     def delete_topic(self, topic: str, partitions: Sequence[Partition]) -> None:
         if not self._has_queues:
-            self._write([SetData(znodes.replicas_path(topic, each.number), b"") for each in partitions])
+            self._write([SetData(znodes.replicas_path(topic, partition.number), b"") for partition in partitions])
             return
-        for each in partitions:
-            path = znodes.leader_path(topic, each.number)
-            self._cluster.zookeeper.get(self._administrator, path, None, partial(self._queue_deletion, each))
+        for partition in partitions:
+            path = znodes.leader_path(topic, partition.number)
+            self._cluster.zookeeper.get(self._administrator, path, None, partial(self._queue_deletion, partition))
 
     def _queue_deletion(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
         """Queue the deletion of a partition for its leader."""

@@ -12,7 +12,7 @@ from kreplica.testing.designs.layout import Partition
 class Outages:
     """Times without a leader during one event, in seconds; 0 if no partition was affected.
 
-    :param affected: number of partitions that had no leader for a time.
+    :param affected: number of partitions that had no leader for some time.
     :param left: number of partitions without a leader at the end.
     """
 
@@ -47,13 +47,13 @@ class Availability:
             self._outages_s.append(self._now_s() - since_s)
 
     def closed(self, partition: Partition, broker_id: int) -> None:
-        """Record that a broker no longer accepts writes; ignored if another broker leads already."""
+        """Record that a broker no longer accepts writes; ignored if another broker already leads."""
         if self._leaders.get(partition) == broker_id:
             del self._leaders[partition]
             self._down_since_s[partition] = self._now_s()
 
     def forget(self, partition: Partition) -> None:
-        """Forget a partition that is deleted."""
+        """Forget a deleted partition."""
         self._leaders.pop(partition, None)
         self._down_since_s.pop(partition, None)
 

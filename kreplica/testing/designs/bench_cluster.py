@@ -1,4 +1,4 @@
-"""Cluster of one run: virtual time, one ZooKeeper server, light brokers, counters; and the interface of a design."""
+"""Cluster of one run (virtual time, a ZooKeeper server, light brokers, counters), and the interface of a design."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class BenchCluster:
         until_s = scheduler.now_s + SETTLE_S_MAX
         while scheduler.step(scheduler.now_s + QUIET_S):
             if scheduler.now_s > until_s:
-                raise TimeoutError(f"the cluster does not settle, at {scheduler.now_s:.3f} s of virtual time")
+                raise TimeoutError(f"the cluster has not settled after {scheduler.now_s:.3f} s of virtual time")
 
 
 class Design(Protocol):
@@ -65,10 +65,10 @@ class Design(Protocol):
         """End the process; its session expires at once."""
 
     def shut_down_broker(self, broker_id: int) -> None:
-        """Stop the broker as its operator does."""
+        """Stop the broker as an operator would."""
 
     def expire_session(self, broker_id: int) -> None:
-        """Expire a broker's session; its process continues, and learns of the expiry half a round trip later."""
+        """Expire a broker's session; its process continues and learns of the expiry half a round trip later."""
 
     def create_topic(self, topic: str, partitions: Sequence[Partition]) -> None: ...
 

@@ -31,13 +31,13 @@ from kreplica.zookeeper import (
 from kreplica.zookeeper.embedded.znode import Znode
 
 ONE_BY_ONE, PIPELINED = 1, 1000
-"""Requests in flight of a synchronous and of a pipelined agent."""
+"""Maximum number of requests in flight, for a synchronous and for a pipelined agent."""
 
 
 class AgentClient:
     """Requests with callbacks, in order.
 
-    Callbacks get None for a missing znode; a write gets True or False, and a sequential create gets its path.
+    Callbacks of reads are passed None for a missing znode.
     """
 
     def __init__(self, zookeeper: LightZooKeeper, process: Process, in_flight_max: int) -> None:
@@ -58,7 +58,7 @@ class AgentClient:
         self._send(self._zookeeper.children, (path, watch), done)
 
     def write(self, operation: Operation, done: Done | None = None) -> None:
-        """Send a write; ``done`` gets the result or the ``ZooKeeperError``."""
+        """Send a write; the result or the ``ZooKeeperError`` is passed to ``done``."""
         self._send(self._zookeeper.write, (operation,), done or _ignore)
 
     def create(self, path: str, data: bytes, done: Done | None = None, *, ephemeral: bool = False) -> None:
@@ -104,7 +104,7 @@ def _ignore(_: object) -> None:
 
 
 class DeferredClient:
-    """The part of ``ZooKeeperClient`` that a controller and ``write_units`` use, on the light server.
+    """Subset of ``ZooKeeperClient`` that a controller and ``write_units`` need, for the light server.
 
     :param one_by_one: True to charge a round trip for every write and read of a multi.
     """

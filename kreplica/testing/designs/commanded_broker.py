@@ -21,7 +21,7 @@ from kreplica.wire.messages import LEADER_AND_ISR
 from kreplica.zookeeper import SetData, Stat, write_units
 
 BATCH_MAX = 1000
-"""Maximum number of partitions in a batch, the value of ``kreplica.replication.leader.isr_writes``."""
+"""Maximum number of partitions in a batch, as in ``kreplica.replication.leader.isr_writes``."""
 
 
 class CommandedBroker:
@@ -108,7 +108,7 @@ class CommandedBroker:
 
     async def _write(self) -> None:
         while self._joining:
-            await pause(self._reactor, 0)  # one batch for all that arrived together
+            await pause(self._reactor, 0)  # one batch for all followers that caught up at the same time
             batch = dict(list(self._joining.items())[:BATCH_MAX])
             changes: dict[Partition, LeaderAndIsr] = {}
             for partition, followers in batch.items():
@@ -124,11 +124,11 @@ class CommandedBroker:
         outcomes = await write_units(self._client, units)
         for (partition, state), outcome in zip(changes.items(), outcomes, strict=True):
             if isinstance(outcome, Exception):
-                continue  # the controller changed the state, and sends it
+                continue  # the controller has changed the state, and will send it
             (stat,) = outcome
             assert isinstance(stat, Stat)
-            before = self._states.get(partition)
-            if before is not None and before.partition_epoch == state.partition_epoch:
+            current = self._states.get(partition)
+            if current is not None and current.partition_epoch == state.partition_epoch:
                 self._states[partition] = replace(state, partition_epoch=stat.version)
             self._notifications.add(partition.key)
 

@@ -52,9 +52,9 @@ class ControllerDesign:
         for topic, partitions in layout.topics.items():
             zookeeper.put(znodes.topic_path(topic), documents.encode_topic(layout.assignment(topic)))
             zookeeper.put(znodes.partitions_path(topic))
-            for each in partitions:
-                state = LeaderAndIsr(each.replicas[0], 0, each.replicas, 0)
-                path = znodes.partition_state_path(topic, each.number)
+            for partition in partitions:
+                state = LeaderAndIsr(partition.replicas[0], 0, partition.replicas, 0)
+                path = znodes.partition_state_path(topic, partition.number)
                 zookeeper.put(path, documents.encode_partition_state(state))
 
     # --- brokers -----------------------------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class ControllerDesign:
     def shut_down_broker(self, broker_id: int) -> None:
         """Request a controlled shutdown from the controller, then close the session, as the product's brokers do."""
         cluster = self._cluster
-        active = next((each for each in self.controllers.values() if each.active), None)
+        active = next((controller for controller in self.controllers.values() if controller.active), None)
         if active is None:
             self.kill_broker(broker_id)
             return
@@ -144,14 +144,14 @@ class ControllerDesign:
         _require(self._administrator.create(znodes.delete_topic_path(topic), b""))
 
     def elect_preferred(self) -> None:
-        """Request the election of all partitions, in as many znodes as their size needs, one after another."""
+        """Request elections of all partitions, in as many znodes as the size limit requires, one after another."""
         self._elect(self._cluster.layout.all())
 
     def _elect(self, partitions: list[Partition]) -> None:
         batch, rest = partitions[:PREFERRED_AT_ONCE], partitions[PREFERRED_AT_ONCE:]
         if not batch:
             return
-        data = documents.encode_partitions(each.key for each in batch)
+        data = documents.encode_partitions(partition.key for partition in batch)
         _require(self._administrator.create(znodes.PREFERRED_REPLICA_ELECTION, data))
         self._when_deleted(znodes.PREFERRED_REPLICA_ELECTION, lambda: self._elect(rest))
 
@@ -165,16 +165,16 @@ class ControllerDesign:
         _require(self._administrator.exists(path, changed))
 
     def reassign(self, targets: Mapping[Partition, tuple[int, ...]]) -> None:
-        data = documents.encode_reassignments({each.key: replicas for each, replicas in targets.items()})
+        data = documents.encode_reassignments({partition.key: replicas for partition, replicas in targets.items()})
         _require(self._administrator.create(znodes.REASSIGN_PARTITIONS, data))
 
 
 PREFERRED_AT_ONCE = 10_000
-"""Partitions in one request, so that its znode stays below 1 MB."""
+"""Maximum number of partitions in one request, so that its znode stays below 1 MB."""
 
 
 def _require(deferred: Deferred[Any]) -> None:
-    """End the run if an operation fails that must not fail."""
+    """End the run if an operation that must succeed fails."""
 
     def fail(failure: Any) -> None:
         raise RuntimeError(f"an operation of the simulated cluster failed: {failure.value}") from failure.value

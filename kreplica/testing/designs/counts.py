@@ -9,9 +9,9 @@ from dataclasses import dataclass, fields
 class Counts:
     """Work of the ZooKeeper server, messages between brokers, and truncated bytes.
 
-    :ivar requests: ZooKeeper requests; a multi is one.
+    :ivar requests: ZooKeeper requests; a multi counts as one.
     :ivar reads: znodes read.
-    :ivar writes: znodes created, changed or deleted, also by the end of a session.
+    :ivar writes: znodes created, changed or deleted, including deletions at the end of a session.
     :ivar zookeeper_bytes: requests, responses and watch events.
     :ivar rpcs: commands sent directly from broker to broker; fetches of replicas are not commands.
     :ivar rpc_bytes: bytes of these commands and their responses.
@@ -31,9 +31,9 @@ class Counts:
     truncated_bytes: int = 0
 
     def as_dict(self) -> dict[str, int]:
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def reset(self) -> None:
         """Set all counters to 0."""
-        for each in fields(self):
-            setattr(self, each.name, 0)
+        for field in fields(self):
+            setattr(self, field.name, 0)

@@ -23,7 +23,7 @@ CHANGED_PARTITIONS = 15_000
 """With two replicas on three brokers, a broker's death changes the states of two thirds of the partitions: 10,000."""
 
 QUICK_SCALE = 10
-"""Divides the sizes in a quick run."""
+"""Divisor of the sizes in a quick run."""
 
 RTT_MS = 4.0
 
@@ -33,7 +33,7 @@ class DesignClaim:
     """One claim.
 
     :param claimed: the number in the document; empty if it has none for this design.
-    :param measured: the number of a run.
+    :param measured: the number measured in a run.
     """
 
     claim: str

@@ -9,7 +9,7 @@ from kreplica.model import TopicAssignment, TopicPartition
 
 
 class Partition:
-    """One partition; there is one object for each, compared by identity.
+    """One partition; it has exactly one object, and objects are compared by identity.
 
     :ivar replicas: current assignment, preferred leader first, as the administrator sees it.
     """
@@ -91,5 +91,5 @@ class Layout:
     def assignment(self, topic: str) -> TopicAssignment:
         """Return the topic's assignment as kreplica writes it."""
         number = int.from_bytes(topic.encode()[-8:]) + 1
-        replicas = {each.number: each.replicas for each in self.topics[topic]}
+        replicas = {partition.number: partition.replicas for partition in self.topics[topic]}
         return TopicAssignment(topic, UUID(int=number), replicas)

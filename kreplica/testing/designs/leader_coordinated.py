@@ -1,7 +1,7 @@
 """The second design: the partition's leader controls the states of its replicas through a queue znode per broker.
 
-Only followers watch the leader znode.  A queue is persistent: requests reach a broker that was down.  The leader
-verifies each transition, and an invalid one ends the run.
+Only followers watch the leader znode.  Queues are persistent, so requests reach a broker even if it was down.  The
+leader verifies each transition, and an invalid one ends the run.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class CoordinatedAgent(Agent):
     # --- leading -----------------------------------------------------------------------------------------------------
 
     def write_leadership(self, replica: Replica) -> None:
-        """Take the next global epoch, the version of one znode, before the in-sync replicas are written."""
-        self.client.write(SetData(znodes.EPOCH, b""), partial(self._epoch_taken, replica))
+        """Increment the global epoch, which is the version of one znode, before the in-sync replicas are written."""
+        self.client.write(SetData(znodes.EPOCH, b""), partial(self._epoch_incremented, replica))
 
-    def _epoch_taken(self, replica: Replica, result: object) -> None:
+    def _epoch_incremented(self, replica: Replica, result: object) -> None:
         assert isinstance(result, Stat)
         self.epochs[replica.partition] = result.version
         self.states[replica.partition] = dict.fromkeys(replica.caught_up, FollowerState.IN_SYNC)
@@ -83,9 +83,9 @@ class CoordinatedAgent(Agent):
 
     def _verify(self, partition: Partition, broker_id: int, state: FollowerState) -> None:
         states = self.states.setdefault(partition, {})
-        before = states.get(broker_id, FollowerState.UNKNOWN)
-        if state not in TRANSITIONS[before]:
-            raise InvalidTransition(f"{partition}, replica {broker_id}: from {before.value} to {state.value}")
+        previous = states.get(broker_id, FollowerState.UNKNOWN)
+        if state not in TRANSITIONS[previous]:
+            raise InvalidTransition(f"{partition}, replica {broker_id}: from {previous.value} to {state.value}")
         states[broker_id] = state
 
     def fetched(self, partition: Partition, follower: int) -> None:
@@ -98,10 +98,10 @@ class CoordinatedAgent(Agent):
             if target not in replica.assigned:
                 self._send(replica.partition, target, FollowerState.STARTED, START_REPLICA)
 
-    def reassignment_finished(self, replica: Replica, before: tuple[int, ...]) -> None:
-        for each in before:
-            if each not in replica.assigned and each != self.broker_id:
-                self._send(replica.partition, each, FollowerState.CLOSED, CLOSE_REPLICA)
+    def reassignment_finished(self, replica: Replica, previous: tuple[int, ...]) -> None:
+        for broker_id in previous:
+            if broker_id not in replica.assigned and broker_id != self.broker_id:
+                self._send(replica.partition, broker_id, FollowerState.CLOSED, CLOSE_REPLICA)
 
     def reads_target(self, partition: Partition) -> bool:
         replica = self.replicas.get(partition)
@@ -113,14 +113,14 @@ class CoordinatedAgent(Agent):
         path = znodes.queue_path(self.broker_id)
         self.client.children(path, self._read_queue, self._queue_read)
 
-    _taken: frozenset[str] = frozenset()
+    _seen_requests: frozenset[str] = frozenset()
 
     def _queue_read(self, names: list[str] | None) -> None:
         found = frozenset(names or ())
-        for name in sorted(found - self._taken):
+        for name in sorted(found - self._seen_requests):
             path = f"{znodes.queue_path(self.broker_id)}/{name}"
             self.client.get(path, None, partial(self._handle_request, path))
-        self._taken = found
+        self._seen_requests = found
 
     def _handle_request(self, path: str, found: tuple[bytes, int] | None) -> None:
         if found is None:

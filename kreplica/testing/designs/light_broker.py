@@ -1,7 +1,7 @@
 """A broker without logs: it takes roles, records when it leads, and counts the bytes that it would truncate.
 
 Truncation is counted with one batch in flight per partition, as with constant traffic: the log end of a leader is one
-batch above those of its followers.  A follower's log end is one batch above its own high
+batch above that of its followers.  A follower's log end is one batch above its own high
 watermark, which it learns with the next fetch.  A replica that truncates to its high watermark therefore discards a
 batch each time it starts to follow; one that truncates by leader epoch discards only the batch that the new leader
 does not have: the last batch of a former leader.
@@ -34,7 +34,7 @@ class LightBroker:
     """One broker; implements ``roles.Roles``.
 
     :param by_epoch: True to truncate by leader epoch, False to truncate to the high watermark.
-    :param brokers: all brokers by ID; the owner adds this one too.
+    :param brokers: all brokers by ID; the creator adds this broker, too.
     :ivar process: owner of timers and messages; replaced at each start.
     """
 
@@ -62,7 +62,7 @@ class LightBroker:
         self._leads: dict[Partition, int] = {}
         self._follows: dict[Partition, tuple[int, int]] = {}
         self._has_led: set[Partition] = set()
-        """Partitions whose last batch no follower may have."""
+        """Partitions whose last batch may be missing on all followers."""
 
     def start(self) -> Process:
         """Start the next process; replicas have no role until a command arrives."""
@@ -127,17 +127,17 @@ class LightBroker:
     def _fetch(self, partition: Partition, leader: int, epoch: int, tries: int) -> None:
         if self._follows.get(partition) != (leader, epoch):
             return
-        other = self._brokers[leader]
-        if not other.alive:
+        leader_broker = self._brokers[leader]
+        if not leader_broker.alive:
             return
-        if other.accepts_fetches(partition):
-            assert other.listener is not None
-            other.listener.fetched(partition, self.broker_id)
+        if leader_broker.accepts_fetches(partition):
+            assert leader_broker.listener is not None
+            leader_broker.listener.fetched(partition, self.broker_id)
         elif tries < FETCH_TRIES_MAX:
             self._scheduler.post(self.process, FETCH_RETRY_S, self._fetch, partition, leader, epoch, tries + 1)
 
     electing: Mapping[Partition, object] = {}
-    """Partitions whose elected leader is this broker, but does not accept writes yet; replaced by its agent."""
+    """Partitions whose elected leader, this broker, does not accept writes yet; set by its agent."""
 
     def accepts_fetches(self, partition: Partition) -> bool:
         return partition in self._leads or partition in self.electing

@@ -1,7 +1,7 @@
 """Simulated ZooKeeper server: the embedded server's tree of znodes, one-shot watches, sessions, and a time model.
 
 Requests are method calls instead of bytes on connections, so that a run can make tens of millions of them.  A request
-takes effect when it is sent; its response arrives after a round trip plus the time in which the server has served
+takes effect when it is sent; its response arrives after a round trip plus the time that the server needs for it and
 all earlier requests.  As every session has the same round trip, this is the order in which a real server would apply
 them.  Watch events arrive in order with the responses.
 """
@@ -62,8 +62,8 @@ class Session:
     """One client's session.
 
     :param process: owner of the callbacks; they do not run after its death.
-    :param one_by_one: True to charge a round trip for every operation of a multi, as if each was sent alone and
-        synchronously.
+    :param one_by_one: True to charge a round trip for every operation of a multi, as if each was sent
+        separately and synchronously.
     """
 
     __slots__ = ("free_s", "id", "one_by_one", "process")
@@ -76,13 +76,13 @@ class Session:
 
 
 WatchTable: TypeAlias = dict[str, dict[Session, list[Watch]]]
-"""Callbacks by path and session."""
+"""Watch callbacks by path and session."""
 
 
 class LightZooKeeper:
     """The server; the module describes its time model.
 
-    :ivar watches_count: watches that are set now.
+    :ivar watches_count: number of watches that are set.
     :ivar last_s: time of the last response or event.
     """
 
@@ -113,7 +113,7 @@ class LightZooKeeper:
         return Session(self._sessions_count, process, one_by_one)
 
     def close_session(self, session: Session) -> None:
-        """Delete the session's ephemeral znodes and its watches, as its end or expiry does."""
+        """Delete the session's ephemeral znodes and its watches, as at its end or expiry."""
         for table in (self._data_watches, self._child_watches):
             for path in [path for path, watchers in table.items() if session in watchers]:
                 self.watches_count -= 1
@@ -130,7 +130,7 @@ class LightZooKeeper:
             self._deleted(path)
 
     def restart_slow_requests(self) -> None:
-        """Let the next request be a slow one, so that the results do not depend on earlier requests."""
+        """Make the next request slow, so that the results do not depend on earlier requests."""
         self._served_count = SLOW_EACH - 1
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class LightZooKeeper:
         self._respond(session, self._read_s, done, node)
 
     def get(self, session: Session, path: str, watch: Watch | None, done: Done) -> None:
-        """Pass (data, czxid) to ``done``, or None if the znode does not exist; a watch is then not set."""
+        """Pass (data, czxid) to ``done``, or None if the znode does not exist; no watch is set then."""
         node = self._existing(session, path, done)
         if node is None:
             return
@@ -291,7 +291,7 @@ class LightZooKeeper:
         """Apply all operations or none; pass the results or ``MultiFailed`` to ``done``."""
         counts = self.counts
         counts.requests += 1
-        writes = sum(not isinstance(each, Check) for each in operations)
+        writes = sum(not isinstance(operation, Check) for operation in operations)
         counts.writes += writes
         counts.zookeeper_bytes += sizes.multi_bytes(operations)
         applied: list[tuple[Operation, Znode | None]] = []

@@ -89,13 +89,13 @@ class CaseResult:
         return [
             {
                 **self.case.row(),
-                "event": each.event,
-                **each.counts,
-                "watches_at_end": each.watches_at_end,
-                **asdict(each.outages),
-                "settled_s": each.settled_s,
+                "event": result.event,
+                **result.counts,
+                "watches_at_end": result.watches_at_end,
+                **asdict(result.outages),
+                "settled_s": result.settled_s,
             }
-            for each in self.events
+            for result in self.events
         ]
 
 
@@ -179,17 +179,17 @@ class CaseRun:
     def _delete_topic(self) -> None:
         layout = self.cluster.layout
         partitions = layout.topics[NEW_TOPIC]
-        for each in partitions:
-            self.cluster.availability.forget(each)
+        for partition in partitions:
+            self.cluster.availability.forget(partition)
         self.design.delete_topic(NEW_TOPIC, partitions)
 
     def _reassign(self) -> None:
         """Move the last replica of each partition of the new topic to a broker that has none."""
         targets: dict[Partition, tuple[int, ...]] = {}
         for partition in self.cluster.layout.topics[NEW_TOPIC][:REASSIGNED_MAX]:
-            others = [each for each in self._case.shape.broker_ids if each not in partition.replicas]
-            if others:
-                target = others[partition.number % len(others)]
+            candidates = [broker_id for broker_id in self._case.shape.broker_ids if broker_id not in partition.replicas]
+            if candidates:
+                target = candidates[partition.number % len(candidates)]
                 targets[partition] = (*partition.replicas[:-1], target)
         for partition, replicas in targets.items():
             partition.replicas = replicas

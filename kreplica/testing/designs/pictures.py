@@ -73,7 +73,7 @@ def pictures(rows: Sequence[Row]) -> Iterator[tuple[str, str]]:
 
 
 def _comparable(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of the cluster and round trip that was run with the most sizes, the smallest size first."""
+    """Return the rows for the number of brokers and round trip with the most sizes, the smallest size first."""
     groups: dict[tuple[int, float], list[Row]] = {}
     for row in rows:
         if row["calls"] == PIPELINED_CALLS:

@@ -1,6 +1,6 @@
 """The first design: replicas race for the leader znode, and each broker watches a state znode per replica.
 
-Each replica watches its leader and its own state znode, and each leader the assignment of its partitions.
+Each replica watches its leader and its own state znode, and each leader watches the assignment of its partitions.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RaceAgent(Agent):
             return
         verb = znodes.decode_request(found[0])[0]
         self.client.delete(path)
-        # A replica that must follow has seen the leader's znode already and follows it.
+        # A replica that must follow has already seen the leader's znode and follows it.
         if verb == DELETE_REPLICA:
             self.delete_replica(replica)
 
@@ -71,8 +71,9 @@ class RaceAgent(Agent):
     def _new_assignment(self, replica: Replica, found: tuple[bytes, int] | None) -> None:
         if found is not None and not found[0]:
             topic, number = replica.partition.topic, replica.partition.number
-            for each in replica.assigned:
-                self.queue_request(znodes.replica_state_path(topic, number, each), DELETE_REPLICA, replica.partition)
+            for broker_id in replica.assigned:
+                path = znodes.replica_state_path(topic, number, broker_id)
+                self.queue_request(path, DELETE_REPLICA, replica.partition)
 
     def delete_replica(self, replica: Replica) -> None:
         """Delete the replica and its state znode; the last replica of a deleted topic deletes the partition."""

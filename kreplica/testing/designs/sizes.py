@@ -58,17 +58,17 @@ def operation_bytes(operation: Operation | Read) -> int:
 
 def multi_bytes(operations: Sequence[Operation | Read]) -> int:
     """Return the size of the request of a multi or multi-read."""
-    return REQUEST_HEADER + MEMBER_HEADER + sum(MEMBER_HEADER + operation_bytes(each) for each in operations)
+    return REQUEST_HEADER + MEMBER_HEADER + sum(MEMBER_HEADER + operation_bytes(operation) for operation in operations)
 
 
 def multi_reply_bytes(operations: Sequence[Operation]) -> int:
     """Return the size of the response to a multi that succeeded."""
     size = REPLY_HEADER + MEMBER_HEADER
-    for each in operations:
+    for operation in operations:
         size += MEMBER_HEADER
-        if isinstance(each, Create):
-            size += 4 + len(each.path) + STAT_BYTES
-        elif isinstance(each, SetData):
+        if isinstance(operation, Create):
+            size += 4 + len(operation.path) + STAT_BYTES
+        elif isinstance(operation, SetData):
             size += STAT_BYTES
     return size
 

@@ -68,9 +68,9 @@ def _cell(field: str, value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def claims_text(figures: Sequence[DesignClaim]) -> str:
+def claims_text(claims: Sequence[DesignClaim]) -> str:
     """Return the table of the claims of the design documents."""
-    rows = [[each.claim, each.design, each.claimed, each.measured] for each in figures]
+    rows = [[claim.claim, claim.design, claim.claimed, claim.measured] for claim in claims]
     return _aligned(["claim of the design documents", "design", "claimed", "measured"], rows, left=4)
 
 

@@ -1,4 +1,4 @@
-"""Znodes of the first two designs: paths and data.  ``kreplica.cluster.znodes`` has those of the product."""
+"""Znodes of the first two designs: paths and data.  ``kreplica.cluster.znodes`` defines those of the product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of an ensemble, its elections, and the servers that are isolated from the others."""
+"""The log of an ensemble, its elections, and isolated servers."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from kreplica.testing.ensemble.transactions import EpochStarted, Transaction, fi
 from kreplica.testing.simulator.scheduler import Process, Scheduler
 
 HOST = "coordinator"
-"""Prefix of the hosts' names, and the process that holds the log and elects leaders."""
+"""Prefix of the hosts' names, and name of the process that holds the log and elects leaders."""
 
 LATENCY_S = (0.0002, 0.002)
 LAG_CHANCE = 0.2
-"""Probability that a message from the leader has a random lag besides the latency."""
+"""Probability that a message from the leader has a random lag in addition to its latency."""
 SYNC_LIMIT_S = 2.0
-"""Time until a server notices that it cannot reach the leader, or the leader that it has no quorum."""
+"""Time until a server notices that it cannot reach the leader, or until the leader notices that it has no quorum."""
 NOTICE_S_MAX = 1.0
 """Maximum difference between the times at which two servers notice a lost connection."""
 DISCONNECT_S_MAX = 0.05
@@ -33,8 +33,8 @@ class EnsembleOptions:
     """Options of an ensemble.
 
     :param servers: number of servers; a majority elects a leader.
-    :param lag_s: mean lag of a message that lags (``LAG_CHANCE``).
-    :param users: password by user of SASL DIGEST-MD5.
+    :param lag_s: mean lag of the messages that lag (``LAG_CHANCE``).
+    :param users: passwords by user, for SASL DIGEST-MD5.
     """
 
     servers: int = 3
@@ -52,7 +52,7 @@ class ServerProcess(Protocol):
     link: Link | None
 
     def follow(self, link: Link) -> None:
-        """Serve clients after the transactions that were sent on this link."""
+        """Serve clients after applying the transactions already sent on this link."""
 
     def applied(self, transaction: Transaction) -> None:
         """Notify clients after a transaction was applied to the replica."""
@@ -67,7 +67,7 @@ class Member:
     :ivar replica: state of the server; durable.
     :ivar applied_count: number of log entries that the replica contains.
     :ivar server: the running process.
-    :ivar is_isolated: True if no other server reaches it; clients do.
+    :ivar is_isolated: True if other servers cannot reach it; clients can.
     :ivar lag_s: mean lag, which faults change.
     """
 
@@ -132,9 +132,9 @@ class Ensemble:
         self._membership_changed()
 
     def set_frozen(self, number: int, is_frozen: bool) -> None:
-        """Let a server apply no further transactions, or let it catch up."""
+        """Stop a server from applying transactions, or let it catch up."""
         server = self.members[number].server
-        assert server is not None, f"server {number} does not run"
+        assert server is not None, f"server {number} is not running"
         assert server.link is not None, f"server {number} has no leader"
         server.link.set_frozen(is_frozen)
 
@@ -165,7 +165,7 @@ class Ensemble:
         leader = self.members[term.number]
         if leader.is_isolated:
             return [leader]
-        return [each for each in self.members.values() if each.server is not None and not each.is_isolated]
+        return [member for member in self.members.values() if member.server is not None and not member.is_isolated]
 
     def _has_quorum(self, term: LeaderTerm) -> bool:
         return len(self._connected(term)) >= self._majority
@@ -188,12 +188,12 @@ class Ensemble:
                 server.runtime.reactor.callLater(self._notice_s(), self._notice, server, server.link)
 
     def _notice(self, server: ServerProcess, link: Link) -> None:
-        """Let a server that is still without its leader disconnect its clients."""
+        """Make a server that still has no leader disconnect its clients."""
         if server.link is link and link.is_held:
             server.leave()
 
     def rejoin_later(self, server: ServerProcess) -> None:
-        """Let a server that has lost its leader follow the current one."""
+        """Make a server that has lost its leader follow the current one."""
         term = self.term
         for member in self.members.values():
             if member.server is server and term is not None and member.number != term.number:
@@ -217,7 +217,7 @@ class Ensemble:
         for member in self.members.values():
             server = member.server
             if server is not None and server.link is not None:
-                # A leader without a quorum notices it later than the others.
+                # A leader without a quorum notices this later than the other servers.
                 delay_s = self._random.uniform(0, NOTICE_S_MAX if member.number == term.number else DISCONNECT_S_MAX)
                 server.runtime.reactor.callLater(delay_s, self._leave, server, server.link)
         self._schedule_election()
@@ -232,7 +232,7 @@ class Ensemble:
             self._schedule(self._random.uniform(*ELECTION_S), self._elect)
 
     def _candidates(self) -> list[Member]:
-        return [each for each in self.members.values() if each.server is not None and not each.is_isolated]
+        return [member for member in self.members.values() if member.server is not None and not member.is_isolated]
 
     def _elect(self) -> None:
         self._is_electing = False
@@ -257,7 +257,7 @@ class Ensemble:
             self._follow(term, member, server)
 
     def expire(self, session_id: int) -> None:
-        """Let the leader end a session."""
+        """Make the leader end a session."""
         if self.term is not None:
             self.term.expire(session_id)
 

@@ -30,7 +30,7 @@ class CommittedState:
 
 
 class EnsembleProgram:
-    """Stands for the program of a single ZooKeeper server.
+    """Takes the place of the program of a single ZooKeeper server.
 
     :ivar serving: the committed state.
     """
@@ -62,7 +62,7 @@ class EnsembleMachines:
 
     @property
     def running(self) -> bool:
-        """True if any server runs."""
+        """True if any server is running."""
         return bool(self._servers)
 
     def is_running(self, number: int) -> bool:
@@ -80,8 +80,8 @@ class EnsembleMachines:
         return None
 
     def start(self) -> Deferred[None]:
-        """Start the servers that do not run; the Deferred fires when all of these serve."""
-        return Deferred.fromCoroutine(self._start([each for each in self.hosts if each not in self._servers]))
+        """Start the servers that are not running; the Deferred fires when they are ready."""
+        return Deferred.fromCoroutine(self._start([number for number in self.hosts if number not in self._servers]))
 
     async def _start(self, numbers: Sequence[int]) -> None:
         await gather([_wait(self.start_server(number)) for number in numbers])

@@ -126,6 +126,6 @@ class Replica:
     def flush(self) -> None:
         """Send the watch events of the applied transactions."""
         notified, self.commits.notified = self.commits.notified, {}
-        for each in notified:
-            if isinstance(each, Connection):
-                each.flush()
+        for connection in notified:
+            if isinstance(connection, Connection):
+                connection.flush()

@@ -11,7 +11,7 @@ from kreplica.zookeeper.embedded.connection import Connection
 
 
 class Pending:
-    """Request whose response is not sent yet.
+    """Request whose response has not been sent yet.
 
     :ivar request: frame to serve from the replica after all earlier requests; None for a forwarded request.
     :ivar is_close: True for the request that closes the session.

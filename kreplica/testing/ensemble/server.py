@@ -56,8 +56,8 @@ EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 class EnsembleServer(Factory):
     """Implements ``RequestDispatch`` for its connections, and ``ServerProcess`` for the ensemble.
 
-    Requests of a connection are completed in order. Reads, pings and watches are handled by ``Dispatch`` of the
-    embedded server, on this server's replica; writes, sync and session requests by the leader.
+    A connection's requests are completed in order. Reads, pings and watches are handled by the embedded
+    server's ``Dispatch``, on this server's replica; writes, sync and session requests by the leader.
 
     :param interface: address on which the server listens.
     :ivar link: connection with the leader; None without a leader.
@@ -115,7 +115,7 @@ class EnsembleServer(Factory):
     # --- ensemble ----------------------------------------------------------------------------------------------------
 
     def follow(self, link: Link) -> None:
-        """Serve clients after the transactions that were sent on this link."""
+        """Serve clients after applying the transactions already sent on this link."""
         self.link = link
         link.down.send(self._serve_clients)
 
@@ -177,7 +177,7 @@ class EnsembleServer(Factory):
         return any(connection.session_id == session_id for connection in self._connections)
 
     def disconnect_session(self, session_id: int) -> bool:
-        """Close the connection of a session, so that its client moves to another server; False if there is none."""
+        """Close a session's connection, so that its client moves to another server; return False if it has none."""
         for connection in list(self._connections):
             if connection.session_id == session_id:
                 connection.abort()
@@ -299,5 +299,5 @@ class EnsembleServer(Factory):
 
 
 def _is_closing(pending: PendingRequests) -> bool:
-    return any(each.is_close for each in pending)
+    return any(request.is_close for request in pending)
 

@@ -1,4 +1,4 @@
-"""The elected leader of an ensemble: executes writes, proposes transactions and decides on the end of sessions."""
+"""The elected leader of an ensemble: executes writes, proposes transactions and ends sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kreplica.zookeeper.errors import ZooKeeperError
 from kreplica.zookeeper.records import ConnectRequest, reply_frame
 
 TICK_MS = 2000
-"""Tick time of the servers, as of the embedded ZooKeeper server; session timeouts are 2 to 20 ticks."""
+"""Tick time of the servers, the same as in the embedded ZooKeeper server; session timeouts are 2 to 20 ticks."""
 
 CHECK_S = 0.5
 """Interval between checks for expired sessions."""
@@ -28,7 +28,7 @@ Respond = Callable[[], None]
 
 @dataclass(slots=True)
 class Proposal:
-    """Transaction and the response to its client; without a transaction, a response that waits for earlier ones."""
+    """A transaction and the response to its client, or only a response that waits for earlier transactions."""
 
     transaction: Transaction | None
     link: Link | None
@@ -41,9 +41,9 @@ class Link:
     :ivar number: the server.
     :ivar up: requests to the leader.
     :ivar down: transactions and responses from the leader, which the server applies with its lag.
-    :ivar resumed: sessions that moved to the server, which does not wait for its lag.
-    :ivar is_held: True while the server and the leader do not reach each other.
-    :ivar is_frozen: True while the server applies nothing.
+    :ivar resumed: sessions that moved to the server, to which its lag does not apply.
+    :ivar is_held: True while the server and the leader cannot reach each other.
+    :ivar is_frozen: True while the server applies no transactions.
     """
 
     def __init__(self, number: int, term: LeaderTerm, up: Channel, down: Channel, resumed: Channel) -> None:
@@ -76,7 +76,7 @@ class Link:
 
 
 class Responses(Protocol):
-    """Responses of the leader, at the server of the client."""
+    """Handler of the leader's responses, at the server to which the client is connected."""
 
     def respond(self, request: ForwardedRequest, frames: bytes) -> None: ...
 
@@ -93,12 +93,12 @@ class LeaderTerm:
 
     :param number: the leader's server.
     :param runtime: runtime of the leader's process, which handles all requests.
-    :param replica: state with all earlier transactions; changed by the term.
+    :param replica: state with all earlier transactions; the term changes it.
     :param round_trip_s: returns the duration of the next round trip to a quorum.
     :param commit: called with each committed transaction.
     :ivar commits: round trips to the quorum; held while the leader has no quorum.
     :ivar proposals: uncommitted transactions.
-    :ivar replicated_count: number of ``proposals`` that a follower may hold; None if all.
+    :ivar replicated_count: number of ``proposals`` that a follower may hold; None for all.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class LeaderTerm:
         self._timer = self._reactor.callLater(CHECK_S, self._check_sessions)
 
     def stop(self) -> None:
-        """Stop expiring sessions; the leader's process has noticed that it does not lead."""
+        """Stop expiring sessions; the leader's process has noticed that it no longer leads."""
         if self._timer.active():
             self._timer.cancel()
 
@@ -174,7 +174,7 @@ class LeaderTerm:
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def write(self, link: Link, request: ForwardedRequest, server: Responses) -> None:
-        """Execute a write and propose its transaction; a failed write waits for earlier transactions, too."""
+        """Execute a write and propose its transaction; the response to a failed write waits for earlier ones."""
         if not self._may_request(link, request, server):
             return
         replica, time_ms = self._replica, self.runtime.wall_clock_ms()
@@ -201,8 +201,8 @@ class LeaderTerm:
     def sync(self, link: Link, request: ForwardedRequest, server: Responses) -> None:
         """Respond after all earlier transactions.
 
-        As in ZooKeeper, this needs no quorum if there is no uncommitted transaction: a leader that was replaced, but
-        has not noticed it, responds, too.
+        As in ZooKeeper, this needs no quorum if there is no uncommitted transaction: a leader that was replaced but
+        has not noticed this responds, too.
         """
         if not self._may_request(link, request, server):
             return
@@ -252,4 +252,4 @@ class LeaderTerm:
         """Stop committing; return the uncommitted transactions that a later leader may have."""
         self.commits.close()
         replicated = list(self.proposals)[: self.replicated_count]
-        return [each.transaction for each in replicated if each.transaction is not None]
+        return [proposal.transaction for proposal in replicated if proposal.transaction is not None]

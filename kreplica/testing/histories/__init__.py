@@ -1,5 +1,5 @@
-"""Histories: requests and responses of the clients of one run, with checks of them.
+"""Requests and responses of the clients of one run, and checks of them.
 
-* ``record_history`` records of one topic
-* ``transaction_history`` transactions and their outcomes
+* ``record_history``: records of one topic
+* ``transaction_history``: transactions and their outcomes
 """

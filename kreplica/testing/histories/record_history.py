@@ -1,7 +1,7 @@
 """Records that clients sent and received, and checks of a log against them.
 
 Values are ``PARTITION/NUMBER`` with padding; numbers increase in the order of sending, so losses, duplicates and
-reordering show in a log itself.
+reordering are visible in the log itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Listener(Protocol):
 class History:
     """History of one topic, filled by its clients while they run.
 
-    :param clock: time in seconds, shown with anomalies; by default always 0.
+    :param clock: returns the time in seconds, shown with anomalies; by default, always 0.
     :ivar observations: history for the checks of ``anomalies``.
     :ivar acked: acknowledged values by offset, for each partition.
     :ivar seen: values that any consumer read, by offset, for each partition.
@@ -100,19 +100,19 @@ class History:
         self.observations.sought(consumer, partition, offset, self._clock())
 
     def ends(self, partition: int) -> tuple[int, int]:
-        """Return the end offset of the acknowledged records and that of the records read."""
+        """Return the end offsets of the acknowledged records and of the records read."""
         return self._acked_ends[partition], self._seen_ends[partition]
 
-    def _note(self, known: dict[int, bytes], offset: int, value: bytes, event: str) -> None:
-        first_value = known.setdefault(offset, value)
+    def _note(self, values: dict[int, bytes], offset: int, value: bytes, event: str) -> None:
+        first_value = values.setdefault(offset, value)
         if first_value != value:
-            self.contradictions.append(f"{value[:20]!r} was {event} at {offset}, where {first_value[:20]!r} was before")
+            self.contradictions.append(f"{value[:20]!r} was {event} at {offset}, but {first_value[:20]!r} before that")
 
     def forget_from(self, partition: int, offset: int) -> None:
         """Forget all records from an offset at which the log was truncated."""
         self.observations.forget_from(partition, offset)
         for values in (self.acked[partition], self.seen[partition]):
-            for removed in [each for each in values if each >= offset]:
+            for removed in [position for position in values if position >= offset]:
                 del values[removed]
 
 
@@ -137,7 +137,7 @@ def check_nothing_lost(records: Sequence[Record], expected: dict[int, bytes], ev
     values = {record.offset: record.value for record in records}
     for offset, value in expected.items():
         assert values.get(offset) == value, (
-            f"{value[:20]!r} was {event} at {offset}, where {(values.get(offset) or b'nothing')[:20]!r} is now"
+            f"{value[:20]!r} was {event} at {offset}, where {(values.get(offset) or b'nothing')[:20]!r} is stored now"
         )
 
 

@@ -1,8 +1,8 @@
 """History of a topic that is written to in transactions.
 
-A transaction is committed if its producer received a successful response, aborted if the producer requested that or
+A transaction is committed if its producer received a successful response, aborted if the producer requested this or
 the commit was rejected, and unknown if a requested commit received no definite response.  When a newer producer has
-its producer ID, transactions of older producers whose commit was not requested yet are aborted.
+received its producer ID, transactions of older producers whose commit was not requested yet are aborted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from kreplica.testing.histories.record_history import History
 class TransactionHistory(History):
     """History of one topic, filled by its clients while they run.
 
-    :ivar committed_count: transactions whose commit was confirmed.
-    :ivar aborted_count: transactions that are certainly aborted.
+    :ivar committed_count: number of transactions whose commit was confirmed.
+    :ivar aborted_count: number of transactions that are certainly aborted.
     """
 
     def __init__(self, partitions: int = 1, clock: Callable[[], float] = float) -> None:
@@ -55,7 +55,7 @@ class TransactionHistory(History):
     def ended(self, transaction: str, *, committed: bool) -> None:
         """Record the response to a producer's commit or abort request."""
         if committed and self.observations.transactions[transaction].state is TransactionState.ABORTED:
-            self.contradictions.append(f"{transaction} was fenced, and its commit was confirmed")
+            self.contradictions.append(f"{transaction} was fenced, but its commit was confirmed")
         self._open.pop(transaction, None)
         self.observations.ended(transaction, committed=committed)
         if committed:

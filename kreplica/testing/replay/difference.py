@@ -47,7 +47,7 @@ def _entry_lines(entry_text: EntryText, line: EntryFields | None) -> list[str]:
     if line is None:
         return ["  nothing"]
     lines = entry_text.lines(line) if "office" not in line else ["  the controller's state differs"]
-    return [f"  {each.strip()}" for each in lines] or [f"  {json.dumps(line)[:200]}"]
+    return [f"  {text.strip()}" for text in lines] or [f"  {json.dumps(line)[:200]}"]
 
 
 def _differing_fields(difference: Difference) -> Iterator[str]:
@@ -64,11 +64,11 @@ def _differing_fields(difference: Difference) -> Iterator[str]:
 def _rows(value: Any, name: str = "") -> Iterator[str]:
     """Split a value into text lines that are compared one by one."""
     if isinstance(value, dict):
-        for key, each in value.items():
+        for key, item in value.items():
             if key not in ("n", "s"):
-                yield from _rows(each, f"{name}.{key}" if name else key)
+                yield from _rows(item, f"{name}.{key}" if name else key)
     elif isinstance(value, list) and value and isinstance(value[0], list):
-        for each in value:
-            yield f"{name}: {json.dumps(each)}"
+        for item in value:
+            yield f"{name}: {json.dumps(item)}"
     else:
         yield f"{name}: {json.dumps(value)}"

@@ -42,7 +42,8 @@ class EntryText:
         term = (head["state"] or {}).get("office") or {"channels": ()}
         for broker, channel in term["channels"]:
             self._brokers[channel["channel"]] = broker
-            self._commands |= {each["command"]: f"broker {broker}: {each['api']}" for each in channel["commands"]}
+            for command in channel["commands"]:
+                self._commands[command["command"]] = f"broker {broker}: {command['api']}"
 
     def time(self, line: EntryFields) -> str:
         """Return the time of an input in UTC, by the broker's clock."""
@@ -85,9 +86,9 @@ class EntryText:
         value = line["value"]
         if operation == "get_data":
             text = decode_bytes(value[0]).decode(errors="replace")
-            return f"    {path} in version {value[1][4]}: {_short(text) or 'empty'}"
+            return f"    {path} in version {value[1][4]}: {_truncated(text) or 'empty'}"
         if operation == "get_children":
-            return f"    children of {path}: {_short(', '.join(sorted(value))) or 'none'}"
+            return f"    children of {path}: {_truncated(', '.join(sorted(value))) or 'none'}"
         if operation == "exists":
             return f"    {path} {'does not exist' if value is None else 'exists'}"
         return f"    {self.time(line)} done" if operation in ("multi", "create", "delete") else []
@@ -96,7 +97,8 @@ class EntryText:
         errors = [f"{topic}-{partition}: {error}" for topic, partition, error in line["refusals"]]
         error = "" if line["error"] == "NONE" else f" with error {line['error']}"
         command = self._commands.pop(line["command"], "a broker")
-        return f"{self.time(line)} {command} responded{error}{' with errors for ' + _some(errors) if errors else ''}"
+        partitions = f" with errors for {_first_of(errors)}" if errors else ""
+        return f"{self.time(line)} {command} responded{error}{partitions}"
 
     def _late(self, line: EntryFields) -> str:
         return f"{self.time(line)} {self._commands.get(line['command'], 'a command')}: no response before the timeout"
@@ -119,7 +121,7 @@ class EntryText:
         return "  resigns"
 
     def _settled(self, line: EntryFields) -> str:
-        return f"  answers request {line['question']}: {_short(str(line['answer']))}"
+        return f"  answers request {line['question']}: {_truncated(str(line['answer']))}"
 
     def _timer(self, line: EntryFields) -> str | list[str]:
         if "out" not in line or not line["after_s"]:
@@ -134,7 +136,7 @@ class EntryText:
 
     def _multi_read(self, line: EntryFields) -> str:
         paths = [path for _, path in line["reads"]]
-        return f"  reads {len(paths)} znodes: {_some(paths, 3)}"
+        return f"  reads {len(paths)} znodes: {_first_of(paths, 3)}"
 
     def _create(self, line: EntryFields) -> str:
         return f"  creates {line['path']}: {line['data']}"
@@ -143,8 +145,9 @@ class EntryText:
         return f"  deletes {line['path']}"
 
     def _multi(self, line: EntryFields) -> list[str]:
-        writes = [each for each in line["operations"] if each[0] != "check"]
-        lines = [f"  writes {len(writes)} znodes:", *(f"    {self._write(each)}" for each in writes[:SHOWN_MAX])]
+        writes = [operation for operation in line["operations"] if operation[0] != "check"]
+        lines = [f"  writes {len(writes)} znodes:"]
+        lines += [f"    {self._write(operation)}" for operation in writes[:SHOWN_MAX]]
         if len(writes) > SHOWN_MAX:
             lines.append(f"    and {len(writes) - SHOWN_MAX} more")
         return lines
@@ -156,7 +159,7 @@ class EntryText:
         text = decode_bytes(rest[0])
         partition = partition_of(path)
         if partition is None or not path.endswith("/state"):
-            return f"{name} {path} {_short(text.decode(errors='replace'))}".rstrip()
+            return f"{name} {path} {_truncated(text.decode(errors='replace'))}".rstrip()
         state = documents.decode_partition_state(path, text, 0)
         context = self._context()
         return f"{partition}: {change(context.leadership.get(partition) if context else None, state)}"
@@ -172,7 +175,8 @@ class EntryText:
         broker = self._brokers.get(line["channel"])
         self._commands[line["command"]] = f"broker {broker}: {line['api']}"
         deletes = " and delete" if line["delete"] else ""
-        return f"  sends to broker {broker}: {line['api']}{deletes} {_some(line['partitions']) or 'without partitions'}"
+        partitions = _first_of(line["partitions"]) or "without partitions"
+        return f"  sends to broker {broker}: {line['api']}{deletes} {partitions}"
 
     def _unclean_allowed(self, line: EntryFields) -> str:
         return f"  {line['of']}: unclean.leader.election.enable={str(line['value']).lower()}"
@@ -209,19 +213,19 @@ def partition_of(path: str) -> TopicPartition | None:
 
 def _event(value: Sequence[Any]) -> str:
     name, arguments = value
-    return " ".join([name, *(f"{key}={_short(str(each))}" for key, each in arguments.items())])
+    return " ".join([name, *(f"{key}={_truncated(str(argument))}" for key, argument in arguments.items())])
 
 
 def _error(value: Sequence[Any]) -> str:
     if value[0] == "MultiFailed":
         return f"operation {value[1]}: {_error(value[2])}"
-    return " ".join(str(each) for each in value if each)
+    return " ".join(str(item) for item in value if item)
 
 
-def _some(texts: Sequence[str], count: int = SHOWN_MAX) -> str:
+def _first_of(texts: Sequence[str], count: int = SHOWN_MAX) -> str:
     more = f" and {len(texts) - count} more" if len(texts) > count else ""
     return ", ".join(texts[:count]) + more
 
 
-def _short(text: str) -> str:
+def _truncated(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}..."

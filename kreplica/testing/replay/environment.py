@@ -71,7 +71,7 @@ class ReplayEnvironment:
         self.channels: dict[int, ReplayChannel] = {}
         self.commands: dict[int, tuple[ReplayChannel, Command]] = {}
         self._questions: dict[int, ControllerRequest] = {}
-        self._known: dict[tuple[str, str | None], Any] = {}
+        self._cached_values: dict[tuple[str, str | None], Any] = {}
         self.dependencies = self._dependencies(config)
 
     def _dependencies(self, config: Mapping[str, Any]) -> ControllerDependencies:
@@ -82,7 +82,7 @@ class ReplayEnvironment:
             random=ReplayRandom(self),
             wall_clock_ms=lambda: int(self.script.value("wall_clock_ms", None, 0)),
         )
-        known = {each.name for each in fields(ControllerConfig)}
+        field_names = {field.name for field in fields(ControllerConfig)}
 
         async def read_topic_settings(_: Sequence[str]) -> None:
             await self.operation()
@@ -91,7 +91,7 @@ class ReplayEnvironment:
             runtime,
             cast(Client, ReplayClient(self)),
             ControllerConfig(
-                **{name: value for name, value in config.items() if name in known},
+                **{name: value for name, value in config.items() if name in field_names},
                 unclean_allowed=lambda topic: bool(self.cached_value("unclean_allowed", topic, False)),
                 min_insync_replicas=lambda topic: int(self.cached_value("min_insync_replicas", topic, 1)),
                 read_topic_settings=read_topic_settings,
@@ -104,13 +104,13 @@ class ReplayEnvironment:
     # --- calls of the controller -------------------------------------------------------------------------------------
 
     def cached_value(self, name: str, key: str | None, default: Any) -> Any:
-        """Return a value that the journal contains only when it changes."""
-        value = self.script.value(name, key, self._known.get((name, key), default))
-        self._known[name, key] = value
+        """Return a value that the journal records only when it changes."""
+        value = self.script.value(name, key, self._cached_values.get((name, key), default))
+        self._cached_values[name, key] = value
         return value
 
     def operation(self, watch: Watcher | None = None) -> Deferred[Any]:
-        """Register the operation of the last entry; it completes at once if the recorded one did."""
+        """Register the operation of the last entry; it completes at once if the recorded operation did."""
         number = self.script.last.get("op", 0)
         answer: Deferred[Any] = Deferred()
         self.answers[number] = answer

@@ -23,7 +23,7 @@ COMMANDS = {api.name: api for api in (LEADER_AND_ISR, UPDATE_METADATA, STOP_REPL
 class InitialState:
     """Sets the state of a new controller, and registers its pending operations with the environment.
 
-    The script is muted meanwhile: these entries do not belong to the run.
+    The script is muted during this, because these entries do not belong to the run.
     """
 
     def __init__(self, environment: ReplayEnvironment, journal: Journal, state: dict[str, Any]) -> None:
@@ -51,7 +51,7 @@ class InitialState:
         self._journal.numbers = dict(state["numbers"])
 
     def _numbered(self, kind: str, number: int) -> None:
-        """Set the number that the journal assigns next to an object of this kind."""
+        """Set the number that the journal assigns to the next object of this kind."""
         self._journal.numbers[kind] = number - 1
 
     def _term(self, row: dict[str, Any]) -> ControllerTerm:

@@ -59,10 +59,10 @@ def _number(path: str) -> int:
 
 
 def read_journals(disk: Disk, path: str, on_skipped: Callable[[str], None] = lambda _: None) -> list[JournalFile]:
-    """Read one file of a journal, or all files of a directory in the order of writing.
+    """Read one file of a journal, or all files of a directory in the order in which they were written.
 
     :param on_skipped: called with the reason for each unreadable file of a directory; a process may have been killed
-        when it started the file.
+        while it was starting the file.
     :raise JournalUnreadable: no file can be read.
     """
     if not disk.is_directory(path):
@@ -71,15 +71,15 @@ def read_journals(disk: Disk, path: str, on_skipped: Callable[[str], None] = lam
         return [read_journal(path, _data_of(disk, path))]
     names = [name for name in disk.list_directory(path) if PurePath(name).match("controller-journal-*.jsonl")]
     found: list[JournalFile] = []
-    why = f"{path}: no controller-journal-*.jsonl found"
+    reason = f"{path}: no controller-journal-*.jsonl found"
     for name in names:
         try:
             found.append(read_journal(f"{path}/{name}", _data_of(disk, f"{path}/{name}")))
         except JournalUnreadable as error:
-            why = str(error)
-            on_skipped(why)
+            reason = str(error)
+            on_skipped(reason)
     if not found:
-        raise JournalUnreadable(why)
+        raise JournalUnreadable(reason)
     return found
 
 
@@ -100,7 +100,8 @@ def _data_of(disk: Disk, path: str) -> bytes:
 def read_journal(path: str, data: bytes) -> JournalFile:
     """Parse one file.
 
-    Everything from the first unreadable line on, which was incomplete when the process ended, is skipped with a note.
+    The first unreadable line, which was incomplete when the process ended, and everything after it are skipped with a
+    note.
 
     :raise JournalUnreadable: the first line is unreadable.
     """
@@ -117,7 +118,7 @@ def read_journal(path: str, data: bytes) -> JournalFile:
             if entry["n"] != number:
                 raise ValueError(f"entry number {entry['n']} instead of {number}")
         except ValueError as error:
-            note = f"{path}: line {number + 1} of {len(raw)} cannot be read, the end is skipped: {error}"
+            note = f"{path}: line {number + 1} of {len(raw)} cannot be read; the rest is skipped: {error}"
             break
         found.append(entry)
     if not found:

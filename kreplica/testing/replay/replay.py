@@ -27,7 +27,7 @@ REASON_MAX = 200
 WRITES = ("multi", "create", "delete")
 
 EntryCallback = Callable[[Controller, EntryFields], None]
-"""Called with the controller and each equal entry, when the controller has just reached that entry."""
+"""Called with the controller and each equal entry, at the moment the controller reaches this entry."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Replay:
     """Replay of one file.
 
     :param until: number of the last event to repeat; None for all.
-    :raise JournalUnreadable: (``run`` and ``steps`` too) this version does not support an entry.
+    :raise JournalUnreadable: this version does not support an entry; also raised by ``run`` and ``steps``.
     """
 
     def __init__(self, file: JournalFile, on_entry: EntryCallback | None = None, until: int | None = None) -> None:
@@ -102,7 +102,7 @@ class Replay:
 
     @contextmanager
     def errors_as_unreadable(self, line: EntryFields) -> Iterator[None]:
-        """Convert every exception in the block, also of the controller, to an error that names a line of the journal.
+        """Convert every exception in the block, even from the controller, to an error that names a line of the journal.
 
         :raise JournalUnreadable: any exception.
         """

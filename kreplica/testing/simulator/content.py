@@ -20,7 +20,7 @@ LOSS_RATES = (0.0, 0.02, 0.2, 0.5, 1.0)
 class Change(NamedTuple):
     """Undo record of one unsynced change of a file.
 
-    :param old: previous bytes at ``position``: overwritten ones, or the tail that a truncation removed.
+    :param old: previous bytes at ``position``: those overwritten, or the tail that a truncation removed.
     :param length: number of new bytes at ``position``; 0 if only the file's length changed.
     """
 
@@ -58,7 +58,7 @@ class Content:
         self._unsynced: list[Change] = []
         # An fsync failed for the changes before ``_failed_sync_end``: Linux marks such pages clean, so no later fsync
         # covers them.  The changes from there to ``_synced_after_failure`` are durable, and stay in the list only
-        # because they may overlap earlier ones that are not.
+        # because they may overlap earlier changes that are not durable.
         self._failed_sync_end = 0
         self._synced_after_failure = 0
 
@@ -141,7 +141,7 @@ class Content:
             self._unsynced.clear()
 
     def note_failed_sync(self) -> None:
-        """Record a failed sync: no later sync makes the present changes durable."""
+        """Record a failed sync: no later sync makes the changes so far durable."""
         self._failed_sync_end = len(self._unsynced)
         self._synced_after_failure = 0
 
@@ -151,7 +151,7 @@ class Content:
         self.reserved = 0
 
     def drop_clean_pages(self, random: Random) -> None:
-        """Drop the pages of a failed sync, which count as clean: programs now read what the device has."""
+        """Drop the pages of a failed sync, which the kernel considers clean: programs now read the device's content."""
         clean_end = max(self._failed_sync_end, self._synced_after_failure)
         if not self._failed_sync_end:
             return

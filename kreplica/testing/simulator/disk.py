@@ -1,7 +1,7 @@
 """Disk in memory that behaves like a real one and can fail like one.
 
 It passes the contract tests of ``kreplica.runtime.os_disk.OsDisk``.  In addition, ``power_loss`` keeps the synced data
-and a random part of the rest, ``kill`` ends the process that uses it, ``fail`` makes chosen operations fail,
+and a random part of the unsynced data, ``kill`` ends the process that uses it, ``fail`` makes chosen operations fail,
 ``flip_bit`` damages stored data, and ``capacity_bytes`` limits its size.
 """
 
@@ -25,7 +25,7 @@ CAPACITY_BYTES = 1 << 40
 
 
 class MemoryDirectoryLock:
-    """A lock that ``MemoryDisk.kill`` releases, as the end of a process does."""
+    """A lock that ``MemoryDisk.kill`` releases, as the kernel does when a process ends."""
 
     def __init__(self, locks: dict[Content, MemoryDirectoryLock], name: Content) -> None:
         self._locks = locks
@@ -222,7 +222,7 @@ class MemoryDisk:
             self._used_bytes += content.footprint()
 
     def drop_caches(self, random: Random) -> None:
-        """Drop clean pages, those of a failed sync too, so that they are read from the device again."""
+        """Drop clean pages, including those of a failed sync, so that they are read from the device again."""
         for content in self._names.root.contents():
             old_footprint = content.footprint()
             content.drop_clean_pages(random)
@@ -269,7 +269,7 @@ class MemoryDisk:
         return self._names.content(path).written
 
     def synced_size(self, path: str) -> int:
-        """Return the size of the file's first part that is durable.
+        """Return the size of the durable beginning of the file.
 
         :raise OSError: ``ENOENT``.
         """
@@ -337,7 +337,7 @@ class MemoryDisk:
             self._used_bytes += growth
 
     def note_closed(self, number: int, content: Content) -> None:
-        """Remove a closed file, and free its bytes if it has no name any longer."""
+        """Remove a closed file, and free its bytes if it no longer has a name."""
         del self._open[number]
         if not content.linked and not content.open_count:
             self._used_bytes -= content.footprint()

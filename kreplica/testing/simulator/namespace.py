@@ -46,7 +46,7 @@ class Directory:
         self.modified_ms = self._durable_ms = modified_ms
 
     def assign(self, name: str, node: Node | None, now_ms: int) -> None:
-        """Add, replace or remove an entry for programs."""
+        """Add, replace or remove an entry, as seen by programs."""
         if node is None:
             del self.names[name]
         else:
@@ -95,7 +95,7 @@ class Namespace:
         self._pending: list[tuple[Assignment, ...]] = []
 
     def change(self, *assignments: Assignment) -> None:
-        """Change names for programs now, and on the device later or never.
+        """Change names as seen by programs now, and on the device later or never.
 
         :param assignments: (directory, name, new node or None); after a power loss all of them are durable, or none.
         """
@@ -107,15 +107,15 @@ class Namespace:
         """Make the names of a directory durable, with the earlier changes that they depend on."""
         directories = {directory}
         chosen: list[tuple[Assignment, ...]] = []
-        rest: list[tuple[Assignment, ...]] = []
+        remaining: list[tuple[Assignment, ...]] = []
         for change in reversed(self._pending):
             touched = {directory for directory, _, _ in change}
             if touched & directories:
                 directories |= touched
                 chosen.append(change)
             else:
-                rest.append(change)
-        self._pending = rest[::-1]
+                remaining.append(change)
+        self._pending = remaining[::-1]
         for change in reversed(chosen):
             self._persist(change)
 

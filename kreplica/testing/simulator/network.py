@@ -31,7 +31,7 @@ LATE_S_MAX = 15.0
 class Network:
     """Hosts, listening sockets, and the links between hosts.
 
-    :param random: used by the network alone, so that random numbers drawn by hosts do not change its behaviour.
+    :param random: used only by the network, so that random numbers drawn by hosts do not change its behaviour.
     """
 
     def __init__(self, scheduler: Scheduler, random: Random) -> None:
@@ -96,9 +96,9 @@ class Network:
                 connection.peer.reset(errno.ECONNRESET)
 
     def connections(self, a: str, b: str) -> list[SimulatedSocket]:
-        """Return the sockets at ``a`` that are connected with ``b``, in order of creation."""
-        sockets = sorted(self._sockets.get(a, ()), key=lambda each: each.number)
-        return [each for each in sockets if each.connected and not each.closed and each.destination == b]
+        """Return the sockets at ``a`` that are connected to ``b``, in order of creation."""
+        sockets = sorted(self._sockets.get(a, ()), key=lambda end: end.number)
+        return [end for end in sockets if end.connected and not end.closed and end.destination == b]
 
     # --- for reactors ---
 
@@ -117,7 +117,7 @@ class Network:
     # --- for sockets ---
 
     def bind(self, listener: SimulatedSocket, address: Address) -> Address:
-        """Return the address of a socket that is about to listen; an ephemeral port if none is given.
+        """Return the address of a socket that is about to listen, with an ephemeral port if no port is given.
 
         :raise OSError: ``EADDRINUSE`` or ``EADDRNOTAVAIL``.
         """

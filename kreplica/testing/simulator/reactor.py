@@ -95,7 +95,7 @@ class SimulatedReactor:
     def stop(self) -> None:
         """Run the shutdown triggers, phase by phase, and then end the process.
 
-        :raise ReactorNotRunning: the reactor was stopped already.
+        :raise ReactorNotRunning: the reactor was already stopped.
         """
         if not self.running:
             raise error.ReactorNotRunning("Can't stop reactor that isn't running.")
@@ -108,7 +108,8 @@ class SimulatedReactor:
             self.kill()
             return
         phase = phases.pop(0)
-        results = [maybeDeferred(call, *args, **kwargs) for each, call, args, kwargs in triggers if each == phase]
+        current = [trigger[1:] for trigger in triggers if trigger[0] == phase]
+        results = [maybeDeferred(call, *args, **kwargs) for call, args, kwargs in current]
         all_done = DeferredList(results, consumeErrors=True)
         all_done.addCallback(lambda _: self._shut_down(phases, triggers))
 
@@ -187,11 +188,11 @@ class SimulatedReactor:
                 self._watched[descriptor] = watched
         return watched
 
-    def disconnect(self, descriptor: Any, why: BaseException, is_read: bool) -> None:
-        """Remove a descriptor whose read or write returned the end of its connection, and notify it."""
+    def disconnect(self, descriptor: Any, reason: BaseException, is_read: bool) -> None:
+        """Remove a descriptor whose connection ended in a read or write, and notify it."""
         self.removeReader(descriptor)
-        failure = Failure(why)
-        if is_read and isinstance(why, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
+        failure = Failure(reason)
+        if is_read and isinstance(reason, error.ConnectionDone) and IHalfCloseableDescriptor.providedBy(descriptor):
             descriptor.readConnectionLost(failure)
         else:
             self.removeWriter(descriptor)

@@ -51,7 +51,7 @@ class WatchedDescriptor:
         connection.on_ready = self._on_socket_ready
 
     def wake(self) -> None:
-        """Schedule a read or write as an event of its own, if the socket is ready."""
+        """Schedule a read or write as a separate event if the socket is ready."""
         connection = self._connection
         if not self._is_woken and ((self.reads and connection.readable) or (self.writes and connection.writable)):
             self._is_woken = True
@@ -66,19 +66,19 @@ class WatchedDescriptor:
     def _dispatch(self) -> None:
         self._is_woken = False
         connection, descriptor = self._connection, self.descriptor
-        why: BaseException | None = None
+        reason: BaseException | None = None
         is_read = False
         try:
             if self.reads and connection.readable:
                 is_read = True
-                why = descriptor.doRead()
-            if not why and self.writes and connection.writable:
+                reason = descriptor.doRead()
+            if not reason and self.writes and connection.writable:
                 is_read = False
                 has_failed = connection.failed and descriptor.connected
-                why = error.ConnectionLost() if has_failed else descriptor.doWrite()
+                reason = error.ConnectionLost() if has_failed else descriptor.doWrite()
         except Exception as caught:
-            why = caught
+            reason = caught
             self._log_failure()
-        if why:
-            self._disconnect(descriptor, why, is_read)
+        if reason:
+            self._disconnect(descriptor, reason, is_read)
         self.wake()

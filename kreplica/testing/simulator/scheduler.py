@@ -84,7 +84,7 @@ class Call:
     def cancel(self) -> None:
         self._check_pending()
         self.state = CANCELLED
-        self.args, self.kwargs = (), {}  # as Twisted does, release the references that the call kept alive
+        self.args, self.kwargs = (), {}  # as in Twisted, release the references that the call kept alive
         self._scheduler.note_cancelled()
 
     def reset(self, secondsFromNow: float) -> None:
@@ -148,7 +148,7 @@ class Scheduler:
         """Run a call directly after the current event, without the queue.
 
         A simulated kernel uses it to wake a program when bytes arrive.  ``after_event`` is called once, after the
-        second call.  Outside of an event, or if the event already has a follow-up, this is the same as ``post``.
+        second call.  Outside an event, or if the event already has a follow-up, this is the same as ``post``.
         """
         if self._in_event and self._follow_up is None and process.state is ProcessState.RUNNING:
             self._follow_up = process, function, args
@@ -277,7 +277,7 @@ class Scheduler:
         process.state = ProcessState.PAUSED
 
     def resume(self, process: Process) -> None:
-        """Continue a paused process; events that were due meanwhile are queued for now, in their old order."""
+        """Continue a paused process; events that became due during the pause are queued for now, in order."""
         process.state = ProcessState.RUNNING
         held, process.held = process.held, []
         for call in held:

@@ -95,7 +95,7 @@ class Host:
     def power_loss(self, random: Random | None = None) -> None:
         """Restart the machine without a shutdown: unsynced data is lost at random, and peers receive nothing.
 
-        :param random: decides how much is lost; the host's own by default.
+        :param random: random numbers that decide how much is lost; those of the host by default.
         """
         self.reactor.power_off()
         self.disk.power_loss(random or self._random)
@@ -103,11 +103,11 @@ class Host:
         self._start_process()
 
     def pause(self) -> None:
-        """Stop the process (``SIGSTOP``, a long garbage collection); its kernel still accepts and receives."""
+        """Stop the process (``SIGSTOP``, a long garbage collection); its kernel still accepts and buffers data."""
         self._simulation.scheduler.pause(self._process)
 
     def resume(self) -> None:
-        """Continue a paused process; events that were due meanwhile happen now."""
+        """Continue a paused process; events that became due during the pause happen now."""
         self._simulation.scheduler.resume(self._process)
 
 
@@ -129,9 +129,9 @@ class Simulation:
     def host(
         self, name: str, *, clock_offset_ms: int = 0, clock_drift: float = 0.0, disk: MemoryDisk | None = None
     ) -> Host:
-        """Return the host of that name; the first call creates it.
+        """Return the host with this name; the first call creates it.
 
-        :param name: the address under which others connect to it.
+        :param name: the address under which other hosts connect to it.
         :param disk: by default an empty disk with a durable directory ``/data``.
         """
         host = self._hosts.get(name)

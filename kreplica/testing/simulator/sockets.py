@@ -76,7 +76,7 @@ class SimulatedSocket:
         self.held: deque[Segment] = deque()
         self.number = number
         self.closed = False
-        # ``closed``: the program closed the socket.  ``_gone``: the kernel has no connection for it any longer.
+        # ``closed``: the program closed the socket.  ``_gone``: the kernel no longer has a connection for it.
         self._gone = False
         self._error = 0
         self._inbox = bytearray()
@@ -153,13 +153,13 @@ class SimulatedSocket:
             if self._error:
                 raise self._take_error()
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
-        room = WINDOW_BYTES - self._outstanding_bytes
+        window_left = WINDOW_BYTES - self._outstanding_bytes
         size = len(data)
-        if size >= room:
+        if size >= window_left:
             self._blocked = True
-            if room <= 0:
+            if window_left <= 0:
                 raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK))
-            data, size = memoryview(data)[:room], room
+            data, size = memoryview(data)[:window_left], window_left
         else:
             self._blocked = False
         self._outstanding_bytes += size
@@ -241,7 +241,7 @@ class SimulatedSocket:
 
     @property
     def failed(self) -> bool:
-        """True if a reset or a failed connect was not yet reported to the program."""
+        """True if a reset or a failed connect has not been reported to the program yet."""
         return bool(self._error)
 
     # --- arrivals from the network ---

@@ -14,7 +14,7 @@ from kreplica.testing.simulator.sockets import SimulatedSocket
 
 
 class SocketOwner(Protocol):
-    """The part of a simulated reactor that its ports and connections use besides Twisted's interfaces."""
+    """The part of a simulated reactor that its ports and connections use in addition to Twisted's interfaces."""
 
     def new_socket(self) -> SimulatedSocket: ...
 

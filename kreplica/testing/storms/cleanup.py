@@ -21,7 +21,7 @@ def disable_automatic_collection() -> None:
 
 @contextmanager
 def deferred_collection() -> Iterator[None]:
-    """Disable garbage collection inside and run it at the end; errors of collected coroutines are ignored."""
+    """Disable garbage collection in the block, and run it at the end; errors of collected coroutines are ignored."""
     previous_hook, was_enabled = sys.unraisablehook, gc.isenabled()
     sys.unraisablehook = lambda _: None
     if was_enabled:

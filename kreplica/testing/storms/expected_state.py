@@ -10,7 +10,7 @@ T = TypeVar("T", bound=Hashable)
 
 
 class RequestResult(Enum):
-    """How a request ended."""
+    """Result of a request."""
 
     DONE = "done"
     REJECTED = "refused"
@@ -19,7 +19,7 @@ class RequestResult(Enum):
 
 
 class Expected(Generic[T]):
-    """Allowed values of something that administrators change.
+    """Allowed values of one property that administrators change.
 
     :ivar values: in the order of the requests; only one if the result of the last request is certain.
     """

@@ -27,7 +27,7 @@ class LogWatch:
     """Context manager that keeps the first disallowed entry of Twisted's log."""
 
     def __init__(self) -> None:
-        self._found: str | None = None
+        self._error: str | None = None
 
     def __enter__(self) -> Self:
         globalLogPublisher.addObserver(self)
@@ -39,14 +39,14 @@ class LogWatch:
         globalLogPublisher.removeObserver(self)
 
     def __call__(self, event: Any) -> None:
-        if self._found is not None or event.get("log_level", LogLevel.info) < LogLevel.critical:
+        if self._error is not None or event.get("log_level", LogLevel.info) < LogLevel.critical:
             return
         failure = event.get("log_failure")
         is_unhandled = event.get("log_namespace") == UNHANDLED_NAMESPACE
         if isinstance(failure, Failure) and (is_unhandled or not failure.check(*EXPECTED_ERRORS)):
             text = formatEvent(event) or "unhandled error"
-            self._found = f"{text}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
+            self._error = f"{text}: {failure.getErrorMessage()}\n{failure.getTraceback()}"
 
     def check(self) -> None:
-        if self._found is not None:
-            raise UnexpectedLog(self._found)
+        if self._error is not None:
+            raise UnexpectedLog(self._error)

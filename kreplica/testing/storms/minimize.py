@@ -41,9 +41,9 @@ def minimize(failed: Outcome, on_attempt: Callable[[Outcome], None] = lambda _: 
 
 
 def minimal_subset(numbers: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """Return a subset for which ``fails`` is true, but false without any single one of its numbers.
+    """Return a subset for which ``fails`` is true, but which passes if any single number is removed.
 
-    :param numbers: ``fails`` must be true for all of them.
+    :param numbers: complete set, for which ``fails`` must be true.
     """
     remaining = list(numbers)
     if not remaining or fails([]):

@@ -1,7 +1,7 @@
 """Options of a storm: its cluster, load and faults.
 
 All are drawn from the seed except ``seconds``, ``journal``, ``ensemble``, ``protected`` and ``security``.
-The caller can set each.
+The caller can override each option.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from kreplica.testing.clients.pipelining_producer import Style
 from kreplica.testing.storms.cluster_run import REPLICAS, TOPIC
 
 VALUE_SIZE_MAX = 80
-"""Bytes: the largest batch still fits into the smallest segment."""
+"""In bytes; the largest batch still fits into the smallest segment."""
 
 LOADS = ((5, 1), (10, 5), (20, 5), (20, 10), (50, 10), (50, 20), (100, 10), (100, 20))
-"""Messages per second and per batch.  Few batches, because they cost time and more of them rarely find more bugs."""
+"""Messages per second and per batch.  Few batches, because they take time, and more batches rarely find more bugs."""
 
 APPLICATIONS_CHANCE = 0.15
 
@@ -69,9 +69,9 @@ class StormOptions:
         that handles errors as that client does.
     :param request_timeout_s: the producers' request timeout; leaders have half of it to replicate.
     :param journal: brokers write controller journals, which are replayed at the end.
-    :param ensemble: number of ZooKeeper servers; with more than one they lag, elect leaders and have faults of their
-        own.
-    :param ensemble_lag_s: mean lag of a ZooKeeper server that lags.
+    :param ensemble: number of ZooKeeper servers; with more than one, they lag and elect leaders, and faults of the
+        ensemble are injected.
+    :param ensemble_lag_s: mean lag of ZooKeeper servers that lag.
     :param protected: brokers authenticate to ZooKeeper and protect their znodes.
     :param security: brokers and additional clients authenticate; passwords, users, ACLs and quotas change.
     """

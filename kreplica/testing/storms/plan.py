@@ -1,4 +1,4 @@
-"""Plan of a storm's faults and their times, made from the seed before the start, so that faults can be removed."""
+"""Plan of a storm's faults and their times, drawn from the seed before the run, so that faults can be removed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from random import Random
 from kreplica.testing.storms.options import StormOptions
 
 DURATIONS_S = (0.05, 0.5, 2.0, 6.0, 14.0)
-"""Mean durations: some faults end before any broker notices, some outlast a session and the lag limit."""
+"""Mean durations: some faults end before any broker notices, and some outlast a session and the lag limit."""
 
 STEPS_MAX = 200
 KEPT_MIN = 0.3
@@ -55,7 +55,7 @@ def make_plan(
     at_s = random.expovariate(1 / options.fault_interval_s)
     while at_s < options.seconds:
         ends_s = [end_s for end_s in ends_s if end_s > at_s]
-        name = random.choices(names, [weights[each] for each in names])[0]
+        name = random.choices(names, [weights[name] for name in names])[0]
         duration_s = min(random.expovariate(1 / random.choice(DURATIONS_S)), options.seconds - at_s)
         steps = random.randrange(STEPS_MAX)
         if len(ends_s) < options.overlap:

@@ -49,7 +49,7 @@ class ReplicatedRun(ClusterRun):
     """Run of a cluster with a producer and a consumer for each partition of the main topic.
 
     :param load: load of each partition's producer; its topic and partitions are ignored.
-    :param racks: assign brokers to racks; they send consumers to the nearest replica (KIP-392).
+    :param racks: assign brokers to racks, and let consumers read from the nearest replica (KIP-392).
     :param style: client whose error handling one producer of all partitions imitates; None for one simple producer per
         partition.
     :param ensemble: options of an ensemble of ZooKeeper servers; None for one server without lag.
@@ -110,8 +110,8 @@ class ReplicatedRun(ClusterRun):
         name = f"producer-{partition}"
         runtime = self.cluster.simulation.host(name).runtime
         client = self.cluster.leader_client(TOPIC, partition, name=name)
-        own = replace(load, topic=TOPIC, partitions=[partition])
-        producer = IdempotentProducer(runtime, client, own, self.history)
+        own_load = replace(load, topic=TOPIC, partitions=[partition])
+        producer = IdempotentProducer(runtime, client, own_load, self.history)
         producer.start()
         return producer
 
@@ -120,8 +120,8 @@ class ReplicatedRun(ClusterRun):
             return self.cluster.leader_client(TOPIC, partition, name=SHARED_PRODUCER)
 
         runtime = self.cluster.simulation.host(SHARED_PRODUCER).runtime
-        own = replace(load, topic=TOPIC, partitions=[key.partition for key in self.keys])
-        producer = PipeliningProducer(runtime, client, own, self.history, style)
+        own_load = replace(load, topic=TOPIC, partitions=[key.partition for key in self.keys])
+        producer = PipeliningProducer(runtime, client, own_load, self.history, style)
         producer.start()
         return producer
 
@@ -156,7 +156,7 @@ class ReplicatedRun(ClusterRun):
         """Return True if all committed data survives a power loss of this broker now.
 
         Another complete replica must be in sync.  At most one incomplete replica may be in the ISR: otherwise a
-        complete one could die and leave the ISR before the incomplete ones are detected.  Only the loss of a single
+        complete replica could die and leave the ISR before the incomplete ones are detected.  Only the loss of a single
         machine is tolerated.
         """
         self.maybe_incomplete = {other: None for other in self.maybe_incomplete if not self._is_complete(other)}
@@ -168,10 +168,10 @@ class ReplicatedRun(ClusterRun):
         return True
 
     def can_lose_power(self, broker: int) -> bool:
-        """Return True if a power loss or a failed sync of this broker now leaves a replica that can lead.
+        """Return True if a power loss or a failed sync of this broker would leave a replica that can lead.
 
         If records are synced before they are acknowledged, the broker keeps them, but the controller still treats its
-        replicas as incomplete: another one must lead, and that one must not be damaged.
+        replicas as incomplete: another replica must lead, and it must not be damaged.
         """
         self.maybe_incomplete = {other: None for other in self.maybe_incomplete if not self._is_complete(other)}
         is_another_incomplete = bool(self.maybe_incomplete.keys() - {broker})
@@ -253,7 +253,7 @@ class ReplicatedRun(ClusterRun):
     def lose_power(self, broker: int, random: Random | None = None) -> None:
         """Cut the power of a broker's machine.
 
-        :param random: draws how much unsynced data is lost; None for the host's own generator.
+        :param random: random numbers that decide how much unsynced data is lost; None for those of the host.
         """
         self.note(f"broker {broker} loses power")
         self._brokers_to_run.pop(broker, None)
@@ -301,7 +301,7 @@ class ReplicatedRun(ClusterRun):
     def shut_down(self, broker: int) -> Deferred[None]:
         """Stop a broker gracefully, without waiting.
 
-        :return: fires when it has ended; never if it is killed before.
+        :return: fires when it has ended; never if it is killed first.
         """
         self.note(f"broker {broker} is shut down")
         self._brokers_to_run.pop(broker, None)

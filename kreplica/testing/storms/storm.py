@@ -32,7 +32,7 @@ APPLIED_S_MAX = 5.0
 """Time in which a broker applies a change of permissions, in addition to two ZooKeeper session timeouts."""
 
 APPLICATION_FAULT_INTERVAL_FACTOR, APPLICATION_FAULT_OVERLAP_MAX = 2.0, 2
-"""Limits of the faults of applications: after most of them an application starts again, and it must have time to make
+"""Limits of the faults of applications: after most of them, an application starts again, and it must have time to make
 progress before the next fault."""
 
 
@@ -47,8 +47,8 @@ def weights(options: StormOptions) -> dict[str, float]:
 def faults_of_seed(seed: int, options: StormOptions) -> list[Fault]:
     """Return the plan of a seed.
 
-    Faults of applications, of the ensemble and of access control are appended to the others, which are the same with
-    and without them.
+    Faults of applications, of the ensemble and of access control are appended to the other faults, which are the same
+    with and without them.
     """
     plan = make_plan(seed, options, weights(options))
     if options.applications:
@@ -126,7 +126,7 @@ class Storm:
         started_s = self.run.cluster.simulation.now_s
         starts = [_Boundary(fault.at_s, fault.number, False, fault) for fault in plan]
         ends = [_Boundary(fault.at_s + fault.duration_s, fault.number, True, fault) for fault in plan]
-        for boundary in sorted([*starts, *ends], key=lambda each: each[:3]):
+        for boundary in sorted([*starts, *ends], key=lambda boundary: boundary[:3]):
             self._run_until(started_s + boundary.at_s)
             if boundary.is_end:
                 self._end(boundary.fault)

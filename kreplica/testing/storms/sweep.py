@@ -22,7 +22,7 @@ from kreplica.testing.storms.outcome import Outcome, run_storm, run_without_coll
 QUEUED_PER_JOB = 2
 
 FAILURES_MAX = 1000
-"""Maximum number of failed outcomes that are kept, because their timelines need memory."""
+"""Maximum number of failed outcomes that are kept; their timelines need memory."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ def sweep(
 
     :param seeds: may be infinite if ``seconds_max`` is finite.
     :param jobs: number of parallel processes; 1 runs the storms in this process.
-    :param chosen: options that override those of the seeds.
+    :param chosen: options that override those drawn from the seeds.
     :param seconds_max: real time after which no further storm starts.
     """
     deadline_s = monotonic() + seconds_max
@@ -103,7 +103,7 @@ def _in_processes(
             if not pending:
                 return
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            yield from (each.result() for each in done)
+            yield from (future.result() for future in done)
 
 
 def _initialize_process() -> None:

@@ -53,7 +53,7 @@ class Clients:
             reader.start()
 
     def drain(self) -> None:
-        """Stop creating records; producers still send the unacknowledged ones."""
+        """Stop creating records; producers still send unacknowledged records."""
         for producer in self.producers:
             producer.drain()
 
@@ -72,17 +72,17 @@ class Clients:
 
     @property
     def producer_restarts(self) -> int:
-        """Number of times that a broker had lost a producer's state."""
+        """Number of times a broker had lost a producer's state."""
         return sum(producer.resets for producer in self.producers)
 
     @property
     def reader_restarts(self) -> int:
-        """Number of times that a log ended before a reader's position."""
+        """Number of times a log ended before a reader's position."""
         return sum(reader.resets for _, reader in self.readers)
 
     @property
     def errors(self) -> Counter[str]:
-        """Numbers of retried errors, by name."""
+        """Number of retried errors by name."""
         counters = [producer.errors for producer in self.producers] + [reader.errors for _, reader in self.readers]
         return sum(counters, Counter())
 

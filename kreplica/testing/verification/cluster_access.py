@@ -22,7 +22,7 @@ RETRY_S = 0.5
 
 
 class CouldNotRun(KreplicaError):
-    """The run was not possible, so that nothing is known about the cluster; the message gives the reason."""
+    """The run was not possible, so nothing is known about the cluster; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +121,10 @@ class ClusterAccess:
     async def _request_controller(
         self, cluster: Cluster, send: Callable[[WireClient], Awaitable[None]], failure: str, already_done: ErrorCode
     ) -> None:
-        """Send a request to the controller, with retries, also to other brokers.
+        """Send a request to the controller, and retry it, also with other brokers.
 
         :param failure: start of the message of ``CouldNotRun``.
-        :param already_done: the error of a retry if the first attempt had succeeded without a response.
+        :param already_done: error of a retry after an attempt that succeeded without a response.
         """
         deadline_s = self._reactor.seconds() + READY_S_MAX
         attempts = 0

@@ -57,7 +57,7 @@ class Observations:
         return self.history.sending(producer, partition, [_without_padding(value) for value in values], self.now_s())
 
     def acknowledged(self, partition: int, base_offset: int, values: Sequence[bytes], number: int) -> None:
-        """Record the acknowledgement of a batch, whose offset is -1 if the response had none."""
+        """Record the acknowledgement of a batch; its offset is -1 if the response had none."""
         self._longest_silence_s = self.longest_silence_s
         self._last_acknowledgement_s = self._clock()
         self.acknowledged_count += len(values)

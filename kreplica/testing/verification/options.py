@@ -13,7 +13,7 @@ REQUEST_TIMEOUT_S = 5.0
 """Request timeout in seconds, short so that a client leaves a broker that hangs."""
 
 RECORD_OVERHEAD = 40
-"""Maximum bytes of a record besides its payload: lengths, timestamp and number."""
+"""Maximum size of a record without its payload: lengths, timestamp and number."""
 
 MESSAGE_SIZE_MAX = 1_048_588
 """Default of ``max.message.bytes``."""
@@ -37,8 +37,8 @@ class VerificationOptions:
     :param records_per_s: total rate of all producers.
     :param batch_records: average number of records per batch.
     :param value_size_max: maximum size of a record's value in bytes.
-    :param seconds: how long the producers write.
-    :param settle_s: maximum time without a further acknowledgement or read after the producers have stopped writing.
+    :param seconds: time for which the producers write.
+    :param settle_s: maximum time without a new acknowledgement or read after the producers have stopped writing.
     """
 
     bootstrap: Sequence[Address]

@@ -34,7 +34,7 @@ class RunSetup:
 class Verdict:
     """Result of one run.
 
-    :param load_s: how long the producers wrote, in seconds.
+    :param load_s: time for which the producers wrote, in seconds.
     :param sent: number of records sent.
     :param read: number of records read by all readers.
     :param latency_ms: acknowledgement latencies ``p50``, ``p99`` and ``max``.
@@ -43,7 +43,7 @@ class Verdict:
     :param reader_restarts: number of times a log ended before a reader's position.
     :param errors: number of retried client errors by name.
     :param settled: True if all sent records were acknowledged in the end, and each reader has read all acknowledged
-        ones.
+        records.
     :param deletion_error: reason why the topic was not deleted; empty if it was deleted or kept on request.
     """
 

@@ -110,7 +110,7 @@ class Verification:
     async def _run_workload(self, clients: Clients) -> tuple[float, bool]:
         """Write and read; then wait for missing acknowledgements and reads.
 
-        :return: seconds of writing; whether all records were acknowledged and read.
+        :return: the duration of writing in seconds, and whether all records were acknowledged and read.
         """
         started_s = self._observations.now_s()
         clients.start_readers("reader")
@@ -147,7 +147,7 @@ class Verification:
         return True
 
     async def _delete_topic(self, cluster: Cluster, topic: str) -> str:
-        """Delete the topic, and return the reason if this failed."""
+        """Delete the topic; return the reason if this fails, otherwise an empty string."""
         try:
             await self._access.delete_topic(cluster, topic)
         except CouldNotRun as error:

@@ -76,7 +76,7 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
         "fenced producers",
         (Place("kreplica.transactions.fencing:is_current", always),),
         transactions.fenced_producer_commits,
-        "was fenced, and its commit was confirmed",
+        "was fenced, but its commit was confirmed",
     ),
     Guard(
         "retried end of a transaction",

@@ -14,16 +14,16 @@ def placement() -> str:
     """Return the table of ``placements``."""
     rows = [
         (
-            f"{each.replication_factor}",
-            f"{each.brokers}",
-            each.placement,
-            f"{each.sets:,}",
-            f"{100 * each.loss:.1f}%",
-            f"{each.lost_partitions:.1f}",
-            f"{each.successors:.1f}",
-            f"{100 * each.largest_share:.0f}%",
+            f"{result.replication_factor}",
+            f"{result.brokers}",
+            result.placement,
+            f"{result.sets:,}",
+            f"{100 * result.loss:.1f}%",
+            f"{result.lost_partitions:.1f}",
+            f"{result.successors:.1f}",
+            f"{100 * result.largest_share:.0f}%",
         )
-        for each in placement_results()
+        for result in placement_results()
     ]
     names = ("replicas", "brokers", "placement", "sets", "loss probability", "partitions lost", "successors")
     return _table((*names, "largest share"), rows)
@@ -33,14 +33,14 @@ def routing() -> str:
     """Return the table of ``routing_window``."""
     rows = [
         (
-            each.event,
-            f"{each.moved}",
-            _ms(each.until_led_ms),
-            f"{each.rejected}",
-            _ms(each.until_last_rejection_ms) if each.rejected else "-",
-            f"{each.early}",
+            result.event,
+            f"{result.moved}",
+            _ms(result.until_led_ms),
+            f"{result.rejected}",
+            _ms(result.until_last_rejection_ms) if result.rejected else "-",
+            f"{result.early}",
         )
-        for each in routing_results()
+        for result in routing_results()
     ]
     names = ("event", "partitions", "until the leader leads", "rejected", "until the last rejection", "rejected early")
     return _table(names, rows)
@@ -49,8 +49,8 @@ def routing() -> str:
 def slow() -> str:
     """Return the table of ``slow_zookeeper``."""
     rows = [
-        (each.design, f"{each.requests:,}", *(f"{1000 * last_s:,.0f} ms" for last_s in each.last_s))
-        for each in slow_results()
+        (result.design, f"{result.requests:,}", *(f"{1000 * last_s:,.0f} ms" for last_s in result.last_s))
+        for result in slow_results()
     ]
     return _table(("design", "requests", *(f"slow requests take {1000 * s:g} ms more" for s in SLOW_S)), rows)
 
@@ -59,13 +59,13 @@ def stall() -> str:
     """Return the table of ``stalled_replica``."""
     rows = [
         (
-            f"{each.stall_s:g} s",
-            _s(each.in_sync_s),
-            "yes" if each.removed else "no",
-            _s(each.bytes_limit_s),
-            _s(each.quorum_s),
+            f"{result.stall_s:g} s",
+            _s(result.in_sync_s),
+            "yes" if result.removed else "no",
+            _s(result.bytes_limit_s),
+            _s(result.quorum_s),
         )
-        for each in stall_results()
+        for result in stall_results()
     ]
     return _table(("stall", "in-sync replicas", "follower removed", "with a limit in bytes", "quorum of two"), rows)
 

@@ -1,6 +1,6 @@
 """Measures requests to the wrong broker while leadership moves, on simulated brokers that run the product's code.
 
-Each client writes one record after the other to its partition.  If the leader rejects a record, it requests the
+Each client writes one record after another to its partition.  If the leader rejects a record, it requests the
 metadata again and retries after 10 ms.  The controller first writes a leader to ZooKeeper and then sends commands,
 so there is a window in which the leader in the znode does not lead yet.
 """
@@ -54,7 +54,7 @@ class RoutingResult:
     :param moved: number of partitions whose leadership moved.
     :param until_led_ms: from the znode's change until its leader leads: median, longest.
     :param until_last_rejection_ms: from the znode's change until the last rejection that the client received: median,
-        longest; of the partitions with a rejection.
+        longest; only for partitions with a rejection.
     :param rejected: number of partitions with a rejection.
     :param early: number of partitions whose leader in the znode rejected a record.
     """
@@ -71,15 +71,15 @@ def routing_results() -> Iterator[RoutingResult]:
     """Yield the windows of each event."""
     for event, start_event in EVENTS.items():
         windows = _Run().windows_of(start_event)
-        moved = [each for each in windows if each.written_s is not None and each.led_s is not None]
-        rejected = [each for each in moved if each.rejected_s is not None]
+        moved = [window for window in windows if window.written_s is not None and window.led_s is not None]
+        rejected = [window for window in moved if window.rejected_s is not None]
         yield RoutingResult(
             event,
             len(moved),
-            _median_and_longest([_ms(each.written_s, each.led_s) for each in moved]),
-            _median_and_longest([_ms(each.written_s, each.rejected_s) for each in rejected]),
+            _median_and_longest([_ms(window.written_s, window.led_s) for window in moved]),
+            _median_and_longest([_ms(window.written_s, window.rejected_s) for window in rejected]),
             len(rejected),
-            sum(each.early for each in moved),
+            sum(window.early for window in moved),
         )
 
 

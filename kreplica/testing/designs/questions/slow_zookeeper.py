@@ -1,4 +1,4 @@
-"""Measures a broker's death in all three designs, while one of a hundred requests to ZooKeeper is slow.
+"""Measures a broker's death in all three designs, while one in a hundred requests to ZooKeeper is slow.
 
 The first request of the event and every hundredth after it take additional time, and later requests wait for them.
 """

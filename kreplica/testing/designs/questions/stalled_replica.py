@@ -1,6 +1,6 @@
 """Measures the time until a record is committed while one of three replicas stalls, under three commit rules.
 
-With in-sync replicas, kreplica's rule, a follower is removed after ``replica.lag.time.max.ms``.  The other rules
+With in-sync replicas (kreplica's rule), a follower is removed after ``replica.lag.time.max.ms``.  The other rules
 are computed from the same run: with a limit in bytes, the leader also stops waiting for a follower that lacks more
 bytes than the limit; a quorum of two commits a record as soon as two replicas have it.  A quorum of two loses committed
 records if both replicas are lost; three in-sync replicas keep them if one of them remains.
@@ -70,9 +70,9 @@ def stall_results() -> Iterator[StallResult]:
         batches = observed.batches.values()
         yield StallResult(
             stall_s,
-            max(_duration_s(each, each.in_sync_s) for each in batches),
-            max(_duration_s(each, each.bytes_limit_s) for each in batches),
-            max(_duration_s(each, each.quorum_s) for each in batches),
+            max(_duration_s(batch, batch.in_sync_s) for batch in batches),
+            max(_duration_s(batch, batch.bytes_limit_s) for batch in batches),
+            max(_duration_s(batch, batch.quorum_s) for batch in batches),
             observed.removed,
         )
 

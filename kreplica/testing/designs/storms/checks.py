@@ -30,7 +30,7 @@ class AcknowledgedRecords:
     def acknowledged(self, leader: StormReplica, start: int) -> None:
         """Check records that a leader acknowledges, from this offset up to its high watermark.
 
-        :raise Violation: a newer leader accepts writes and does not have them.
+        :raise Violation: a newer leader accepts writes but lacks them.
         """
         for offset in range(start, leader.high_watermark):
             entry = leader.log[offset]
@@ -46,7 +46,7 @@ class AcknowledgedRecords:
     def opened(self, leader: StormReplica) -> None:
         """Check a new leader that accepts writes.
 
-        :raise Violation: it does not have all acknowledged records.
+        :raise Violation: the leader lacks acknowledged records.
         """
         for offset, entry in self._entries.items():
             if leader.log[offset : offset + 1] != [entry]:

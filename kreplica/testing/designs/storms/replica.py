@@ -31,8 +31,8 @@ class Request:
 class StormReplica:
     """One replica and its broker.
 
-    :ivar expired: True if the ZooKeeper session has expired and the broker does not know it.
-    :ivar notified: True if a watch event about the leader has not been handled.
+    :ivar expired: True if the ZooKeeper session has expired, but the broker does not know it yet.
+    :ivar notified: True if a watch event about the leader has not been handled yet.
     :ivar ends: as a leader, the log end offsets in the latest fetches of the followers.
     :ivar isr: as a leader, the in-sync replicas according to its last write.
     :ivar isr_version: version of the ISR znode when it was last read or written.

@@ -1,4 +1,4 @@
-"""Replication rules that have a defect in the design documents and were repaired later."""
+"""Replication rules that are defective in the design documents and were repaired later."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Rules:
     conditional_writes: bool = False
 
     def repaired(self, *names: str) -> Rules:
-        """Return these rules with more of them repaired."""
+        """Return these rules with the named ones repaired, too."""
         return replace(self, **dict.fromkeys(names, True))
 
 
-RULE_NAMES = tuple(each.name for each in fields(Rules))
+RULE_NAMES = tuple(field.name for field in fields(Rules))
 ALL_REPAIRED = Rules().repaired(*RULE_NAMES)
 
 
@@ -43,4 +43,6 @@ class StormDesign:
     queued: bool
 
 
-STORM_DESIGNS = {each.name: each for each in (StormDesign("race", queued=False), StormDesign("leader", queued=True))}
+STORM_DESIGNS = {
+    design.name: design for design in (StormDesign("race", queued=False), StormDesign("leader", queued=True))
+}

@@ -37,12 +37,12 @@ WEIGHTS = {
 
 
 class StormState:
-    """A partition with its replicas; the first one leads at the start and all are in sync."""
+    """A partition with its replicas; the first leads at the start, and all are in sync."""
 
     def __init__(self, replicas_count: int, design: StormDesign, rules: Rules) -> None:
         ids = range(1, replicas_count + 1)
-        self.zookeeper = StormZooKeeper(frozenset(ids), queues={each: [] for each in ids})
-        self.replicas = {each: StormReplica(each) for each in ids}
+        self.zookeeper = StormZooKeeper(frozenset(ids), queues={broker_id: [] for broker_id in ids})
+        self.replicas = {broker_id: StormReplica(broker_id) for broker_id in ids}
         self.records = AcknowledgedRecords()
         self._design = design
         self._rules = rules
@@ -123,7 +123,8 @@ class StormState:
         )
 
     def _new_high_watermark(self, leader: StormReplica) -> int:
-        return min([leader.end, *(leader.ends.get(each, 0) for each in leader.isr if each != leader.broker_id)])
+        followers = leader.isr - {leader.broker_id}
+        return min([leader.end, *(leader.ends.get(follower, 0) for follower in followers)])
 
     def _can_commit(self, leader: StormReplica) -> bool:
         return leader.leads() and self._new_high_watermark(leader) > leader.high_watermark
@@ -195,9 +196,9 @@ class StormState:
             self._notify(replica)
 
     def _notify(self, changed_by: StormReplica) -> None:
-        for each in self.replicas.values():
-            if each is not changed_by and each.alive:
-                each.notified = True
+        for replica in self.replicas.values():
+            if replica is not changed_by and replica.alive:
+                replica.notified = True
 
     def _can_learn(self, replica: StormReplica) -> bool:
         return replica.alive and replica.expired
@@ -244,7 +245,7 @@ class StormState:
             return f"broker {broker_id} sees no leader, and is not in the ISR {_ids(self.zookeeper.isr)}"
         replica.role, replica.leader = ReplicaRole.CANDIDATE, None
         replica.isr_version = self.zookeeper.isr_version
-        return f"broker {broker_id} sees no leader, reads the ISR {_ids(self.zookeeper.isr)}, and is a candidate"
+        return f"broker {broker_id} sees no leader, reads the ISR {_ids(self.zookeeper.isr)}, and becomes a candidate"
 
     def _follow(self, replica: StormReplica, leader: int, epoch: int) -> str:
         replica.role, replica.leader, replica.epoch = ReplicaRole.FOLLOWER, leader, epoch
@@ -253,7 +254,8 @@ class StormState:
             return text
         truncated = replica.end - replica.high_watermark
         del replica.log[replica.high_watermark :]
-        return f"{text} and truncates its log to its high watermark {replica.high_watermark}: {truncated} records less"
+        removed = "1 record" if truncated == 1 else f"{truncated} records"
+        return f"{text} and truncates its log to its high watermark {replica.high_watermark}: {removed} removed"
 
     def _can_race(self, replica: StormReplica) -> bool:
         return replica.alive and replica.role is ReplicaRole.CANDIDATE and not replica.expired
@@ -293,11 +295,12 @@ class StormState:
             return False
         if not self._rules.wait_for_in_sync:
             return True
-        live = [self.replicas[each] for each in self.zookeeper.isr if each != replica.broker_id]
-        return all(replica.ends.get(each.broker_id) == replica.end for each in live if each.alive and not each.expired)
+        in_sync = [self.replicas[broker_id] for broker_id in self.zookeeper.isr if broker_id != replica.broker_id]
+        live = [follower for follower in in_sync if follower.alive and not follower.expired]
+        return all(replica.ends.get(follower.broker_id) == replica.end for follower in live)
 
     def _open(self, replica: StormReplica) -> str:
-        in_sync = {each for each, end in replica.ends.items() if end == replica.end}
+        in_sync = {broker_id for broker_id, end in replica.ends.items() if end == replica.end}
         text = self._write_isr(replica, frozenset({replica.broker_id, *in_sync}))
         if replica.role is ReplicaRole.ELECTED:
             replica.role = ReplicaRole.LEADER

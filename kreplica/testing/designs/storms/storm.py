@@ -48,7 +48,7 @@ def draw_storm(design: StormDesign, seed: int, rules: Rules) -> Storm:
     steps: list[Step] = []
     while len(steps) < STEPS_MAX:
         enabled = state.enabled()
-        (step,) = random.choices(enabled, [WEIGHTS[each.name] for each in enabled])
+        (step,) = random.choices(enabled, [WEIGHTS[step.name] for step in enabled])
         steps.append(step)
         try:
             state.run(step)
@@ -72,7 +72,7 @@ def replay(storm: Storm, rules: Rules) -> Replay:
 
 
 def minimize(storm: Storm, rules: Rules) -> Storm:
-    """Remove steps, in ever smaller groups, as long as the same kind of violation remains."""
+    """Remove steps, in ever smaller groups, as long as a violation of the same kind remains."""
     kind = replay(storm, rules).kind
     assert kind is not None, "a storm without a violation cannot be minimized"
     steps = list(storm.steps)

@@ -24,7 +24,7 @@ class Application(ABC):
     """One process of an application; it ends when ``run`` returns or its host is killed.
 
     :param name: unique per process.
-    :ivar endpoint: makes the endpoints of connections.
+    :ivar endpoint: function that creates the endpoints of connections.
     :ivar is_over: True after ``run``.
     :ivar is_superseded: True if another process took over its slot; this process then ends at its next client error.
     """
@@ -53,7 +53,7 @@ class Application(ABC):
         self.is_over = True
 
     def finish(self) -> None:
-        """Stop gracefully, whatever the application waits for."""
+        """Stop gracefully, no matter what the application is waiting for."""
         self.is_finishing = True
         if self._working is not None:
             self._working.cancel()
@@ -69,4 +69,5 @@ class Application(ABC):
         """Describe the timers and connections that exist after the application has ended."""
         reactor = self.host.reactor
         timers = [f"timer {call!r}" for call in reactor.getDelayedCalls()]
-        return [*timers, *(f"connection {each!r}" for each in [*reactor.getReaders(), *reactor.getWriters()])]
+        descriptors = [*reactor.getReaders(), *reactor.getWriters()]
+        return [*timers, *(f"connection {descriptor!r}" for descriptor in descriptors)]

@@ -1,8 +1,8 @@
-"""All applications of a run: writers, a group of workers, copiers and readers, which use the client library.
+"""All applications of a run: writers, a group of workers, copiers and readers, all using the client library.
 
 Writers send numbered records to a source topic.  Workers read it as a group and commit; copiers copy it to a target
-topic in transactions; readers read both topics from the beginning.  At the end each acknowledged record is in the
-source once, the group has processed every record, and the target has a copy of each record once and in order.
+topic in transactions; readers read both topics from the beginning.  At the end, each acknowledged record must be in the
+source once, the group must have processed every record, and the target must have one copy of each record, in order.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Applications:
         return self._cluster.bootstrap_servers
 
     def _may_overlap(self, old_owner: str, new_owner: str) -> bool:
-        """Return True if the old owner of a partition need not know yet that it has lost it.
+        """Return True if the old owner of a partition may not know yet that it has lost the partition.
 
         The old owner is paused, or is a static member that another process has replaced, or a deposed coordinator has
         confirmed its membership within the session timeout.
@@ -173,7 +173,7 @@ class Applications:
             [broker for broker, partition in active_replicas(self._cluster, key) if partition.is_leader]
             for key in offsets
         ]
-        return any(len(each) > 1 for each in leaders)
+        return any(len(brokers) > 1 for brokers in leaders)
 
     # --- state for faults --------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from kreplica.testing.storms.applications.worker import Listener
 POLL_S, POLL_RECORDS_MAX = 0.5, 12
 ABORT_CHANCE = 0.1
 PROCESSING_S_MAX = 0.5
-"""Transactions are long enough that most faults of copiers interrupt one."""
+"""Transactions are long enough that most faults of copiers interrupt one of them."""
 
 SLOW_CHANCE, SLOW_S_MAX = 0.05, 3.0
 RETRY_S = 0.2
@@ -59,7 +59,7 @@ class CopyTask:
 class Copier(Application):
     """Copies each record of the source to the target's partition of the same number.
 
-    Copies contain the name of their transaction, so that those of all attempts differ.
+    Copies contain the name of their transaction, so that the copies of different attempts differ.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Copier(Application):
                 await self._seek_to_committed(consumer)
 
     async def _process(self) -> None:
-        """Take some time at random.
+        """Sleep for a random time.
 
         :raise Abort: at random.
         """

@@ -10,14 +10,14 @@ from kreplica.model import TopicPartition
 from kreplica.testing.histories.transaction_history import TransactionHistory
 
 SINGLE_ATTEMPT_S = 0.02
-"""A shorter commit was not retried, so no earlier attempt of it can still arrive."""
+"""A commit that took less time was not retried, so no earlier attempt can still arrive."""
 
 
 @dataclass(slots=True)
 class Sent:
     """One record of one producer.
 
-    :param number: position in the order of sends of the producer.
+    :param number: position in the producer's order of sends.
     :param written: the acknowledgement.
     :param error: name of the error that the producer reported.
     :param is_lost: True if the record will certainly never be in the log.
@@ -42,8 +42,8 @@ class Ownership:
 
     :param number: position in the order of assignments.
     :param committed: lower bound of the committed offset when the partition was assigned.
-    :ivar begin: the first received offset; -1 before.
-    :ivar next_offset: the next expected offset; -1 before the first.
+    :ivar begin: the first received offset; -1 if none was received.
+    :ivar next_offset: the next expected offset; -1 if none was received.
     """
 
     member: str
@@ -68,7 +68,7 @@ class MemberHistory:
     The partitions must have consecutive offsets.
 
     :param clock: returns seconds.
-    :param may_overlap: True if the old owner of a partition may not know yet that it has lost it.
+    :param may_overlap: returns True if the old owner of a partition may not know yet that it has lost the partition.
     :ivar processed_ends: by partition, the first offset that is not processed.
     :ivar processed_count: number of processed records, including repetitions.
     """
@@ -128,8 +128,8 @@ class MemberHistory:
     def ended(self, member: str) -> None:
         """Record the end of a member's process, and of its incarnations ``MEMBER.N``."""
         for owners in self._owners.values():
-            for each in [each for each in owners if each == member or each.startswith(f"{member}.")]:
-                del owners[each]
+            for owner in [owner for owner in owners if owner == member or owner.startswith(f"{member}.")]:
+                del owners[owner]
 
     def has_received(self, member: str, partition: TopicPartition, offset: int) -> bool:
         """Return True if a member received a record under its current ownership, so that its commits may include it."""
@@ -150,7 +150,7 @@ class MemberHistory:
         ownership.next_offset = offset + 1
 
     def _started(self, ownership: Ownership, offset: int) -> None:
-        """Check that the first offset of an owner skips nothing, and is not before that of an earlier owner."""
+        """Check that the first offset of an owner skips no record, and is not before that of an earlier owner."""
         partition = ownership.partition
         end = self.processed_ends.get(partition, 0)
         if offset > end:
@@ -177,7 +177,7 @@ class MemberHistory:
         self.processed_ends[partition] = end
 
     def commit_began(self, offsets: Mapping[TopicPartition, int]) -> Commit:
-        """Record the begin of a commit; end it with ``committed``, ``commit_failed`` or ``commit_rejected``."""
+        """Record the start of a commit; end it with ``committed``, ``commit_failed`` or ``commit_rejected``."""
         commit = Commit(dict(offsets), self._clock())
         self._pending.append(commit)
         return commit
@@ -197,7 +197,7 @@ class MemberHistory:
             self._late_commits[partition] = min(offset, self._late_commits.get(partition, offset))
 
     def commit_rejected(self, commit: Commit) -> None:
-        """Record that the group rejected a commit, because its member does not own the partitions any more."""
+        """Record that the group rejected a commit, because its member no longer owns the partitions."""
         self._pending.remove(commit)
 
     def _contradicted(self, text: str) -> None:
@@ -247,7 +247,7 @@ class ApplicationHistory:
         return [*self.leaks, *self.transactions.contradictions, *group_contradictions]
 
     def sending(self, producer: str, number: int, size: int, key: bytes | None) -> Sent:
-        """Make the next record of a producer.
+        """Create the next record of a producer.
 
         :param size: minimum size of its value in bytes.
         """

@@ -1,4 +1,4 @@
-"""Internal topics of groups and transactions, with few partitions, and as safe as other topics."""
+"""Internal topics of groups and transactions, with few partitions, and as durable as other topics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OVERRIDES = (
 def make_internal_topics(
     run: ClusterRun, host: str, admin: WireClient, configs: Mapping[str, str]
 ) -> list[TopicPartition]:
-    """Create the internal topics, unless they exist; return their partitions, whose invariants are checked from now on.
+    """Create the internal topics unless they exist; return their partitions, whose invariants are checked from then on.
 
     :param host: name of the host that requests them.
     :param admin: client that changes their settings.

@@ -43,7 +43,7 @@ def _read(cluster: SimulatedCluster, host: str, partition: TopicPartition, read_
 def committed_offsets(
     cluster: SimulatedCluster, host: str, group: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
-    """Return the committed offsets of a group, without partitions that have none."""
+    """Return the committed offsets of a group, for the partitions that have one."""
     topics = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
     found = _request_from_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
@@ -67,7 +67,7 @@ def state_and_size(cluster: SimulatedCluster, host: str, group: str, *, is_class
 def _request_from_coordinator(
     cluster: SimulatedCluster, host: str, group: str, api: Api, body: dict[str, Any], at_most: int | None = None
 ) -> dict[str, Any]:
-    """Return the row of the group in the response of its coordinator."""
+    """Return the row of the group in its coordinator's response."""
     brokers = [(f"broker-{number}", BROKER_PORT) for number in cluster.brokers]
     client = CoordinatorClient(cluster.host(host).reactor, brokers, group, GROUP, client_id=host)
     response = cluster.run_until(client.request_with_retries(api, body, at_most=at_most)).body

@@ -17,9 +17,9 @@ SLOW_CHANCE, SLOW_S_MAX = 0.01, 3.0
 
 
 class Reader(Application):
-    """Each process starts at the first record.
+    """Reads the given partitions; each process starts at the first record.
 
-    :param target: name of the topic of ``transactions``.
+    :param target: name of the topic that ``transactions`` describes.
     """
 
     def __init__(

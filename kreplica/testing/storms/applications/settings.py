@@ -1,4 +1,4 @@
-"""Application settings drawn from a seed: the number of applications, and their options of the client library."""
+"""Application settings drawn from a seed: the number of applications, and their client options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.wire.compression import Codec
 CODECS = (Codec.NONE, Codec.NONE, Codec.NONE, Codec.GZIP)
 STYLES = ("records", "batches", "polls", "handler")
 TRANSACTION_VERSIONS = (1, 2)
-"""2 raises the producer epoch with every transaction (KIP-890, part 2)."""
+"""Version 2 raises the producer epoch with every transaction (KIP-890, part 2)."""
 
 PROTOCOLS = ("classic", "classic", "consumer")
 ASSIGNORS = ("range", "roundrobin", "sticky", "cooperative-sticky", "cooperative-sticky")
@@ -26,7 +26,7 @@ class ApplicationSettings:
     :param copiers: for each copier, the version of the transaction protocol.
     :param protocol: group protocol of both groups.
     :param assignors: for the classic protocol, in order of preference.
-    :param static: workers are static members, with instance IDs.
+    :param static: True if the workers are static members, with instance IDs.
     :param styles: how each worker reads.
     :param auto_commit: for each worker, whether its consumer commits automatically.
     :param interval_s: mean time between two sends of a writer.
@@ -62,7 +62,7 @@ class ApplicationSettings:
         return (
             f"{self.partitions} partitions, {self.writers} writers, {self.workers} {static}workers ({styles}) "
             f"with protocol {protocol}, {len(self.copiers)} copiers"
-            f"{''.join(f' (transaction version {each})' for each in self.copiers)}, {self.readers} readers"
+            f"{''.join(f' (transaction version {version})' for version in self.copiers)}, {self.readers} readers"
         )
 
 

@@ -1,4 +1,4 @@
-"""Slots for applications: each is occupied by one process after the other, on two hosts alternately."""
+"""Slots for applications; the successive processes of a slot run alternately on two hosts."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kreplica.testing.storms.cluster_run import ClusterRun
 
 
 class ApplicationSlot:
-    """A slot, which is empty at first.
+    """A slot; it is empty at first.
 
     :param make: makes an application with the given unique name.
     :param history: records resources that an application has not released.
-    :param group: history of the group whose members the applications are.
-    :ivar hosts: names of both hosts; the last one is that of the newest process.
+    :param group: history of the group that the applications join.
+    :ivar hosts: names of both hosts; the newest process runs on the last.
     """
 
     def __init__(
@@ -60,7 +60,8 @@ class ApplicationSlot:
 
     def is_paused(self, member: str) -> bool:
         """Return True if a member's process is paused."""
-        hosts = [name for name, each in self._applications.items() if member.partition(".")[0] == each.name]
+        process_name = member.partition(".")[0]
+        hosts = [name for name, application in self._applications.items() if process_name == application.name]
         return any(self._run.cluster.simulation.host(name).is_paused for name in hosts)
 
     def note(self, text: str) -> None:
@@ -70,9 +71,9 @@ class ApplicationSlot:
     # --- operations --------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a process on the other host, whose process is killed; the present one continues as a zombie."""
-        for each in self._applications.values():
-            each.is_superseded = True
+        """Start a process on the other host, whose process is killed; the current process continues as a zombie."""
+        for application in self._applications.values():
+            application.is_superseded = True
         self._forget_process_on(self.hosts[0])
         self.hosts.reverse()
         self.host.kill()
@@ -99,7 +100,7 @@ class ApplicationSlot:
             self._current.finish()
 
     def fill(self) -> None:
-        """Start a process if the slot is empty, or as soon as the present process has left."""
+        """Start a process if the slot is empty, or as soon as the current process has left."""
         if not self.is_occupied:
             self.start()
         else:
@@ -131,7 +132,7 @@ class ApplicationSlot:
                 self.start()
 
     def _forget_process_on(self, host: str) -> None:
-        """Record the end of the process on a host, which is killed."""
+        """Record the end of the process on a host, because it is killed."""
         application = self._applications.pop(host, None)
         if application is not None and self._group is not None:
             self._group.ended(application.name)

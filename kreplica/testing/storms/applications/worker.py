@@ -26,7 +26,7 @@ INSTANCE_ID_IN_USE = (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANC
 
 
 class LongDelays:
-    """Switch of the workers' long delays, which are disabled at the end of a run."""
+    """Switch for the workers' long delays, which are disabled at the end of a run."""
 
     def __init__(self) -> None:
         self.are_enabled = True
@@ -45,7 +45,7 @@ class Listener:
         self.processed: dict[TopicPartition, int] = {}
 
     def watch(self, consumer: Consumer, options: ConsumerOptions) -> None:
-        """Record the generations of a consumer, if its group is a classic one."""
+        """Record the generations of a consumer if its group uses the classic protocol."""
         self._consumer = consumer if options.group is not None and options.group.protocol == CLASSIC else None
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
@@ -69,7 +69,7 @@ class Listener:
 class Worker(Application):
     """One member of the group.
 
-    :param style: way of reading: "records", "batches", "polls" or "handler".
+    :param style: how records are read: "records", "batches", "polls" or "handler".
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Worker(Application):
             await self._commit(consumer)
 
     async def _commit_periodically(self, consumer: Consumer) -> None:
-        """Commit processed records in parallel to the reads, so that the last ones are committed as well."""
+        """Commit processed records in parallel with the reads, so that the last records are committed, too."""
         while True:
             await self.sleep(COMMIT_INTERVAL_S)
             if self._listener.processed:

@@ -55,7 +55,7 @@ class Writer(Application):
         producer = Producer(cluster, self._options)
         try:
             while True:
-                self._send_some(producer)
+                self._send_records(producer)
                 if self.random.random() < FLUSH_CHANCE:
                     await producer.flush()
                 await self.sleep(self.random.expovariate(1 / self._interval_s))
@@ -64,10 +64,10 @@ class Writer(Application):
             await producer.close()
             missing = [sent.value[:20] for sent in self._waiting.values()]
             if missing:
-                self._history.leaks.append(f"{self.name} received no outcome of {missing}")
+                self._history.leaks.append(f"{self.name} received no outcome for {missing}")
             raise
 
-    def _send_some(self, producer: Producer) -> None:
+    def _send_records(self, producer: Producer) -> None:
         for _ in range(self.random.randint(1, RECORDS_MAX)):
             key = b"key-%d" % self.random.randrange(KEYS) if self.random.random() < KEY_CHANCE else None
             selects_partition = key is None and self.random.random() < PARTITION_CHANCE
@@ -87,7 +87,7 @@ class Writer(Application):
                 delivery.addCallbacks(self._written, self._failed, callbackArgs=(number,), errbackArgs=(number,))
 
     def _cancel(self, delivery: Deferred[Written], number: int) -> None:
-        """Stop waiting for a record, which may be written or not."""
+        """Stop waiting for a record, which may or may not be written."""
         del self._waiting[number]
         delivery.addErrback(lambda failure: failure.trap(CancelledError, BufferFull))
         delivery.cancel()

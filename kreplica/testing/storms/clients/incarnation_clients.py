@@ -16,7 +16,7 @@ EARLIEST = -2
 
 
 class PartitionDeletedError(KafkaError):
-    """The incarnation of a partition was deleted, even if there is a new partition of the same name."""
+    """The incarnation of a partition was deleted, even if there is a new partition with the same name."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition was deleted")
@@ -25,7 +25,7 @@ class PartitionDeletedError(KafkaError):
 class IncarnationClient(LeaderClient):
     """Finds the leader of a partition while the incarnation exists.
 
-    :ivar exists: returns True while it exists.
+    :ivar exists: returns True while the incarnation exists.
     """
 
     exists: Callable[[], bool]

@@ -26,7 +26,7 @@ HOST = "readers"
 LATEST = -1
 WAIT_MS = 500
 FETCHES_FROM_NEAREST_MAX = 20
-"""Fetches from a follower before the leader is queried again for the nearest replica, like ``metadata.max.age.ms``."""
+"""Number of fetches from a follower before the leader is asked again, as after ``metadata.max.age.ms``."""
 
 QUERY_INTERVAL_S = 0.5
 TIMESTAMPS_CHECKED = 5
@@ -95,9 +95,9 @@ class RackAwareReader(TailingConsumer):
 class HighWatermarkWatcher:
     """Asks leaders repeatedly for the high watermark, and checks that it never decreases.
 
-    Requests have the leader epoch, so that a former leader rejects them.
+    Requests contain the leader epoch, so that a former leader rejects them.
 
-    :ivar seen: leader epoch and high watermark of the last response; -1 before.
+    :ivar seen: leader epoch and high watermark of the last response; -1 before the first.
     """
 
     def __init__(self, run: ClusterRun, key: TopicPartition, name: str) -> None:

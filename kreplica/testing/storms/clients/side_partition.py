@@ -31,7 +31,7 @@ LATE = "late request"
 
 
 class Incarnation(NamedTuple):
-    """Identity of a partition among those with the same topic name and number.
+    """Identity of a partition among all partitions with the same topic name and number.
 
     :param removed_epoch: last leader epoch of the previously removed partition; -1 if there was none.
     """
@@ -57,9 +57,9 @@ class SideHistory(History):
 
     Values are ``LABEL:PARTITION/NUMBER``, with the label of the incarnation.
 
-    :param exists: returns True while the incarnation exists; later acknowledgements belong to another one.
-    :param may_be_late: True if a value of another incarnation may be read here: a produce request without a response
-        may arrive at any time, and is appended to the current incarnation.
+    :param exists: returns True while the incarnation exists; later acknowledgements belong to another incarnation.
+    :param may_be_late: returns True if a value of another incarnation may be read here: a produce request without a
+        response may arrive at any time, and is appended to the current incarnation.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class SidePartition:
     # --- end of the run ----------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Run until all sent records are acknowledged and all acknowledged ones are read.
+        """Run until all sent records are acknowledged and all acknowledged records are read.
 
-        The partition may be deleted meanwhile, by a request whose response was lost.
+        The partition may be deleted in the meantime, by a request whose response was lost.
         """
         cluster, consumer = self._run.cluster, self._consumer
         assert consumer is not None
@@ -216,7 +216,7 @@ class SidePartition:
         assert not any(resets), f"{self}: brokers had lost the state of producers: {resets}"
 
     def check_log(self) -> None:
-        """Check the log against the history, and that all replicas are complete."""
+        """Check the log against the history, and check that all replicas are complete."""
         cluster, key = self._run.cluster, self.incarnation.key
         client = cluster.leader_client(*key, name="reader")
         records = cluster.run_until(client.read_all(*key), timeout_s=120.0)

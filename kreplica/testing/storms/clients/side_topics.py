@@ -1,7 +1,7 @@
 """Topics that are created, extended, reduced and deleted during a storm, with clients for each of their partitions.
 
-The partitions are read from the coordinator after each of its events, so that clients start and end with them.  At the
-end the results of the administrators' requests are compared with the topics.
+The partitions are read from the coordinator after each of its events, so that clients start and stop with them.  At the
+end, the results of the administrators' requests are compared with the topics.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SETTINGS = ("segment.bytes", "min.insync.replicas", "flush.messages", "retention
 
 
 class SideTopic:
-    """Expected state of the successive topics of one name.
+    """Expected state of the successive topics with one name.
 
     :ivar settings: expected values of ``SETTINGS``.
     :ivar partitions_min: minimum number of partitions.
@@ -54,7 +54,7 @@ class SideTopic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.exists = Expected(False)
-        self.settings: dict[str, Expected[str | None]] = {each: Expected(None) for each in SETTINGS}
+        self.settings: dict[str, Expected[str | None]] = {setting: Expected(None) for setting in SETTINGS}
         self.partitions_min = 1
         self.may_shrink = False
         self.current: dict[Incarnation, None] = {}
@@ -62,7 +62,7 @@ class SideTopic:
 
 
 class SideTopics:
-    """Companion of a run with the side topics; it watches the coordinator as soon as one is requested."""
+    """Companion of a run with the side topics; it watches the coordinator as soon as a side topic is requested."""
 
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
@@ -75,7 +75,7 @@ class SideTopics:
     # --- state -------------------------------------------------------------------------------------------------------
 
     def topic(self, name: str) -> SideTopic:
-        """Return the topic of a name, which need not exist in the cluster."""
+        """Return the topic with this name, which need not exist in the cluster."""
         if not self._topics:
             self._watch()
         return self._topics.setdefault(name, SideTopic(name))
@@ -135,7 +135,7 @@ class SideTopics:
         if znode(self._cluster, znodes.delete_topic_path(topic.name)) is not None:
             # A crashed coordinator may have lost a deletion that was not acknowledged.  The replicas are already
             # deleted then, and the topic will be deleted again.
-            current = {each: None for each in current if each in previous or each not in self._partitions}
+            current = {item: None for item in current if item in previous or item not in self._partitions}
         topic.current = current
         for incarnation in previous:
             if incarnation not in current:
@@ -180,15 +180,15 @@ class SideTopics:
     ) -> Deferred[RequestResult]:
         """Send an administrator's request, and update the expected state by its result."""
         expected = list((changes or {}).items())
-        for each, value in expected:
-            each.requested(value)
+        for state, value in expected:
+            state.requested(value)
         self._pending_count += 1
         sending = Deferred.fromCoroutine(self._send(client, request))
 
         def completed(result: RequestResult) -> RequestResult:
             self._pending_count -= 1
-            for each, value in expected:
-                each.completed(value, result)
+            for state, value in expected:
+                state.completed(value, result)
             return result
 
         return sending.addCallback(completed)
@@ -235,7 +235,7 @@ class SideTopics:
         return [*self._children(znodes.DELETE_TOPICS), *paths]
 
     def _lacks_predecessor(self, topic: str, number: int) -> bool:
-        """Return True if the addition of a partition cannot proceed, as a smaller number was not requested."""
+        """Return True if the addition of a partition cannot proceed, because a smaller number was not requested."""
         assignment = assignment_of(self._cluster, topic)
         requested = self._children(f"{znodes.PARTITIONS_ADD}/{topic}")
         first = 0 if assignment is None else len(assignment.partitions)
@@ -253,7 +253,7 @@ class SideTopics:
         )
 
     def converge(self) -> None:
-        """Check that existing partitions are complete, and nothing is left of deleted ones."""
+        """Check that existing partitions are complete, and that nothing is left of deleted partitions."""
         if not self._topics:
             return
         self.settle()
@@ -302,11 +302,11 @@ class SideTopics:
                 assert used == expected, f"{incarnation.key} on broker {broker} uses {used}, not {expected}"
 
     def _check_leftovers(self) -> None:
-        """Check that brokers only have files of their replicas."""
-        ours = tuple(f"{name}-" for name in self._topics)
+        """Check that brokers have only the files of their replicas."""
+        prefixes = tuple(f"{name}-" for name in self._topics)
         for number, machine in self._cluster.brokers.items():
             for name in machine.host.disk.list_directory(f"{DATA_DIRECTORY}/logs"):
-                if not name.startswith(ours):
+                if not name.startswith(prefixes):
                     continue
                 key = parse_directory_name(name)
                 replicas = () if key is None else replicas_of(self._cluster, key)

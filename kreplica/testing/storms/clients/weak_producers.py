@@ -1,7 +1,7 @@
 """Producers with weaker guarantees on a separate topic: one with ``acks=1``, one that is not idempotent.
 
-Acknowledged records of the first may be lost, records of the second may be written twice; but all readers must receive
-the same records.
+Acknowledged records of the first may be lost, and records of the second may be written twice, but all readers must
+receive the same records.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """Types of faults, one function for each.
 
-* ``machines`` crashes, shutdowns, pauses and power losses of brokers
-* ``zookeeper`` crashes of the ZooKeeper server, and expired sessions
-* ``ensemble`` faults of the servers of a ZooKeeper ensemble
-* ``rolling`` rolling restarts
-* ``network`` cut and slow links, broken connections
-* ``disks`` full, failing and slow disks; ``clocks`` clock jumps and drift
-* ``operations`` reassignments and elections; ``topics`` and ``partitions`` further operations of administrators
-* ``roles`` faults during changes of leaders and controllers
-* ``interruptions`` crashes of the controller during operations
-* ``clients`` additional readers and offset queries
-* ``security`` changes of users, ACLs and quotas
-* ``applications`` faults of applications, and of the coordinators of their groups and transactions
-* ``fault`` types and functions for all of them
+* ``machines``: crashes, shutdowns, pauses and power losses of brokers
+* ``zookeeper``: crashes of the ZooKeeper server, and expired sessions
+* ``ensemble``: faults of the servers of a ZooKeeper ensemble
+* ``rolling``: rolling restarts
+* ``network``: cut and slow links, broken connections
+* ``disks``: full, failing and slow disks; ``clocks``: clock jumps and drift
+* ``operations``: reassignments and elections; ``topics`` and ``partitions``: further operations of administrators
+* ``roles``: faults during changes of leaders and controllers
+* ``interruptions``: crashes of the controller during operations
+* ``clients``: additional readers and offset queries
+* ``security``: changes of users, ACLs and quotas
+* ``applications``: faults of applications, and of the coordinators of their groups and transactions
+* ``fault``: types and functions for all of them
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ FAULTS: dict[str, tuple[Begin, float]] = {
     "replace partition": (partitions.replace, 1.5),
     "change settings": (topics.change_settings, 2.0),
 }
-"""By name: the function, and its relative frequency."""
+"""Fault functions and their relative frequencies, by name."""
 
 SIDE_TOPIC_FAULTS = (
     "create topic",

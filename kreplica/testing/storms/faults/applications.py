@@ -71,7 +71,7 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
-    """Expire a coordinator's ZooKeeper session; others are elected before it notices."""
+    """Expire a coordinator's ZooKeeper session; other brokers are elected before it notices."""
     broker = _coordinator(run, random)
     machine = run.cluster.zookeeper
     if broker is not None and machine.running and machine.program.serving is not None:
@@ -83,7 +83,7 @@ def expire_coordinator(run: ReplicatedRun, random: Random) -> None:
 
 
 def _random_slot(run: ReplicatedRun, random: Random) -> ApplicationSlot | None:
-    """Select the slot of a running application; workers have twice the probability, copiers three times."""
+    """Select the slot of a running application; workers are twice as probable, copiers three times."""
     applications = applications_of(run)
     candidates = (*applications.slots, *applications.workers, *applications.copiers, *applications.copiers)
     slots = [slot for slot in candidates if slot.is_occupied]
@@ -100,13 +100,13 @@ def _for_random_slot(fault: Callable[[ApplicationSlot], End | None]) -> Begin:
 
 @_for_random_slot
 def kill(slot: ApplicationSlot) -> End:
-    """Kill an application; another one starts at the end."""
+    """Kill an application; another application starts at the end."""
     slot.kill()
     return slot.fill
 
 
 def _pause(slot: ApplicationSlot) -> End:
-    """Pause an application, which may lose its membership meanwhile."""
+    """Pause an application, which may lose its membership in the meantime."""
     slot.note("is paused")
     host = slot.host
     host.pause()
@@ -123,7 +123,7 @@ pause = _for_random_slot(_pause)
 
 @_for_random_slot
 def replace(slot: ApplicationSlot) -> End:
-    """Pause an application and start another one in its place; the first resumes as a zombie."""
+    """Pause an application and start another in its place; the first resumes as a zombie."""
     end = _pause(slot)
     slot.start()
     return end
@@ -131,13 +131,13 @@ def replace(slot: ApplicationSlot) -> End:
 
 @_for_random_slot
 def leave(slot: ApplicationSlot) -> End:
-    """Let an application leave its group; another one starts at the end."""
+    """Make an application leave its group; another application starts at the end."""
     slot.leave()
     return slot.fill
 
 
 def cut_off(run: ReplicatedRun, random: Random) -> End | None:
-    """Cut an application off from one broker or all, in one or both directions."""
+    """Cut an application off from one or all brokers, in one or both directions."""
     slot = _random_slot(run, random)
     if slot is None:
         return None
@@ -159,7 +159,7 @@ def cut_off(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def drop_connections(run: ReplicatedRun, random: Random) -> None:
-    """Reset an application's connections with one broker, at one end or both."""
+    """Reset an application's connections to one broker, at one end or both."""
     slot = _random_slot(run, random)
     if slot is not None:
         broker = broker_name(random.choice(sorted(run.cluster.brokers)))

@@ -26,7 +26,7 @@ def run_out_of_space(run: ReplicatedRun, random: Random) -> End:
 
 
 def run_out_of_space_everywhere(run: ReplicatedRun, random: Random) -> End:
-    """Leave space for only a few more records on every broker's disk, different amounts on each."""
+    """Leave space for only a few more records on every broker's disk, a different amount on each."""
     disks = [run.machine(broker).host.disk for broker in sorted(run.cluster.brokers)]
     return _limit_space(disks, [random.randrange(FREE_BYTES_MAX) for _ in disks])
 

@@ -38,12 +38,12 @@ def _kill(run: ReplicatedRun, random: Random, number: int | None) -> End | None:
 
 
 def kill_leader(run: ReplicatedRun, random: Random) -> End | None:
-    """Kill the leader; another one is elected, and the old one starts again at the end."""
+    """Kill the leader; another is elected, and the old one starts again at the end."""
     return _kill(run, random, _leader(run))
 
 
 def kill_server(run: ReplicatedRun, random: Random) -> End | None:
-    """Kill a server; its clients move to others, and it catches up with the log at the end."""
+    """Kill a server; its clients move to other servers, and it catches up with the log at the end."""
     return _kill(run, random, _some_server(run, random))
 
 
@@ -61,12 +61,12 @@ def isolate_leader(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def isolate_server(run: ReplicatedRun, random: Random) -> End | None:
-    """Isolate a server from the others: until it notices, it serves stale reads."""
+    """Isolate a server from the other servers: until it notices, it serves stale reads."""
     return _isolate(run, _some_server(run, random))
 
 
 def pause_leader(run: ReplicatedRun, random: Random) -> End | None:
-    """Pause the leader: the others may elect another leader, which it does not know when it resumes."""
+    """Pause the leader: the other servers may elect a leader that the old one does not know when it resumes."""
     number = _leader(run)
     if number is None:
         return None
@@ -84,7 +84,7 @@ def pause_leader(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def lag(run: ReplicatedRun, random: Random) -> End:
-    """Let a server, or all, apply transactions late."""
+    """Make one or all servers apply transactions late."""
     members = machines_of(run).ensemble.members
     numbers = list(members) if random.random() < ALL_CHANCE else [random.choice(list(members))]
     lag_s = random.choice(LAGS_S)
@@ -100,7 +100,7 @@ def lag(run: ReplicatedRun, random: Random) -> End:
 
 
 def move_session(run: ReplicatedRun, random: Random) -> None:
-    """Close a broker's connection to its server, so that its session moves to another one."""
+    """Close a broker's connection to its server, so that its session moves to another server."""
     broker = some_broker(run, random)
     if broker is None:
         return

@@ -8,10 +8,10 @@ from random import Random
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 End = Callable[[], None]
-"""Ends a fault."""
+"""Function that ends a fault."""
 
 Begin = Callable[[ReplicatedRun, Random], End | None]
-"""Starts a fault, whose random choices come from the generator; returns None if the fault needs no end."""
+"""Function that starts a fault, with random choices from the generator; returns None if the fault needs no end."""
 
 
 def broker_name(broker: int) -> str:
@@ -28,6 +28,6 @@ def some_broker(run: ReplicatedRun, random: Random) -> int | None:
     """Select a running broker; a leader and the controller have a higher probability."""
     running = [broker for broker, machine in run.cluster.brokers.items() if machine.running]
     leader = run.leader(random.randrange(len(run.keys)))
-    special = [broker for broker in (leader, run.cluster.controller()) if broker in running]
-    choices = [*running, *special]
+    preferred = [broker for broker in (leader, run.cluster.controller()) if broker in running]
+    choices = [*running, *preferred]
     return random.choice(choices) if choices else None

@@ -31,7 +31,7 @@ def lose_power(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def bounce(run: ReplicatedRun, random: Random) -> None:
-    """Kill and immediately restart a broker, before others notice."""
+    """Kill and immediately restart a broker, before other brokers notice."""
     broker = some_broker(run, random)
     if broker is not None:
         run.kill(broker)
@@ -39,7 +39,7 @@ def bounce(run: ReplicatedRun, random: Random) -> None:
 
 
 def bounce_repeatedly(run: ReplicatedRun, random: Random) -> None:
-    """Kill and restart a broker several times, before it has completed its start."""
+    """Kill and restart a broker several times, before it has finished starting."""
     broker = some_broker(run, random)
     if broker is None:
         return
@@ -98,7 +98,7 @@ def pause(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def pause_and_kill(run: ReplicatedRun, random: Random) -> End | None:
-    """Pause a broker; at the end resume it, and kill it a few events later, when its session may have expired."""
+    """Pause a broker; at the end, resume it, and kill it a few events later, when its session may have expired."""
     broker = some_broker(run, random)
     if broker is None:
         return None

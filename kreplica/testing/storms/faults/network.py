@@ -107,7 +107,7 @@ def _cut(run: ReplicatedRun, random: Random, a: str, b: str) -> End:
 
 
 def _cut_all(run: ReplicatedRun, random: Random, host: str, others: Sequence[str]) -> End:
-    """Cut the links between a host and some of the others, in one or both directions."""
+    """Cut the links between a host and some other hosts, in one or both directions."""
     if len(others) > 1 and random.random() < ONE_SERVER_CHANCE:
         others = [random.choice(others)]
     is_from_host = random.sample((True, False), 2)[0]

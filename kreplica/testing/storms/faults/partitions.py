@@ -53,7 +53,7 @@ def grow(run: ReplicatedRun, random: Random) -> None:
 
 
 def shrink(run: ReplicatedRun, random: Random) -> End | None:
-    """Remove the last partitions of a topic after a read-only time; sometimes cancel the removal at the end."""
+    """Remove the last partitions of a topic after a read-only period; sometimes cancel the removal at the end."""
     topic = pick_or_create_topic(run, random)
     assignment = None if topic is None else assignment_of(run.cluster, topic.name)
     if topic is None or assignment is None or len(assignment.partitions) < 2:

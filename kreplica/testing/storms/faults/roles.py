@@ -32,10 +32,10 @@ def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
     for link in links:
         link.latency_s = (delay_s, delay_s)
     if random.random() < RESIGNATION_CHANCE:
-        run.note(f"controller {old} is asked to resign, and notices it {delay_s} s late")
+        run.note(f"controller {old} is asked to resign, and notices this {delay_s} s late")
         Deferred.fromCoroutine(_request_resignation(run, other))
     else:
-        run.note(f"controller {old} is deposed, and notices it {delay_s} s late")
+        run.note(f"controller {old} is deposed, and notices this {delay_s} s late")
         Deferred.fromCoroutine(_remove_controller(run, other))
 
     def end() -> None:
@@ -62,7 +62,7 @@ async def _request_resignation(run: ReplicatedRun, broker: int) -> None:
 
 
 def move_leaders(run: ReplicatedRun, random: Random) -> None:
-    """Change leaders several times, each time before all brokers know the last change."""
+    """Change leaders several times, each time before all brokers know of the previous change."""
     for _ in range(random.randint(2, MOVES_MAX)):
         if random.random() < 0.5:
             elect(run, random)
@@ -77,7 +77,7 @@ def move_leaders(run: ReplicatedRun, random: Random) -> None:
 
 
 def pause_at_election(run: ReplicatedRun, random: Random) -> End | None:
-    """Elect a leader, and meanwhile pause the old leader or the controller."""
+    """Elect a leader, and pause the old leader or the controller during the election."""
     leader = run.leader(random.randrange(len(run.keys)))
     elect(run, random)
     run.steps(random.randrange(PAUSE_STEPS_MAX))
@@ -92,7 +92,7 @@ def pause_at_election(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def delay_segments(run: ReplicatedRun, random: Random) -> End:
-    """Lose random segments from one server to another: they and later ones of the connection are seconds late."""
+    """Lose random segments from one server to another: they and later segments of the connection are seconds late."""
     servers = [*run.cluster.zookeeper_hosts, *map(broker_name, run.cluster.brokers)]
     source, destination = random.sample(servers, 2)
     link = run.network.link(source, destination)

@@ -19,7 +19,7 @@ START_S_MAX = 20.0
 
 
 def restart_all(run: ReplicatedRun, random: Random) -> End:
-    """Restart all brokers, by kill or shutdown; the next one follows when the last one serves or after a timeout."""
+    """Restart all brokers, by kill or shutdown; the next follows when the previous one serves, or after a timeout."""
     restart = _RollingRestart(run, hard=random.random() < HARD_CHANCE)
     order = random.sample(sorted(run.cluster.brokers), len(run.cluster.brokers))
     run.note(f"brokers {order} are restarted one after another")
@@ -66,7 +66,7 @@ class _RollingRestart:
             await pause(self._reactor, CHECK_INTERVAL_S)
 
     def start_stopped(self) -> None:
-        """Start the stopped broker again; kill it if it still runs."""
+        """Start the stopped broker again; kill it if it is still running."""
         broker, self._stopped = self._stopped, None
         if broker is None:
             return

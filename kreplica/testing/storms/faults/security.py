@@ -41,7 +41,7 @@ def _set_password(run: ReplicatedRun, random: Random, user: User) -> End:
     def end() -> None:
         if user.passwords[-1] == password:
             run.note(f"the clients of {user.name} learn the new password")
-            user.known = password
+            user.client_password = password
 
     return end
 
@@ -56,7 +56,7 @@ def delete_user(run: ReplicatedRun, random: Random) -> End:
 
 
 def withdraw_acl(run: ReplicatedRun, random: Random) -> End:
-    """Delete an ACL that a client needs, or deny its operation; the end restores it."""
+    """Delete an ACL that a client needs, or deny its operation; restore the permission at the end."""
     clients = clients_of(run)
     administrator = clients.administrator
     pattern, acl = random.choice(clients.grants)
@@ -84,7 +84,7 @@ def withdraw_acl(run: ReplicatedRun, random: Random) -> End:
 
 
 def set_quota(run: ReplicatedRun, random: Random) -> End:
-    """Set a quota that throttles a user, a client ID or all users; the end removes it."""
+    """Set a quota that throttles a user, a client ID or all users; remove it at the end."""
     clients = clients_of(run)
     name = random.choice((PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE))
     value = random.choice(PERCENTAGES if name == REQUEST_PERCENTAGE else BYTE_RATES)
@@ -112,8 +112,8 @@ def restart_broker(run: ReplicatedRun, random: Random) -> End | None:
     return lambda: run.launch(leader)
 
 
-def _note_result(result: RequestResult, run: ReplicatedRun, what: str) -> None:
-    run.note(f"{what}: {result.value}")
+def _note_result(result: RequestResult, run: ReplicatedRun, text: str) -> None:
+    run.note(f"{text}: {result.value}")
 
 
 def _text(pattern: ResourcePattern, acl: Acl) -> str:

@@ -51,7 +51,7 @@ def delete(run: ReplicatedRun, random: Random) -> None:
 
 
 def replace(run: ReplicatedRun, random: Random) -> None:
-    """Delete a topic; when this has succeeded, create one."""
+    """Delete a topic; if this succeeds, create a topic."""
     topic = pick_or_create_topic(run, random)
     if topic is None:
         return
@@ -118,7 +118,7 @@ def _settings(run: ReplicatedRun, random: Random) -> dict[str, str]:
 
 
 def _all_settings(topic: SideTopic, settings: Mapping[str, str]) -> dict[Expected[Any], Any]:
-    """Return the changes of a request that sets ``settings`` and removes all others."""
+    """Return the changes of a request that sets ``settings`` and removes all other settings."""
     return {expected: settings.get(name) for name, expected in topic.settings.items()}
 
 

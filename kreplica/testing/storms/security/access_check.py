@@ -3,8 +3,8 @@
 A change takes effect on a broker as soon as the broker has applied it. Rules:
 
 * A request that a broker receives after a change has taken effect succeeds only if the principal still has the
-  permission. A request that it received before may complete, such as a fetch that waits for records.
-* An authentication that begins after a password was changed, or its user deleted, succeeds only with the new password.
+  permission. A request that it received earlier may complete, such as a fetch that waits for records.
+* An authentication that starts after a password was changed, or its user deleted, succeeds only with the new password.
 * A session that has expired serves no request before the client has authenticated again.
 * A broker applies changes in the order of ZooKeeper, and never returns to an older value.
 * A broker that can reach ZooKeeper applies a change within ``applied_s_max`` seconds.
@@ -51,7 +51,7 @@ class AccessCheck:
 
     :param patterns: all resource patterns that may have ACLs.
     :param users: all users that may have passwords.
-    :param others: sources of other data whose changes must take effect.
+    :param sources: sources of other data whose changes must take effect.
     :param applied_s_max: longest time until a broker that can reach ZooKeeper applies a change; None for no limit.
     :ivar used: number of observed successful uses of permissions.
     :ivar logins: number of observed successful authentications.
@@ -62,7 +62,7 @@ class AccessCheck:
         cluster: SimulatedCluster,
         patterns: Iterable[ResourcePattern],
         users: Sequence[User],
-        others: Iterable[Source],
+        sources: Iterable[Source],
         applied_s_max: float | None,
     ) -> None:
         self.used = self.logins = 0
@@ -71,7 +71,7 @@ class AccessCheck:
         self._acls = {pattern: TrackedValue(acls_of(pattern), brokers) for pattern in patterns}
         self._credentials = {user.name: TrackedValue(user.credentials_in_zookeeper(), brokers) for user in users}
         self._users = {user.name: user for user in users}
-        tracked = [TrackedValue(source, brokers) for source in others]
+        tracked = [TrackedValue(source, brokers) for source in sources]
         self._tracked = [*self._acls.values(), *self._credentials.values(), *tracked]
         self._applied_s_max = applied_s_max
         self._broker_ids = {machine.host.name: number for number, machine in cluster.brokers.items()}
@@ -85,7 +85,7 @@ class AccessCheck:
     # --- observation -------------------------------------------------------------------------------------------------
 
     def after_event(self, process: Process) -> None:
-        """Observe the process of an event; no other process can have changed.
+        """Observe the process that handled an event; no other process can have changed.
 
         :raise InvariantViolation: a rule is broken.
         """
@@ -113,16 +113,16 @@ class AccessCheck:
         program = self._program(broker)
         if program is None:
             return
-        known = self._applied.get(broker)
-        if known is None or known.program is not program:
+        applied = self._applied.get(broker)
+        if applied is None or applied.program is not program:
             readers = [tracked.source.reader(program) for tracked in self._tracked]
-            known = self._applied[broker] = _AppliedValues(program, readers)
+            applied = self._applied[broker] = _AppliedValues(program, readers)
             for tracked in self._tracked:
                 tracked.restarted(broker)
-        values = [read() for read in known.readers]
-        if values == known.values:
+        values = [read() for read in applied.readers]
+        if values == applied.values:
             return
-        known.values = values
+        applied.values = values
         for tracked, value in zip(self._tracked, values, strict=True):
             violation = tracked.check(broker, value, now_s)
             if violation is not None:
@@ -207,16 +207,16 @@ class AccessCheck:
         user, password = login.credentials.user, login.credentials.password
         self.logins += 1
         login.expires_s = exchange.received_s + exchange.response["session_lifetime_ms"] / 1000
-        known = self._users[user]
+        account = self._users[user]
         accepted = [
-            known.password_of(credentials.get(login.credentials.mechanism))
+            account.password_of(credentials.get(login.credentials.mechanism))
             for credentials in self._credentials[user].applied[broker].during(login.started_s, exchange.received_s)
         ]
         if password not in accepted:
             self._violations.append(
                 f"broker {broker} authenticated {user} between {login.started_s:.3f} s and {exchange.received_s:.3f} s "
-                f"with {known.label_of(password)}, but accepts only "
-                f"{', '.join(known.label_of(each) for each in accepted)}"
+                f"with {account.label_of(password)}, but accepts only "
+                f"{', '.join(account.label_of(candidate) for candidate in accepted)}"
             )
 
     def _check_session(self, exchange: Exchange) -> None:
@@ -241,13 +241,13 @@ class AccessCheck:
 
     def _was_allowed(self, broker: int, principal: str, right: Right, begin_s: float, end_s: float) -> bool:
         """Return True if the ACLs that a broker had applied allowed an operation at some moment."""
-        relevant = [
+        timelines = [
             tracked.applied[broker]
             for pattern, tracked in self._acls.items()
             if pattern.type is right.type and _selects(pattern, right.name)
         ]
-        times = [begin_s, *(time_s for each in relevant for time_s in each.changes(begin_s, end_s))]
-        states = ([acl for each in relevant for acl in each.at(time_s, frozenset())] for time_s in times)
+        times = [begin_s, *(time_s for timeline in timelines for time_s in timeline.changes(begin_s, end_s))]
+        states = ([acl for timeline in timelines for acl in timeline.at(time_s, frozenset())] for time_s in times)
         return any(_allows(acls, principal, right.operation) for acls in states)
 
 

@@ -114,14 +114,14 @@ class Administrator:
         client = WireClient(
             host.reactor, f"broker-{broker}", SECURED_PORT, client_id=ADMINISTRATOR, endpoint=endpoint
         )
-        for each, value in changes.items():
-            each.requested(value)
+        for state, value in changes.items():
+            state.requested(value)
         self._pending_count += 1
 
         def completed(result: RequestResult) -> RequestResult:
             self._pending_count -= 1
-            for each, value in changes.items():
-                each.completed(value, result)
+            for state, value in changes.items():
+                state.completed(value, result)
             return result
 
         return Deferred.fromCoroutine(_send(client, api, body)).addCallback(completed)

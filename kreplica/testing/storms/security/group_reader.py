@@ -1,4 +1,4 @@
-"""Application that reads a topic as the member of a group, and joins again after each error."""
+"""Application that reads a topic as a member of a group, and joins again after each error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RETRY_S = 0.3
 
 
 class GroupReader(Application):
-    """One member.
+    """One member of the group.
 
     :param received: called with the partition, offset and value of each record.
     """

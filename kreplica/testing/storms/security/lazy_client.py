@@ -1,4 +1,4 @@
-"""Client that never authenticates again, and writes and reads even if it has no right to."""
+"""Client that never authenticates again, and writes and reads even without permission."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class LazyClient:
 
     def _new_record(self) -> Sent:
         self._count += 1
-        # The order of records whose outcome is unknown is not determined, so each record has a producer of its own.
+        # The order of records whose outcome is unknown is not determined, so each record has its own producer.
         size = self._random.randint(1, VALUE_SIZE_MAX)
         return self._history.sending(f"{self.name}-{self._count}", self._count, size, None)
 

@@ -55,7 +55,7 @@ class Exchange:
 def observed_endpoint(
     credentials: Callable[[], PasswordCredentials], observe: Callable[[Exchange], None]
 ) -> EndpointMaker:
-    """Return a maker of endpoints that authenticate, and whose connections are observed.
+    """Return a function that creates endpoints that authenticate, with observed connections.
 
     :param credentials: returns the credentials of a new connection.
     :param observe: called with each exchange, before the client processes the response.
@@ -117,7 +117,7 @@ class _Observer(ProtocolWrapper):
     def write(self, data: bytes) -> None:
         for frame in self._requests.feed(data):
             header = parse_request_header(frame)
-            assert header.body_offset is not None, "the client sends known versions only"
+            assert header.body_offset is not None, "the client sends only known versions"
             api = APIS[header.api_key]
             self._outstanding.append(
                 (api, header.api_version, bytes(frame), header.body_offset, self._reactor.seconds())

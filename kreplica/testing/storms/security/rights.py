@@ -1,4 +1,4 @@
-"""Rights that a client has used, according to a request and its response."""
+"""Permissions that a client has used, according to a request and its response."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _added(request: Row, response: Row, _: Mapping[UUID, str]) -> Iterator[Right
     added = [
         row["name"]
         for row in response.get("results_by_topic_v3_and_below", ())
-        if any(not each["partition_error_code"] for each in row["results_by_partition"])
+        if any(not result["partition_error_code"] for result in row["results_by_partition"])
     ]
     if added:
         yield write_transactional_id(request["v3_and_below_transactional_id"])

@@ -1,9 +1,9 @@
 """All clients of a run that authenticate, with their users, ACLs and topics.
 
 Writers send to a source topic; a group reads it; a copier copies it to a target topic in transactions. Other clients
-exceed their permissions: one never authenticates again, one has no ACLs, one uses old passwords. At the end all
+exceed their permissions: one never authenticates again, one has no ACLs, one uses old passwords. At the end, all
 permissions are restored; then each acknowledged record must be in the source, rejected records must not, the group must
-have read all records, and the target must have a copy of each record once.
+have read all records, and the target must have one copy of each record.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ class SecuredClients:
 
     @staticmethod
     def patterns_over(pattern: ResourcePattern) -> list[ResourcePattern]:
-        """Return patterns of each kind that include a pattern."""
+        """Return patterns of each kind that cover a pattern."""
         prefixed = ResourcePattern(pattern.type, PREFIX, PatternType.PREFIXED)
         return [*dict.fromkeys((pattern, prefixed, ResourcePattern(pattern.type, WILDCARD)))]
 
@@ -177,7 +177,7 @@ class SecuredClients:
         administrator, random = self.administrator, self._random
         for user in (*self.users, self._stranger):
             administrator.complete(partial(self._set_password, user))
-            user.known = user.passwords[-1]
+            user.client_password = user.passwords[-1]
         for pattern, acl in self.grants:
             administrator.complete(partial(administrator.create_acl, random, pattern, acl))
         for pattern, acl in [key for key in administrator.acls if key[1].permission is Permission.DENY]:
@@ -262,8 +262,8 @@ class SecuredClients:
 
     @property
     def hosts(self) -> list[str]:
-        applications = [each.host.name for each in (*self._writers, *self._members, *self._copiers)]
-        return [ADMINISTRATOR, *applications, *(each.host.name for each in self._lazy)]
+        applications = [application.host.name for application in (*self._writers, *self._members, *self._copiers)]
+        return [ADMINISTRATOR, *applications, *(client.host.name for client in self._lazy)]
 
     # --- end of the run ----------------------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class SecuredClients:
 
     def _written_by(self, producer: str) -> int:
         sent = self.history.sent.values()
-        return sum(each.producer == producer and each.written is not None for each in sent)
+        return sum(record.producer == producer and record.written is not None for record in sent)
 
     def _wait_until_committed(self, partitions: list[TopicPartition]) -> None:
         for key in partitions:
@@ -319,9 +319,9 @@ class SecuredClients:
             self._cluster.run(CHECK_INTERVAL_S)
 
     def _stop(self, applications: list[Application]) -> None:
-        for each in applications:
-            each.finish()
-        self._cluster.run_until(lambda: all(each.is_over for each in applications), timeout_s=180.0)
+        for application in applications:
+            application.finish()
+        self._cluster.run_until(lambda: all(application.is_over for application in applications), timeout_s=180.0)
 
     def _check_expected_state(self) -> None:
         """Check that the confirmed changes are in ZooKeeper."""

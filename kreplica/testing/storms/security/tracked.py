@@ -17,8 +17,8 @@ class Source(NamedTuple):
 
     :param label: name in errors.
     :param path: path of the znode.
-    :param decode: returns the value for the data of the znode; None for a missing znode.
-    :param reader: returns a function of a broker that returns the value that it uses.
+    :param decode: returns the value for the znode's data, which is None if the znode is missing.
+    :param reader: for a broker, returns a function that returns the value in use.
     """
 
     label: str
@@ -41,7 +41,7 @@ def acls_of(pattern: ResourcePattern) -> Source:
 class Timeline:
     """Values over time.
 
-    :ivar values: pairs of the time from which a value applied, and the value.
+    :ivar values: pairs of the time from which a value applied, and this value.
     """
 
     def __init__(self) -> None:
@@ -74,9 +74,9 @@ def _time(entry: tuple[float, Any]) -> float:
 
 
 class TrackedValue:
-    """One piece of data.
+    """One piece of access control data.
 
-    A broker may skip values, but must apply the others in the order of ZooKeeper.
+    A broker may skip values, but must apply the other values in the order of ZooKeeper.
 
     :ivar applied: timelines by broker.
     """
@@ -108,7 +108,7 @@ class TrackedValue:
         if broker in self._positions and value == timeline.last:
             return None
         start = self._positions.get(broker, 0)
-        written = [each for _, each in self.in_zookeeper.values]
+        written = [stored for _, stored in self.in_zookeeper.values]
         position = next((i for i in range(start, len(written)) if written[i] == value), None)
         if position is None:
             return f"broker {broker} uses an old or unknown value of {self.source.label}: {value!r}"

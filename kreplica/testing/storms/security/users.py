@@ -16,21 +16,21 @@ from kreplica.testing.storms.security.tracked import Source
 
 SALT_BYTES = 16
 MECHANISM_CODES = {SCRAM_SHA_256: 1}
-"""Codes of KIP-554; all others have the code 2."""
+"""Codes of KIP-554 that are not 2."""
 
 
 class User:
     """One user with its passwords.
 
     :param mechanism: a SCRAM mechanism.
-    :ivar known: the password that the user's clients have; empty before the first.
+    :ivar client_password: the password that the user's clients have; empty before the first.
     """
 
     def __init__(self, name: str, mechanism: str) -> None:
         self.name = name
         self.mechanism = mechanism
         self.passwords: list[str] = []
-        self.known = ""
+        self.client_password = ""
         self._by_salt: dict[bytes, str] = {}
 
     @property
@@ -52,11 +52,11 @@ class User:
         return MECHANISM_CODES.get(self.mechanism, 2)
 
     def credentials(self, random: Random) -> Callable[[], PasswordCredentials]:
-        """Return a function that returns the credentials that the user's clients have at that time."""
+        """Return a function that returns the current credentials of the user's clients."""
         by_password: dict[str, PasswordCredentials] = {}
 
         def current() -> PasswordCredentials:
-            password = self.known
+            password = self.client_password
             if password not in by_password:
                 by_password[password] = PasswordCredentials(self.mechanism, self.name, password, random=random)
             return by_password[password]
