@@ -121,13 +121,13 @@ class Automaton:
 
     def _epsilon_closure(self, state: _DfaState, next_kind: CharacterKind) -> dict[int, None]:
         """Return the NFA states reachable without consuming a character, given the kind of the next character."""
-        found: dict[int, None] = {}
+        reachable: dict[int, None] = {}
         pending = list(state.nfa_states)
         while pending:
             number = pending.pop()
-            if number in found:
+            if number in reachable:
                 continue
-            found[number] = None
+            reachable[number] = None
             nfa_state = self._nfa_states[number] if number != _END else None
             if nfa_state is None or nfa_state.characters is not None:
                 continue
@@ -135,7 +135,7 @@ class Automaton:
                 pending.append(nfa_state.next_state)
                 if nfa_state.alternative is not None:
                     pending.append(nfa_state.alternative)
-        return found
+        return reachable
 
     # --- building ----------------------------------------------------------------------------------------------------
 

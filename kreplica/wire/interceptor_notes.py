@@ -61,7 +61,7 @@ def parse_notes(batch: Bytes) -> Notes | None:
 
     :raise ProtocolError: a note is truncated.
     """
-    found: list[Note] = []
+    notes: list[Note] = []
     crc: int | None = None
     for record in iter_records(batch):
         value = record.value or b""
@@ -74,5 +74,5 @@ def parse_notes(batch: Bytes) -> Notes | None:
             raise ProtocolError(f"Record(offset={record.offset})", f"a note is truncated: {error}") from None
         crc = noted_crc if is_followed else None
         name_end = _VALUE.size + length
-        found.append(Note(value[_VALUE.size : name_end].decode(errors="replace"), value[name_end:]))
-    return Notes(tuple(found), crc) if found else None
+        notes.append(Note(value[_VALUE.size : name_end].decode(errors="replace"), value[name_end:]))
+    return Notes(tuple(notes), crc) if notes else None

@@ -141,7 +141,7 @@ def read_tags(
     cost += count * TAG_COST
     if cost > COST_MAX or count > TAGS_MAX:
         raise MalformedError
-    found: dict[int, Any] = {}
+    values: dict[int, Any] = {}
     last = -1
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
@@ -151,11 +151,11 @@ def read_tags(
             raise MalformedError
         last = tag
         if tag in parsers:
-            found[tag], position, cost = parsers[tag](buffer, position, size, cost)
+            values[tag], position, cost = parsers[tag](buffer, position, size, cost)
             if position != end:
                 raise MalformedError
         position = end
-    return found, position, cost
+    return values, position, cost
 
 
 def write_tags(fields: Iterable[tuple[int, Any, Any, Callable[[Any], bytes]]]) -> bytes:

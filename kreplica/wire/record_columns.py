@@ -148,8 +148,8 @@ def read_columns(section: bytes, header: BatchHeader) -> Columns:
             return _SectionReader(section, header).read()
         except (IndexError, OverflowError, ProtocolError):
             pass
-    found = [read_record(section, head) for head in iter_heads(section, header)]
-    return Columns(*([list(column) for column in zip(*found, strict=True)] or [[], [], [], [], []]))
+    records = [read_record(section, head) for head in iter_heads(section, header)]
+    return Columns(*([list(column) for column in zip(*records, strict=True)] or [[], [], [], [], []]))
 
 
 class _SectionReader:
@@ -250,19 +250,19 @@ class _SectionReader:
         add_value, add_time = self.columns.values.append, times.append
         try:
             for delta in deltas:
-                length, time, found, key, value_length = long(section, start)
+                length, time, found_delta, key, value_length = long(section, start)
                 size = lengths[value_length]
                 if lengths[length] == size + after:
                     value_at = start + head
                 else:  # a length of one byte
                     is_long = length > 0x7F
-                    _, time, found, key, value_length = short(section, start + is_long)
+                    _, time, found_delta, key, value_length = short(section, start + is_long)
                     size = lengths_of_one[value_length]
                     if (lengths if is_long else lengths_of_one)[length] != size + head_less:
                         break
                     value_at = start + head_less + is_long
                 stop = value_at + size
-                if found != delta or key != 1 or section[stop]:
+                if found_delta != delta or key != 1 or section[stop]:
                     break
                 add_value(section[value_at:stop])
                 add_time(time)

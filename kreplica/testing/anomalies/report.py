@@ -131,5 +131,5 @@ def find_anomalies(history: ClientHistory) -> Iterator[Anomaly]:
 
 
 def report(history: ClientHistory, expectations: Expectations = Expectations()) -> AnomalyReport:
-    found = (anomaly for anomaly in find_anomalies(history) if not expectations.is_deleted(anomaly))
-    return AnomalyReport(found, expectations)
+    anomalies = (anomaly for anomaly in find_anomalies(history) if not expectations.is_deleted(anomaly))
+    return AnomalyReport(anomalies, expectations)

@@ -64,12 +64,12 @@ def records_of(row: dict[str, Any], offset: int) -> list[Record]:
     if row["error_code"]:
         raise KafkaError(ErrorCode.of(row["error_code"]))
     data = memoryview(bytes(row["records"] or b""))
-    found: list[Record] = []
+    records: list[Record] = []
     for position, header in iter_headers(data, incomplete_last=True):
         check_batch(row, data, header, position, offset)
         batch = data[position : position + header.size]
-        found += [record for record in iter_records(batch) if record.offset >= offset]
-    return found
+        records += [record for record in iter_records(batch) if record.offset >= offset]
+    return records
 
 
 def check_batch(row: dict[str, Any], data: memoryview, header: BatchHeader, position: int, offset: int) -> None:

@@ -258,8 +258,8 @@ class WireClient:
         while not response["responses"]:
             # A quota is exceeded: the connection delays the next request for the throttle time.
             response = await self.request(messages.FETCH, body, at_most=at_most, timeout_s=timeout_s)
-        found: dict[str, Any] = response["responses"][0]["partitions"][0]
-        return found
+        partition_row: dict[str, Any] = response["responses"][0]["partitions"][0]
+        return partition_row
 
     async def list_offset(
         self,
@@ -285,24 +285,24 @@ class WireClient:
         """Return all committed records, starting at the log start offset."""
         offset = await self.list_offset(topic, partition, -2)
         end = await self.list_offset(topic, partition, -1)
-        found: list[Record] = []
+        all_records: list[Record] = []
         while offset < end:
             records = await self.fetch(topic, partition, offset)
             assert records, f"{topic}-{partition} is committed up to {end}, but the fetch from {offset} is empty"
-            found += records
+            all_records += records
             offset = records[-1].offset + 1
-        return found
+        return all_records
 
     async def read_visible(self, topic: str, partition: int) -> list[Record]:
         """Return all records that a read_committed consumer sees now."""
         offset = await self.list_offset(topic, partition, -2)
-        found: list[Record] = []
+        all_records: list[Record] = []
         while True:
             row = await self.fetch_row(topic, partition, offset, isolation=READ_COMMITTED)
             records, next_offset = visible_records(row, offset)
             if next_offset == offset:
-                return found
-            found += records
+                return all_records
+            all_records += records
             offset = next_offset
 
 

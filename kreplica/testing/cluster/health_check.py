@@ -58,8 +58,8 @@ def check_health_agrees(cluster: SimulatedCluster) -> None:
     for number, broker in brokers.items():
         counts = _run(cluster, _counts(broker))
         expected = _state_in_zookeeper(cluster, broker)
-        found = {"offline": counts.offline, "behind": counts.under_replicated, "below": counts.under_min_isr}
-        assert found == expected, f"broker {number} counts {found}, but ZooKeeper has {expected}"
+        reported = {"offline": counts.offline, "behind": counts.under_replicated, "below": counts.under_min_isr}
+        assert reported == expected, f"broker {number} counts {reported}, but ZooKeeper has {expected}"
         report, metrics = _run(cluster, _local(broker))
         totals = report.totals
         for figure, value in (
@@ -102,7 +102,7 @@ async def _local(broker: Broker) -> tuple[LocalReport, dict[tuple[str, tuple[str
 
 def _state_in_zookeeper(cluster: SimulatedCluster, broker: Broker) -> dict[str, list[TopicPartition]]:
     """Return the partitions without a leader, with replicas out of sync, and below ``min.insync.replicas``."""
-    found: dict[str, list[TopicPartition]] = {"offline": [], "behind": [], "below": []}
+    partitions: dict[str, list[TopicPartition]] = {"offline": [], "behind": [], "below": []}
     topics = znode(cluster, znodes.TOPICS)
     for topic in sorted((topics.children or ()) if topics is not None else ()):
         assignment = assignment_of(cluster, topic)
@@ -115,10 +115,10 @@ def _state_in_zookeeper(cluster: SimulatedCluster, broker: Broker) -> dict[str, 
             if state is None:
                 continue
             if state.leader < 0:
-                found["offline"].append(key)
+                partitions["offline"].append(key)
             elif len(state.isr) < len(replicas):
-                found["behind"].append(key)
+                partitions["behind"].append(key)
                 needed = required_isr_size(broker.dynamic_settings.min_insync_replicas(topic), len(replicas))
                 if len(state.isr) < needed:
-                    found["below"].append(key)
-    return found
+                    partitions["below"].append(key)
+    return partitions

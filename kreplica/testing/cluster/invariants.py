@@ -201,8 +201,8 @@ class Invariants:
                 self._check_replicas(key)
 
     def _is_changed(self, path: str, node: Znode) -> bool:
-        seen = self._seen.get(path)
-        if seen is not None and seen[0] is node and seen[1] == node.version:
+        previous = self._seen.get(path)
+        if previous is not None and previous[0] is node and previous[1] == node.version:
             return False
         self._seen[path] = node, node.version
         return True

@@ -90,10 +90,10 @@ class Agent:
         self.client.children(znodes.TOPICS, self._read_topics, self._topics_read)
 
     def _topics_read(self, names: list[str] | None) -> None:
-        found = set(names or ())
-        for topic in sorted(found - self._topics):
+        topics = set(names or ())
+        for topic in sorted(topics - self._topics):
             self._read_topic(topic)
-        self._topics = found
+        self._topics = topics
 
     def _read_topic(self, topic: str) -> None:
         self.client.children(
@@ -111,9 +111,9 @@ class Agent:
                 path = znodes.replicas_path(topic, partition.number)
                 self.client.get(path, None, partial(self._assignment_read, partition))
 
-    def _assignment_read(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
-        if found is not None:
-            assigned = znodes.decode_ids(found[0])
+    def _assignment_read(self, partition: Partition, response: tuple[bytes, int] | None) -> None:
+        if response is not None:
+            assigned = znodes.decode_ids(response[0])
             if self.broker_id in assigned and partition not in self.replicas:
                 self.start_replica(partition, assigned)
 
@@ -157,13 +157,13 @@ class Agent:
         """Return True if the replica watches its leader after an election."""
         return True
 
-    def _leader_read(self, replica: Replica, found: tuple[bytes, int] | None) -> None:
-        if found is None:
+    def _leader_read(self, replica: Replica, response: tuple[bytes, int] | None) -> None:
+        if response is None:
             self.look_for_leader(replica)
             return
-        leader = int(found[0])
+        leader = int(response[0])
         if leader != self.broker_id and not self.is_leader(replica):
-            self.broker.follow(replica.partition, leader, found[1])
+            self.broker.follow(replica.partition, leader, response[1])
 
     def is_leader(self, replica: Replica) -> bool:
         """Return True if this broker has won the election of the replica's partition."""
@@ -173,11 +173,11 @@ class Agent:
         topic, number = replica.partition.topic, replica.partition.number
         isr: list[tuple[int, ...]] = []
 
-        def isr_read(found: tuple[bytes, int] | None) -> None:
-            isr.append(znodes.decode_ids(found[0]) if found else ())
+        def isr_read(response: tuple[bytes, int] | None) -> None:
+            isr.append(znodes.decode_ids(response[0]) if response else ())
 
-        def assignment_read(found: tuple[bytes, int] | None) -> None:
-            self._become_candidate(replica, isr[0], znodes.decode_ids(found[0]) if found else ())
+        def assignment_read(response: tuple[bytes, int] | None) -> None:
+            self._become_candidate(replica, isr[0], znodes.decode_ids(response[0]) if response else ())
 
         self.client.get(znodes.isr_path(topic, number), None, isr_read)
         self.client.get(znodes.replicas_path(topic, number), None, assignment_read)
@@ -245,15 +245,15 @@ class Agent:
         self.client.set(znodes.isr_path(topic, number), znodes.encode_ids(replica.in_sync))
         self.client.get(znodes.reassigned_path(topic, number), None, partial(self._reassignment_read, replica))
 
-    def _reassignment_read(self, replica: Replica, found: tuple[bytes, int] | None) -> None:
-        replica.reassigned = znodes.decode_ids(found[0]) if found else None
+    def _reassignment_read(self, replica: Replica, response: tuple[bytes, int] | None) -> None:
+        replica.reassigned = znodes.decode_ids(response[0]) if response else None
         if self._electing.pop(replica.partition, None) is None:
             return
         self.broker.lead(replica.partition, 0)
         self.leader_opened(replica)
-        late = replica.caught_up.difference(replica.in_sync)
-        if late:  # fetched while the in-sync replicas were being written
-            self._write_isr(replica, (*replica.in_sync, *sorted(late)))
+        missing = replica.caught_up.difference(replica.in_sync)
+        if missing:  # fetched while the in-sync replicas were being written
+            self._write_isr(replica, (*replica.in_sync, *sorted(missing)))
         self._check_leadership(replica)
 
     def leader_opened(self, replica: Replica) -> None:
@@ -325,10 +325,10 @@ class Agent:
         self.client.children(znodes.REASSIGNED, self._read_reassigned_topics, self._reassigned_topics_read)
 
     def _reassigned_topics_read(self, names: list[str] | None) -> None:
-        found = set(names or ())
-        for topic in sorted(found - self._reassigned_topics):
+        topics = set(names or ())
+        for topic in sorted(topics - self._reassigned_topics):
             self._read_reassigned(topic)
-        self._reassigned_topics = found
+        self._reassigned_topics = topics
 
     def _read_reassigned(self, topic: str, event: WatchEvent | None = None) -> None:
         if event is None or event.type is EventType.NODE_CHILDREN_CHANGED:
@@ -348,10 +348,10 @@ class Agent:
         replica = self.replicas.get(partition)
         return replica is None or (replica.reassigned is None and self.broker.leads(partition))
 
-    def _target_read(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
-        if found is None:
+    def _target_read(self, partition: Partition, response: tuple[bytes, int] | None) -> None:
+        if response is None:
             return
-        targets = znodes.decode_ids(found[0])
+        targets = znodes.decode_ids(response[0])
         replica = self.replicas.get(partition)
         if replica is not None and self.broker.leads(partition):
             replica.reassigned = targets

@@ -111,9 +111,9 @@ class AgentDesign:
             path = znodes.leader_path(topic, partition.number)
             self._cluster.zookeeper.get(self._administrator, path, None, partial(self._queue_deletion, partition))
 
-    def _queue_deletion(self, partition: Partition, found: tuple[bytes, int] | None) -> None:
+    def _queue_deletion(self, partition: Partition, response: tuple[bytes, int] | None) -> None:
         """Queue the deletion of a partition for its leader."""
-        leader = int(found[0]) if found else partition.replicas[0]
+        leader = int(response[0]) if response else partition.replicas[0]
         data = znodes.encode_request(DELETE_PARTITION, partition.topic, partition.number, 0)
         self._cluster.counts.queued += 1
         self._write([Create(f"{znodes.queue_path(leader)}/{znodes.REQUEST_PREFIX}", data, sequence=True)])

@@ -149,11 +149,11 @@ class DeferredClient:
         deferred: Deferred[tuple[bytes, Stat]] = Deferred()
         stat = _stat(self._zookeeper.tree.nodes.get(path))
 
-        def done(found: tuple[bytes, int] | None) -> None:
-            if found is None or stat is None:
+        def done(response: tuple[bytes, int] | None) -> None:
+            if response is None or stat is None:
                 deferred.errback(NoNode(path))
             else:
-                deferred.callback((found[0], stat))
+                deferred.callback((response[0], stat))
 
         self._zookeeper.get(self._session, path, watch, done)
         return deferred

@@ -116,17 +116,17 @@ class CoordinatedAgent(Agent):
     _seen_requests: frozenset[str] = frozenset()
 
     def _queue_read(self, names: list[str] | None) -> None:
-        found = frozenset(names or ())
-        for name in sorted(found - self._seen_requests):
+        requests = frozenset(names or ())
+        for name in sorted(requests - self._seen_requests):
             path = f"{znodes.queue_path(self.broker_id)}/{name}"
             self.client.get(path, None, partial(self._handle_request, path))
-        self._seen_requests = found
+        self._seen_requests = requests
 
-    def _handle_request(self, path: str, found: tuple[bytes, int] | None) -> None:
-        if found is None:
+    def _handle_request(self, path: str, response: tuple[bytes, int] | None) -> None:
+        if response is None:
             return
         self.client.delete(path)
-        verb, topic, number, epoch = znodes.decode_request(found[0])
+        verb, topic, number, epoch = znodes.decode_request(response[0])
         partition = self._layout.find(topic, number)
         if partition is None:
             return

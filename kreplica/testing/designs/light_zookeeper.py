@@ -211,8 +211,8 @@ class LightZooKeeper:
             self._add_watch(self._data_watches, path, session, watch)
         counts.requests += 1
         counts.reads += 1
-        found = sizes.STAT_BYTES if node is not None else 0
-        counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.REPLY_HEADER + found
+        stat_bytes = sizes.STAT_BYTES if node is not None else 0
+        counts.zookeeper_bytes += sizes.read_bytes(path) + sizes.REPLY_HEADER + stat_bytes
         self._respond(session, self._read_s, done, node)
 
     def get(self, session: Session, path: str, watch: Watch | None, done: Done) -> None:

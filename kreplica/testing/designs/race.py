@@ -47,10 +47,10 @@ class RaceAgent(Agent):
             request = f"{path}/{name}"
             self.client.get(request, None, partial(self._handle_request, request, replica))
 
-    def _handle_request(self, path: str, replica: Replica, found: tuple[bytes, int] | None) -> None:
-        if found is None:
+    def _handle_request(self, path: str, replica: Replica, response: tuple[bytes, int] | None) -> None:
+        if response is None:
             return
-        verb = znodes.decode_request(found[0])[0]
+        verb = znodes.decode_request(response[0])[0]
         self.client.delete(path)
         # A replica that must follow has already seen the leader's znode and follows it.
         if verb == DELETE_REPLICA:
@@ -68,8 +68,8 @@ class RaceAgent(Agent):
             partial(self._new_assignment, replica),
         )
 
-    def _new_assignment(self, replica: Replica, found: tuple[bytes, int] | None) -> None:
-        if found is not None and not found[0]:
+    def _new_assignment(self, replica: Replica, response: tuple[bytes, int] | None) -> None:
+        if response is not None and not response[0]:
             topic, number = replica.partition.topic, replica.partition.number
             for broker_id in replica.assigned:
                 path = znodes.replica_state_path(topic, number, broker_id)

@@ -211,11 +211,11 @@ class ReplayEnvironment:
 
 def _result(deferred: Deferred[Any]) -> Any:
     """Return the result of a Deferred that has fired."""
-    found: list[Any] = []
-    deferred.addBoth(found.append)
-    if isinstance(found[0], Failure):
-        found[0].raiseException()
-    return found[0]
+    results: list[Any] = []
+    deferred.addBoth(results.append)
+    if isinstance(results[0], Failure):
+        results[0].raiseException()
+    return results[0]
 
 
 class ReplayReactor:

@@ -70,17 +70,17 @@ def read_journals(disk: Disk, path: str, on_skipped: Callable[[str], None] = lam
             raise JournalUnreadable(f"{path}: file not found")
         return [read_journal(path, _data_of(disk, path))]
     names = [name for name in disk.list_directory(path) if PurePath(name).match("controller-journal-*.jsonl")]
-    found: list[JournalFile] = []
+    files: list[JournalFile] = []
     reason = f"{path}: no controller-journal-*.jsonl found"
     for name in names:
         try:
-            found.append(read_journal(f"{path}/{name}", _data_of(disk, f"{path}/{name}")))
+            files.append(read_journal(f"{path}/{name}", _data_of(disk, f"{path}/{name}")))
         except JournalUnreadable as error:
             reason = str(error)
             on_skipped(reason)
-    if not found:
+    if not files:
         raise JournalUnreadable(reason)
-    return found
+    return files
 
 
 def _data_of(disk: Disk, path: str) -> bytes:
@@ -105,7 +105,7 @@ def read_journal(path: str, data: bytes) -> JournalFile:
 
     :raise JournalUnreadable: the first line is unreadable.
     """
-    found: list[EntryFields] = []
+    entries: list[EntryFields] = []
     note = ""
     raw = list(lines_of(data))
     unpacked_bytes = 0
@@ -120,13 +120,13 @@ def read_journal(path: str, data: bytes) -> JournalFile:
         except ValueError as error:
             note = f"{path}: line {number + 1} of {len(raw)} cannot be read; the rest is skipped: {error}"
             break
-        found.append(entry)
-    if not found:
+        entries.append(entry)
+    if not entries:
         raise JournalUnreadable(note or f"{path}: is empty")
-    head = found[0]
+    head = entries[0]
     if "journal" in head and head["journal"] != FORMAT:
         raise JournalUnreadable(f"{path}: format {str(head['journal'])[:40]}, but this version reads {FORMAT}")
     for name, types in HEAD_FIELDS.items():
         if name not in head or type(head[name]) not in types:
             raise JournalUnreadable(f"{path}: not a controller's journal: field {name} of line 1 is missing or invalid")
-    return JournalFile(path, head, found[1:], note)
+    return JournalFile(path, head, entries[1:], note)

@@ -279,8 +279,8 @@ class Scheduler:
     def resume(self, process: Process) -> None:
         """Continue a paused process; events that became due during the pause are queued for now, in order."""
         process.state = ProcessState.RUNNING
-        held, process.held = process.held, []
-        for call in held:
+        calls, process.held = process.held, []
+        for call in calls:
             if call.state == PENDING:
                 call.time_s = max(call.time_s, self.now_s)
                 self.requeue(call)

@@ -206,8 +206,8 @@ class ReplicatedRun(ClusterRun):
                 continue
             state = state_of(self.cluster, key)
             ends = {other: replica.log.log_end_offset for other, replica in active_replicas(self.cluster, key)}
-            others = [ends[other] for other in (state.isr if state else ()) if other != broker and other in ends]
-            return broker not in ends or max(others, default=-1) >= ends[broker]
+            follower_ends = [ends[other] for other in (state.isr if state else ()) if other != broker and other in ends]
+            return broker not in ends or max(follower_ends, default=-1) >= ends[broker]
         return False
 
     def _committed_ends(self) -> dict[TopicPartition, int]:

@@ -153,13 +153,13 @@ class ClusterAccess:
         for address in [*cluster.addresses.values(), *self._bootstrap]:
             client = self._client(address)
             try:
-                found = await _metadata(client)
+                refreshed = await _metadata(client)
             except (ClientError, KafkaError):
                 continue
             finally:
                 await client.close()
-            if found.addresses:  # a broker that has just started may not know any broker
-                return found
+            if refreshed.addresses:  # a broker that has just started may not know any broker
+                return refreshed
         return cluster
 
     async def _leaderless(self, cluster: Cluster, topic: str, partitions: int) -> object:

@@ -229,8 +229,8 @@ class Applications:
         """Run until a group is stable and has one member per slot."""
         until_s = self._cluster.simulation.now_s + STABLE_S_MAX
         is_classic = self.settings.protocol == CLASSIC
-        while (found := state_and_size(self._cluster, OPERATOR, group, is_classic=is_classic)) != ("Stable", members):
-            assert self._cluster.simulation.now_s < until_s, f"group {group} is {found}, not stable with {members}"
+        while (current := state_and_size(self._cluster, OPERATOR, group, is_classic=is_classic)) != ("Stable", members):
+            assert self._cluster.simulation.now_s < until_s, f"group {group} is {current}, not stable with {members}"
             self._cluster.run(CHECK_INTERVAL_S)
             self._check_failures()
 

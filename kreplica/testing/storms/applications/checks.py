@@ -19,7 +19,7 @@ def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -
 
     :param logs: logs of all partitions of the topic.
     """
-    found: dict[bytes, TopicPartition] = {}
+    locations: dict[bytes, TopicPartition] = {}
     for partition, log in logs.items():
         last: dict[str, int] = {}
         for record in log:
@@ -27,7 +27,7 @@ def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -
             send = sent.get(value)
             location = f"{partition} has {value[:20]!r} at {record.offset}"
             assert send is not None, f"{location}, which was never sent"
-            first = found.setdefault(value, partition)
+            first = locations.setdefault(value, partition)
             assert first is partition, f"{value[:20]!r} is in {first} and in {partition}"
             previous_number = last.get(send.producer, -1)
             assert previous_number < send.number, f"{location}, after number {previous_number}"
@@ -39,8 +39,8 @@ def check_sent(sent: Mapping[bytes, Sent], logs: Mapping[TopicPartition, Log]) -
             last[send.producer] = send.number
     for value, send in sent.items():
         if send.written is not None:
-            assert value in found, f"{value[:20]!r} was acknowledged at {send.written}, but is in no log"
-            _check_acknowledged(send, logs[found[value]], found[value])
+            assert value in locations, f"{value[:20]!r} was acknowledged at {send.written}, but is in no log"
+            _check_acknowledged(send, logs[locations[value]], locations[value])
 
 
 def _check_acknowledged(sent: Sent, log: Log, partition: TopicPartition) -> None:
@@ -48,8 +48,8 @@ def _check_acknowledged(sent: Sent, log: Log, partition: TopicPartition) -> None
     assert written is not None
     assert written.partition == partition, f"{sent.value[:20]!r} was acknowledged in {written}, but is in {partition}"
     if written.offset >= 0:
-        found = log[written.offset].value if written.offset < len(log) else None
-        assert found == sent.value, f"{sent.value[:20]!r} was acknowledged at {written}, where the log has {found!r}"
+        value = log[written.offset].value if written.offset < len(log) else None
+        assert value == sent.value, f"{sent.value[:20]!r} was acknowledged at {written}, where the log has {value!r}"
 
 
 def check_read(history: ReadHistory, logs: Mapping[TopicPartition, Log]) -> None:
@@ -63,9 +63,9 @@ def check_read(history: ReadHistory, logs: Mapping[TopicPartition, Log]) -> None
                 f"{history.reader} received {partition} at {current[0]} after {previous[0]}"
             )
         expected = [(record.offset, record.value or b"") for record in logs[partition]][: len(received)]
-        for expected_record, found in zip(expected, received, strict=False):
-            assert expected_record == found, (
-                f"{history.reader} received {found[1][:20]!r} of {partition} at {found[0]}, "
+        for expected_record, actual_record in zip(expected, received, strict=False):
+            assert expected_record == actual_record, (
+                f"{history.reader} received {actual_record[1][:20]!r} of {partition} at {actual_record[0]}, "
                 f"not {expected_record[1][:20]!r} at {expected_record[0]}"
             )
         assert len(expected) == len(received), f"{history.reader} received more records of {partition} than its log has"
@@ -75,8 +75,8 @@ def check_copied(source: Log, target: Log, partition: TopicPartition) -> None:
     """Check that the target has a copy of each record of the source, once and in order."""
     expected = [record.value or b"" for record in source]
     copied = [original(record.value or b"") for record in target]
-    for index, (expected_record, found) in enumerate(zip(expected, copied, strict=False)):
-        assert expected_record == found, (
-            f"{partition}: record {index} is a copy of {found[:24]!r}, not of {expected_record[:24]!r}"
+    for index, (expected_record, actual_record) in enumerate(zip(expected, copied, strict=False)):
+        assert expected_record == actual_record, (
+            f"{partition}: record {index} is a copy of {actual_record[:24]!r}, not of {expected_record[:24]!r}"
         )
     assert len(copied) == len(expected), f"{partition}: {len(copied)} of {len(expected)} records were copied"

@@ -97,9 +97,9 @@ class MemberHistory:
             owners = self._owners.setdefault(partition, {})
             if member in owners:
                 self._contradicted(f"{partition} was assigned to {member}, which already owned it")
-            others = [other for other in owners if other != member and not self._may_overlap(other, member)]
-            if others:
-                self._contradicted(f"{partition} was assigned to {member} while {', '.join(others)} owned it")
+            other_owners = [other for other in owners if other != member and not self._may_overlap(other, member)]
+            if other_owners:
+                self._contradicted(f"{partition} was assigned to {member} while {', '.join(other_owners)} owned it")
             self._assignments_count += 1
             owners[member] = Ownership(member, partition, self._assignments_count, self._committed_at_least(partition))
             self._late_commits.pop(partition, None)  # commits of earlier generations can no longer take effect

@@ -46,10 +46,10 @@ def committed_offsets(
     """Return the committed offsets of a group, for the partitions that have one."""
     topics = topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {"groups": [{"group_id": group, "topics": topics}], "require_stable": True}
-    found = _request_from_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
+    group_row = _request_from_coordinator(cluster, host, group, messages.OFFSET_FETCH, body, TOPIC_NAMES_VERSION_MAX)
     return {
         TopicPartition(topic["name"], row["partition_index"]): row["committed_offset"]
-        for topic in found["topics"]
+        for topic in group_row["topics"]
         for row in topic["partitions"]
         if row["committed_offset"] >= 0
     }

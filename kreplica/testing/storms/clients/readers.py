@@ -62,13 +62,13 @@ class RackAwareReader(TailingConsumer):
         if self._nearest is not None and self._fetches_left:
             self._fetches_left -= 1
             try:
-                self._take(await self._fetch(self._nearest))
+                self._receive(await self._fetch(self._nearest))
             except (ClientError, KafkaError):
                 await self._leave_nearest()  # ask the leader again
             return
         await self._leave_nearest()
         row = await self._fetch(self._client)
-        self._take(row)
+        self._receive(row)
         if row["preferred_read_replica"] >= 0:
             host = f"broker-{row['preferred_read_replica']}"
             self.preferred[host] = None
@@ -80,7 +80,7 @@ class RackAwareReader(TailingConsumer):
             *self._key, self.position, wait_ms=WAIT_MS, size_max=self._size_max, rack=self._rack
         )
 
-    def _take(self, row: dict[str, Any]) -> None:
+    def _receive(self, row: dict[str, Any]) -> None:
         records = records_of(row, self.position)
         if records:
             self._history.read(self._partition, records, self._client.client_id)
@@ -170,10 +170,10 @@ class Readers:
 
     def _check_timestamp(self, client: LeaderClient, key: TopicPartition, records: list[Record], time_ms: int) -> None:
         expected = next((record.offset for record in records if record.timestamp_ms >= time_ms), -1)
-        found = self._run.cluster.run_until(client.find_offset(*key, time_ms))
-        assert found == expected, (
+        offset = self._run.cluster.run_until(client.find_offset(*key, time_ms))
+        assert offset == expected, (
             f"{key}: the first record with a timestamp of at least {time_ms} is at offset {expected}, "
-            f"but ListOffsets returned {found}"
+            f"but ListOffsets returned {offset}"
         )
 
 

@@ -210,8 +210,8 @@ class SidePartition:
         """
         assert not self.history.contradictions, f"{self}: {'; '.join(self.history.contradictions)}"
         kept_from = self.committed.start_offset if self.trimmed else 0
-        found = report(self.history.observations, Expectations(caught_up=caught_up, kept_from=kept_from))
-        assert not found.errors, "\n".join([f"{self}:", *found.lines()])
+        anomalies = report(self.history.observations, Expectations(caught_up=caught_up, kept_from=kept_from))
+        assert not anomalies.errors, "\n".join([f"{self}:", *anomalies.lines()])
         resets = [producer.resets for producer in self._producers]
         assert not any(resets), f"{self}: brokers had lost the state of producers: {resets}"
 

@@ -58,13 +58,13 @@ def isolate_coordinator(run: ReplicatedRun, random: Random) -> End | None:
     if broker is None:
         return None
     name = broker_name(broker)
-    others = [*run.cluster.zookeeper_hosts, *(broker_name(other) for other in run.cluster.brokers if other != broker)]
+    hosts = [*run.cluster.zookeeper_hosts, *(broker_name(other) for other in run.cluster.brokers if other != broker)]
     run.note(f"broker {broker} can only reach clients")
-    for other in others:
+    for other in hosts:
         run.network.cut(name, other)
 
     def end() -> None:
-        for other in others:
+        for other in hosts:
             run.network.heal(name, other)
 
     return end
@@ -143,16 +143,16 @@ def cut_off(run: ReplicatedRun, random: Random) -> End | None:
         return None
     name = slot.host.name
     brokers = [broker_name(broker) for broker in run.cluster.brokers]
-    others = brokers if random.random() < ALL_CHANCE else [random.choice(brokers)]
+    targets = brokers if random.random() < ALL_CHANCE else [random.choice(brokers)]
     one_way = random.random() < ONE_WAY_CHANCE
     is_outbound = random.random() < 0.5
-    for other in others:
+    for other in targets:
         a, b = (name, other) if is_outbound else (other, name)
         run.note(f"the link from {a} to {b} is cut" + ("" if one_way else ", and back"))
         run.network.cut(a, b, one_way=one_way)
 
     def end() -> None:
-        for other in others:
+        for other in targets:
             run.network.heal(name, other)
 
     return end

@@ -11,7 +11,7 @@ from kreplica.storage.segments.segment import LOG_SUFFIX
 from kreplica.testing.simulator.disk import CAPACITY_BYTES, MemoryDisk
 from kreplica.testing.simulator.offload import DELAY_S
 from kreplica.testing.simulator.simulation import DATA_DIRECTORY
-from kreplica.testing.storms.faults.fault import End, some_broker
+from kreplica.testing.storms.faults.fault import End, random_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 FREE_BYTES_MAX = 3000
@@ -58,7 +58,7 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
 
     Does nothing if committed data could be lost, because another in-sync replica may have lost unsynced records.
     """
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None or not run.can_lose_power(broker):
         return None
     run.note(f"a sync of broker {broker} fails")
@@ -69,7 +69,7 @@ def fail_to_sync(run: ReplicatedRun, random: Random) -> End | None:
 
 def run_out_of_descriptors(run: ReplicatedRun, random: Random) -> End | None:
     """Make opening files fail a few times with ``EMFILE``, from which a broker recovers without a restart."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     count = random.randint(1, OPENS_MAX)
@@ -86,7 +86,7 @@ def _repair_and_restart(run: ReplicatedRun, broker: int, repair: Callable[[], No
 
 def slow_down(run: ReplicatedRun, random: Random) -> End | None:
     """Delay operations of a broker's disk, mainly syncs and uncached reads."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     offload = run.machine(broker).host.offload
@@ -125,7 +125,7 @@ def fail_to_read(run: ReplicatedRun, random: Random) -> End | None:
     The broker is restarted at the end if the log directory went offline, or if the broker could not read records of a
     log.
     """
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     segments = _segments(run, broker) if broker is not None else []
     if broker is None or not segments or not run.can_lose(broker):
         return None
@@ -151,10 +151,10 @@ def _is_offline(program: Broker) -> bool:
 
 def _segments(run: ReplicatedRun, broker: int) -> list[str]:
     disk = run.machine(broker).host.disk
-    found = []
+    segments = []
     for key in run.keys:
         directory = f"{DATA_DIRECTORY}/logs/{key}"
         if disk.is_directory(directory):
             paths = [f"{directory}/{name}" for name in disk.list_directory(directory) if name.endswith(LOG_SUFFIX)]
-            found += [path for path in paths if disk.stored(path)]
-    return found
+            segments += [path for path in paths if disk.stored(path)]
+    return segments

@@ -6,7 +6,7 @@ from random import Random
 
 from kreplica.testing.ensemble.machines import EnsembleMachines
 from kreplica.testing.simulator.simulation import Host
-from kreplica.testing.storms.faults.fault import End, some_broker
+from kreplica.testing.storms.faults.fault import End, random_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 LAGS_S = (0.1, 0.5, 2.0)
@@ -23,7 +23,7 @@ def _leader(run: ReplicatedRun) -> int | None:
     return None if term is None else term.number
 
 
-def _some_server(run: ReplicatedRun, random: Random) -> int | None:
+def _random_server(run: ReplicatedRun, random: Random) -> int | None:
     running = [number for number in machines_of(run).hosts if machines_of(run).is_running(number)]
     return random.choice(running) if running else None
 
@@ -44,7 +44,7 @@ def kill_leader(run: ReplicatedRun, random: Random) -> End | None:
 
 def kill_server(run: ReplicatedRun, random: Random) -> End | None:
     """Kill a server; its clients move to other servers, and it catches up with the log at the end."""
-    return _kill(run, random, _some_server(run, random))
+    return _kill(run, random, _random_server(run, random))
 
 
 def _isolate(run: ReplicatedRun, number: int | None) -> End | None:
@@ -62,7 +62,7 @@ def isolate_leader(run: ReplicatedRun, random: Random) -> End | None:
 
 def isolate_server(run: ReplicatedRun, random: Random) -> End | None:
     """Isolate a server from the other servers: until it notices, it serves stale reads."""
-    return _isolate(run, _some_server(run, random))
+    return _isolate(run, _random_server(run, random))
 
 
 def pause_leader(run: ReplicatedRun, random: Random) -> End | None:
@@ -101,7 +101,7 @@ def lag(run: ReplicatedRun, random: Random) -> End:
 
 def move_session(run: ReplicatedRun, random: Random) -> None:
     """Close a broker's connection to its server, so that its session moves to another server."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return
     client = run.machine(broker).program.client

@@ -18,13 +18,13 @@ def broker_name(broker: int) -> str:
     return f"broker-{broker}"
 
 
-def some_zookeeper_host(run: ReplicatedRun, random: Random) -> str:
+def random_zookeeper_host(run: ReplicatedRun, random: Random) -> str:
     """Return the host of the coordinator, or of a random server of the ensemble."""
     hosts = run.cluster.zookeeper_hosts
     return hosts[0] if len(hosts) == 1 else random.choice(hosts)
 
 
-def some_broker(run: ReplicatedRun, random: Random) -> int | None:
+def random_broker(run: ReplicatedRun, random: Random) -> int | None:
     """Select a running broker; a leader and the controller have a higher probability."""
     running = [broker for broker, machine in run.cluster.brokers.items() if machine.running]
     leader = run.leader(random.randrange(len(run.keys)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kreplica.testing.storms.faults.fault import End, some_broker
+from kreplica.testing.storms.faults.fault import End, random_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 BOUNCES_MAX = 5
@@ -14,7 +14,7 @@ STEPS_AFTER_MAX = 300
 
 def kill(run: ReplicatedRun, random: Random) -> End | None:
     """Kill a broker (``kill -9``), and start it again at the end."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     run.kill(broker)
@@ -23,7 +23,7 @@ def kill(run: ReplicatedRun, random: Random) -> End | None:
 
 def lose_power(run: ReplicatedRun, random: Random) -> End | None:
     """Cut the power of a machine, if all committed data survives."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None or not run.can_lose_power(broker):
         return None
     run.lose_power(broker)
@@ -32,7 +32,7 @@ def lose_power(run: ReplicatedRun, random: Random) -> End | None:
 
 def bounce(run: ReplicatedRun, random: Random) -> None:
     """Kill and immediately restart a broker, before other brokers notice."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is not None:
         run.kill(broker)
         run.launch(broker)
@@ -40,7 +40,7 @@ def bounce(run: ReplicatedRun, random: Random) -> None:
 
 def bounce_repeatedly(run: ReplicatedRun, random: Random) -> None:
     """Kill and restart a broker several times, before it has finished starting."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return
     for _ in range(random.randint(2, BOUNCES_MAX)):
@@ -66,7 +66,7 @@ def kill_all(run: ReplicatedRun, random: Random) -> End:
 
 def stop(run: ReplicatedRun, random: Random) -> End | None:
     """Stop a broker gracefully; kill it if it has not stopped by the end of the fault."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     program = run.machine(broker).program
@@ -83,7 +83,7 @@ def stop(run: ReplicatedRun, random: Random) -> End | None:
 
 def pause(run: ReplicatedRun, random: Random) -> End | None:
     """Pause a broker (``SIGSTOP``) until the end."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     run.note(f"broker {broker} is paused")
@@ -99,7 +99,7 @@ def pause(run: ReplicatedRun, random: Random) -> End | None:
 
 def pause_and_kill(run: ReplicatedRun, random: Random) -> End | None:
     """Pause a broker; at the end, resume it, and kill it a few events later, when its session may have expired."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     run.note(f"broker {broker} is paused")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from kreplica.testing.storms.faults.fault import End, broker_name, some_broker, some_zookeeper_host
+from kreplica.testing.storms.faults.fault import End, broker_name, random_broker, random_zookeeper_host
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 LATENCIES_S = (0.01, 0.2, 1.0)
@@ -16,7 +16,7 @@ WATCH_DELAYS_S = (0.2, 1.0, 3.0)
 
 
 def cut_from_zookeeper(run: ReplicatedRun, random: Random) -> End | None:
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     return None if broker is None else _cut_all(run, random, broker_name(broker), run.cluster.zookeeper_hosts)
 
 
@@ -31,7 +31,7 @@ def cut_from_client(run: ReplicatedRun, random: Random) -> End:
 
 
 def isolate(run: ReplicatedRun, random: Random) -> End | None:
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     run.note(f"broker {broker} is isolated")
@@ -40,7 +40,7 @@ def isolate(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def isolate_zookeeper(run: ReplicatedRun, random: Random) -> End:
-    host = some_zookeeper_host(run, random)
+    host = random_zookeeper_host(run, random)
     run.note(f"the {host} is isolated")
     run.network.isolate(host)
     return lambda: run.network.heal(host)
@@ -82,7 +82,7 @@ def limit_throughput(run: ReplicatedRun, random: Random) -> End:
 
 def delay_watches(run: ReplicatedRun, random: Random) -> End | None:
     """Delay messages from ZooKeeper to a broker, but not those from the broker."""
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is None:
         return None
     links = [run.network.link(host, broker_name(broker)) for host in run.cluster.zookeeper_hosts]

@@ -7,7 +7,7 @@ from random import Random
 from twisted.internet.defer import Deferred
 
 from kreplica.cluster import documents, znodes
-from kreplica.testing.storms.faults.fault import End, broker_name, some_broker
+from kreplica.testing.storms.faults.fault import End, broker_name, random_broker
 from kreplica.testing.storms.faults.operations import elect
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 from kreplica.zookeeper import ZooKeeperError
@@ -24,7 +24,7 @@ def depose_controller(run: ReplicatedRun, random: Random) -> End | None:
 
     The old controller notices late.  If the znode is removed, there are two controllers for a while.
     """
-    old, other = run.cluster.controller(), some_broker(run, random)
+    old, other = run.cluster.controller(), random_broker(run, random)
     if old is None or other is None:
         return None
     links = [run.network.link(host, broker_name(old)) for host in run.cluster.zookeeper_hosts]

@@ -23,13 +23,13 @@ def clients_of(run: ReplicatedRun) -> SecuredClients:
     return next(companion for companion in run.companions if isinstance(companion, SecuredClients))
 
 
-def _some_user(run: ReplicatedRun, random: Random) -> User:
+def _random_user(run: ReplicatedRun, random: Random) -> User:
     return random.choice(clients_of(run).users)
 
 
 def change_password(run: ReplicatedRun, random: Random) -> End:
     """Set a new password, which the user's clients learn at the end."""
-    user = _some_user(run, random)
+    user = _random_user(run, random)
     return _set_password(run, random, user)
 
 
@@ -48,7 +48,7 @@ def _set_password(run: ReplicatedRun, random: Random, user: User) -> End:
 
 def delete_user(run: ReplicatedRun, random: Random) -> End:
     """Delete a user; create it again at the end, with a new password that its clients know."""
-    user = _some_user(run, random)
+    user = _random_user(run, random)
     run.note(f"user {user.name} is deleted")
     done = clients_of(run).administrator.delete_user(random, user)
     done.addCallback(_note_result, run, f"the deletion of {user.name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from kreplica.testing.storms.faults.fault import End, some_broker
+from kreplica.testing.storms.faults.fault import End, random_broker
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
@@ -18,7 +18,7 @@ def restart(run: ReplicatedRun, random: Random) -> End | None:
 
 
 def expire_session(run: ReplicatedRun, random: Random) -> None:
-    broker = some_broker(run, random)
+    broker = random_broker(run, random)
     if broker is not None and run.cluster.zookeeper.running and run.cluster.zookeeper.program.serving is not None:
         run.note(f"the session of broker {broker} expires")
         run.cluster.expire_session(broker)

@@ -327,8 +327,8 @@ class SecuredClients:
         """Check that the confirmed changes are in ZooKeeper."""
         for user in self.users:
             passwords = list(self.administrator.passwords[user.name].values)
-            found = user.password_of(self.access.credentials_of(user).get(user.mechanism))
-            assert found in passwords, f"{user.name} has {user.label_of(found)}, expected {passwords}"
+            password = user.password_of(self.access.credentials_of(user).get(user.mechanism))
+            assert password in passwords, f"{user.name} has {user.label_of(password)}, expected {passwords}"
         for (pattern, acl), exists in self.administrator.acls.items():
             is_present = acl in self.access.acls_of(pattern)
             expected = list(exists.values)
@@ -345,8 +345,10 @@ class SecuredClients:
             for record in log:
                 value = record.value or b""
                 assert not value.startswith(STRANGER.encode()), f"{key} has {value[:20]!r} of a user with no ACL"
-                found = received.get(record.offset)
-                assert found == value, f"the group received {found!r} of {key} at {record.offset}, not {value[:20]!r}"
+                received_value = received.get(record.offset)
+                assert received_value == value, (
+                    f"the group received {received_value!r} of {key} at {record.offset}, not {value[:20]!r}"
+                )
         for source, target in zip(self.sources, self.targets, strict=True):
             check_copied(logs[source], copies[target], target)
 
