@@ -110,7 +110,7 @@ class _Parser:
             return part
         self._skip("?")  # reluctant
         if self._bounds() is not None:
-            raise self._error("a repetition operator follows another one")
+            raise self._error("a repetition operator follows another")
         minimum, maximum = bounds
         if max(minimum, maximum or 0) > REPEAT_MAX or (maximum is not None and maximum < minimum):
             raise self._error(f"invalid repetition counts: they must be at most {REPEAT_MAX}, with the minimum first")

@@ -1,7 +1,7 @@
 """Message sets of formats 0 and 1, which clients before Apache Kafka 0.11 produce, converted to one batch of format 2.
 
 Keys, values and timestamps are kept; offsets start at 0, as in producers' batches of format 2.  A compressed set is one
-message whose value contains the others.
+message whose value contains the other messages.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def convert(records: Bytes, size_max: int, pause: Callable[[], object] | None = 
 
 def _decompress_set(messages: Iterator[Message], codec: int, size_max: int) -> Iterator[Message]:
     """Return the messages inside the single compressed message of a set."""
-    (outer, *others) = messages
-    if others:
+    (outer, *more) = messages
+    if more:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a compressed message must be the only one of its set")
     if codec not in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4):
         raise KafkaError(

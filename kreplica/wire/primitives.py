@@ -127,7 +127,7 @@ TagParser = Callable[[Buffer, int, int, int], tuple[Any, int, int]]
 def read_tags(
     buffer: Buffer, position: int, size: int, first: int, cost: int, parsers: Mapping[int, TagParser]
 ) -> tuple[dict[int, Any], int, int]:
-    """Read a tag section that is not empty: known tags are parsed, others are skipped.
+    """Read a tag section that is not empty: known tags are parsed, unknown tags are skipped.
 
     :param position: position after the first byte of the tag count, which is ``first``.
     :param size: size of the buffer.

@@ -21,7 +21,7 @@ from kreplica.testing.clients.idempotent_producer import IdempotentProducer, Loa
 from kreplica.testing.clients.tailing_consumer import TailingConsumer
 from kreplica.testing.clients.wire_client import WireClient
 from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
-from kreplica.testing.histories.record_history import History, check_nothing_lost, check_whole
+from kreplica.testing.histories.record_history import History, check_complete, check_nothing_lost
 from kreplica.wire.batch_building import BatchBuilder
 from kreplica.wire.records import Record
 
@@ -201,7 +201,7 @@ class CrashRun:
         client = self.cluster.client()
         for partition in range(self.partitions):
             records = self.cluster.run_until(client.read_all(TOPIC, partition), timeout_s=120.0)
-            check_whole(records, partition)
+            check_complete(records, partition)
             check_nothing_lost(records, self.history.acked[partition], "acknowledged")
             check_nothing_lost(records, self.history.seen[partition], "read")
             assert not everything_sent or len(records) == self.history.sent[partition]

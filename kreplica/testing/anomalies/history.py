@@ -105,7 +105,7 @@ class Transaction(NamedTuple):
 
 
 class ClientHistory:
-    """Requests and responses of all clients; entries are only added, and those of sends and transactions updated later.
+    """Requests and responses of all clients; entries are only added, but sends and transactions get their result later.
 
     :ivar sends: batches, in the order in which each producer sent them.
     :ivar reads: polls, seeks and assignments, in the order of each consumer.

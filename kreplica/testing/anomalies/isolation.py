@@ -1,4 +1,4 @@
-"""Records that consumers must not read: rejected, aborted or not yet committed ones."""
+"""Reads of records that were rejected, aborted or not committed yet."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _hidden_read_kind(observed: ObservedLogs, send: Send, poll: Poll) -> Kind | 
 
 def _anomaly(kind: Kind, send: Send, poll: Poll, offset: int, value: Value) -> Anomaly:
     if send.outcome is Outcome.FAILED:
-        reason = f"was rejected to {send.producer}"
+        reason = f"its send by {send.producer} was rejected"
     elif kind is Kind.ABORTED_READ:
         reason = f"belongs to the aborted transaction {send.transaction} of {send.producer}"
     else:

@@ -1,4 +1,4 @@
-"""Consumers that reread records, or skipped records that others read."""
+"""Consumers that reread records, or skipped records that other consumers read."""
 
 from __future__ import annotations
 

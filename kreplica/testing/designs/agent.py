@@ -1,6 +1,6 @@
 """Code shared by the first two designs: replicas race for an ephemeral leader znode, and the winner leads.
 
-An agent coordinates one broker with the others.  It finds its replicas in ZooKeeper, runs for election, and as a
+An agent coordinates one broker with the other brokers.  It finds its replicas in ZooKeeper, runs for election, and as a
 leader maintains the in-sync replicas and finishes reassignments.  ``race`` and ``leader_coordinated`` define how
 state changes reach other replicas.
 

@@ -120,7 +120,7 @@ class CommandedBroker:
         self._writing = False
 
     async def _write_batch(self, changes: dict[Partition, LeaderAndIsr]) -> None:
-        units = [[_write_of(partition, state)] for partition, state in changes.items()]
+        units = [[_state_write(partition, state)] for partition, state in changes.items()]
         outcomes = await write_units(self._client, units)
         for (partition, state), outcome in zip(changes.items(), outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -133,6 +133,6 @@ class CommandedBroker:
             self._notifications.add(partition.key)
 
 
-def _write_of(partition: Partition, state: LeaderAndIsr) -> SetData:
+def _state_write(partition: Partition, state: LeaderAndIsr) -> SetData:
     path = znodes.partition_state_path(*partition.key)
     return SetData(path, documents.encode_partition_state(state), state.partition_epoch)

@@ -73,13 +73,13 @@ def _watches(replication_factor: int, scale: int) -> list[DesignClaim]:
         f"watches: {shape.brokers} brokers, {partitions // per_topic:,} topics x {per_topic} partitions, "
         f"replication factor {replication_factor}"
     )
-    figures = []
+    claims = []
     for design in ("race", "leader", "controller"):
         result = CaseRun(Case(design, shape, 1.0)).run(())
         on_partitions, total = result.partition_watches, result.events[0].watches_at_end
         text = f"{on_partitions:,} on partitions, {total - on_partitions:,} others"
-        figures.append(DesignClaim(claim, design, claimed.get(design, ""), text))
-    return figures
+        claims.append(DesignClaim(claim, design, claimed.get(design, ""), text))
+    return claims
 
 
 # --- messages ---------------------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _failover(scale: int) -> list[DesignClaim]:
     changes = CHANGED_PARTITIONS * 2 // 3 // scale
     claim = f"a broker's death changes {changes:,} states, round trip {RTT_MS:g} ms: all partitions have leaders after"
     claimed = f"{changes * RTT_MS / 1000:g} s"
-    figures = []
+    claims = []
     runs: list[tuple[str, bool, Callable[[], str]]] = [
         ("one write at a time", True, lambda: claimed),
         ("batched and pipelined", False, lambda: ""),
@@ -141,5 +141,5 @@ def _failover(scale: int) -> list[DesignClaim]:
     for text, one_by_one, expected in runs:
         result = CaseRun(Case("controller", shape, RTT_MS, one_by_one)).run(("broker dies",))
         seconds = result.events[-1].outages.last_s
-        figures.append(DesignClaim(claim, f"controller, {text}", expected(), f"{seconds:.2f} s"))
-    return figures
+        claims.append(DesignClaim(claim, f"controller, {text}", expected(), f"{seconds:.2f} s"))
+    return claims

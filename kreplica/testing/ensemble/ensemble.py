@@ -81,7 +81,7 @@ class Member:
 
 
 class Ensemble:
-    """Elects one of the running servers, and distributes its transactions to the others.
+    """Elects one of the running servers, and distributes its transactions to the other servers.
 
     :ivar members: the servers by number, from 1.
     :ivar committed: state with all committed transactions.
@@ -115,7 +115,7 @@ class Ensemble:
         self._membership_changed()
 
     def remove_process(self, number: int) -> None:
-        """Remove a process; if it led, the other servers notice it immediately."""
+        """Remove a process; if it led, the other servers notice this immediately."""
         self.members[number].server = None
         self._membership_changed()
 
@@ -283,9 +283,9 @@ class Ensemble:
         link = Link(
             member.number,
             term,
-            Channel(term.runtime.reactor, _none if is_leader else latency_s),
-            Channel(server.runtime.reactor, _none if is_leader else lag_s),
-            Channel(server.runtime.reactor, _none if is_leader else latency_s),
+            Channel(term.runtime.reactor, _no_delay if is_leader else latency_s),
+            Channel(server.runtime.reactor, _no_delay if is_leader else lag_s),
+            Channel(server.runtime.reactor, _no_delay if is_leader else latency_s),
         )
         for transaction in self._log[member.applied_count :]:
             link.down.send(self._apply, member, server, transaction)
@@ -307,5 +307,5 @@ class Ensemble:
         self._scheduler.post(self._process, delay_s, function, *args)
 
 
-def _none() -> float:
+def _no_delay() -> float:
     return 0.0

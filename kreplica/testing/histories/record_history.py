@@ -116,7 +116,7 @@ class History:
                 del values[removed]
 
 
-def check_whole(records: Sequence[Record], partition: int) -> None:
+def check_complete(records: Sequence[Record], partition: int) -> None:
     """Check that a log has no gap and no duplicate, and that its records are in the order of sending.
 
     :raise AssertionError: a check failed.

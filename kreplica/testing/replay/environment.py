@@ -65,7 +65,7 @@ class ReplayEnvironment:
         script.perform_nested = self.perform_nested
         self.now_s = 0.0
         self.timers: dict[int, DelayedCall] = {}
-        self.answers: dict[int, Deferred[Any]] = {}
+        self.pending_responses: dict[int, Deferred[Any]] = {}
         self.watches: dict[int, Watcher] = {}
         self.session_listeners: list[Callable[[SessionState], None]] = []
         self.channels: dict[int, ReplayChannel] = {}
@@ -113,7 +113,7 @@ class ReplayEnvironment:
         """Register the operation of the last entry; it completes at once if the recorded operation did."""
         number = self.script.last.get("op", 0)
         answer: Deferred[Any] = Deferred()
-        self.answers[number] = answer
+        self.pending_responses[number] = answer
         if watch is not None:
             self.watches[number] = watch
         while (line := self.script.nested) is not None:
@@ -162,7 +162,7 @@ class ReplayEnvironment:
         self._questions[line["question"]].response.cancel()
 
     def _answer(self, line: EntryFields) -> None:
-        answer = self.answers.pop(line["op"], None)
+        answer = self.pending_responses.pop(line["op"], None)
         if answer is not None and "error" in line:
             answer.errback(Failure(decode_error(line["error"])))
         elif answer is not None:

@@ -42,7 +42,7 @@ class InitialState:
         controller.election._has_given_up = state.get("has_given_up", False)
         controller.queue._paused = state["is_paused"]
         if state["retry"] is not None:
-            self._numbered("timer", state["retry"])
+            self._set_next_number("timer", state["retry"])
             controller._retry = controller._reactor.callLater(0, controller._queue_election_check)
         if state["office"] is not None:
             controller._term = self._term(state["office"])
@@ -50,7 +50,7 @@ class InitialState:
             self._watch(watch)
         self._journal.numbers = dict(state["numbers"])
 
-    def _numbered(self, kind: str, number: int) -> None:
+    def _set_next_number(self, kind: str, number: int) -> None:
         """Set the number that the journal assigns to the next object of this kind."""
         self._journal.numbers[kind] = number - 1
 
@@ -64,10 +64,10 @@ class InitialState:
         term.stored_epochs = dict(row["noted_epochs"])
         term._watched.update(row["watched"])
         for number, event in row["timers"]:
-            self._numbered("timer", number)
+            self._set_next_number("timer", number)
             term.put_later(decode_event(event), 0)
         for broker, channel in row["channels"]:
-            self._numbered("channel", channel["channel"])
+            self._set_next_number("channel", channel["channel"])
             term.open_channel(context.brokers[broker])
             recorded = term._channels[broker]
             assert isinstance(recorded, RecordedChannel)

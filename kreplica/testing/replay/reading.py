@@ -48,7 +48,7 @@ class JournalFile:
         return state
 
     def continues(self, other: JournalFile) -> bool:
-        """Return True if the same controller started this file directly after the other one."""
+        """Return True if the same controller started this file directly after the other file."""
         number, broker_id = _number(self.path), self.head["broker"]
         return self.state is not None and other.head["broker"] == broker_id and _number(other.path) == number - 1
 

@@ -71,7 +71,7 @@ class Replay:
         self.outcome = Outcome(file)
         self._on_entry = on_entry
         self._until = until
-        self._script = Script(file.lines, self._same)
+        self._script = Script(file.lines, self._entry_matched)
         with self.errors_as_unreadable(file.head):
             self._environment = environment = ReplayEnvironment(self._script, file.head["config"])
             environment.now_s = file.head["s"]
@@ -120,7 +120,7 @@ class Replay:
     def _is_over(self) -> bool:
         return self._until is not None and self._script.event > self._until
 
-    def _same(self, line: EntryFields) -> None:
+    def _entry_matched(self, line: EntryFields) -> None:
         if not self._is_over:
             self.outcome.count(line)
             if self._on_entry is not None:

@@ -42,21 +42,21 @@ class MemoryFile:
         return self._open
 
     def size(self) -> int:
-        return len(self._use().data)
+        return len(self._open_content().data)
 
     def read_at(self, position: int, size: int) -> bytes:
-        content = self._use(position)
+        content = self._open_content(position)
         self._disk.check("read", self.path)
         content.cold = False
         return bytes(content.data[position : position + size])
 
     def write_at(self, position: int, pieces: Sequence[Buffer]) -> int:
-        self._use(position)
+        self._open_content(position)
         return write_pieces(self._pwritev, position, pieces, self.path)
 
     def _pwritev(self, pieces: Sequence[Buffer], position: int) -> int:
         """Write like the system call, which rejects more than ``IOV_MAX`` pieces."""
-        content = self._use(position)
+        content = self._open_content(position)
         self._disk.check("write", self.path)
         if len(pieces) > IOV_MAX:
             raise os_error(errno.EINVAL, self.path)
@@ -68,15 +68,15 @@ class MemoryFile:
         return total
 
     def truncate(self, size: int) -> None:
-        content = self._use(size)
+        content = self._open_content(size)
         self._disk.check("write", self.path)
         self._disk.resize(content, self.path, size)
 
     def allocate(self, size: int) -> None:
-        self._disk.reserve(self._use(size), self.path, size)
+        self._disk.reserve(self._open_content(size), self.path, size)
 
     def is_cached(self, position: int, size: int) -> bool:
-        return not self._use(position).cold
+        return not self._open_content(position).cold
 
     def read_cached(self, position: int, size: int) -> bytes | None:
         if not self.is_cached(position, size):
@@ -85,7 +85,7 @@ class MemoryFile:
         return data if len(data) == size else None
 
     def sync(self) -> None:
-        content = self._use()
+        content = self._open_content()
         try:
             self._disk.check("sync", self.path)
         except OSError:
@@ -104,7 +104,7 @@ class MemoryFile:
 
     __del__ = close  # like a real file: its last reference may be a response that is still being sent
 
-    def _use(self, position: int = 0) -> Content:
+    def _open_content(self, position: int = 0) -> Content:
         if not self._open:
             raise os_error(errno.EBADF, self.path)
         if position < 0:

@@ -167,7 +167,7 @@ class Scheduler:
         self.add(call)
 
     def note_cancelled(self) -> None:
-        """Count a cancelled event; remove them from the queue before they outnumber the live ones."""
+        """Count a cancelled event; remove all cancelled events from the queue before they outnumber the live ones."""
         self._cancelled_count += 1
         if self._cancelled_count > CANCELLED_BEFORE_SWEEP and self._cancelled_count * 2 > len(self._queue):
             self._queue = [entry for entry in self._queue if entry[2].state == PENDING]

@@ -26,7 +26,7 @@ from kreplica.testing.cluster.health_check import wait_until_health_agrees
 from kreplica.testing.cluster.secured_listeners import SESSION_LIFETIME_MS
 from kreplica.testing.cluster.state import active_replicas, is_moving, state_of
 from kreplica.testing.ensemble.ensemble import EnsembleOptions
-from kreplica.testing.histories.record_history import check_nothing_lost, check_whole
+from kreplica.testing.histories.record_history import check_complete, check_nothing_lost
 from kreplica.testing.simulator.scheduler import Process
 from kreplica.testing.storms.clients.companion import Companion
 from kreplica.testing.storms.clients.readers import Readers
@@ -359,7 +359,7 @@ class ReplicatedRun(ClusterRun):
             client = self.cluster.leader_client(TOPIC, key.partition, name="reader")
             records = self.cluster.run_until(client.read_all(TOPIC, key.partition), timeout_s=120.0)
             self.cluster.run_until(client.close())
-            check_whole(records, key.partition)
+            check_complete(records, key.partition)
             check_nothing_lost(records, self.history.acked[key.partition], "acknowledged")
             check_nothing_lost(records, self.history.seen[key.partition], "read")
             sent = self.history.sent[key.partition]

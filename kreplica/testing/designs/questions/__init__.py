@@ -4,5 +4,5 @@
 * ``routing_window``: requests that clients send to the wrong broker while leadership moves.
 * ``slow_zookeeper``: all three designs, with a ZooKeeper server that is slow at its 99th percentile.
 * ``stalled_replica``: the time until records are committed while one of three replicas stalls.
-* ``answers``: all of them as tables.
+* ``answers``: all answers, as tables.
 """

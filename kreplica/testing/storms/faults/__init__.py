@@ -12,7 +12,7 @@
 * ``clients``: additional readers and offset queries
 * ``security``: changes of users, ACLs and quotas
 * ``applications``: faults of applications, and of the coordinators of their groups and transactions
-* ``fault``: types and functions for all of them
+* ``fault``: shared types and functions
 """
 
 from __future__ import annotations
