@@ -1,4 +1,4 @@
-"""Configuration of a listener with SASL."""
+"""Configuration of a SASL listener."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class BrokerExchange(ServerExchange, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """Configuration of a listener.
+    """SASL configuration of a listener.
 
     :param mechanisms: creates exchanges, by the name of the mechanism.
     :param now_ms: returns milliseconds since 1970, to determine when credentials expire.
     :param receive_bytes_max: ``sasl.server.max.receive.size``: the longest frame before authentication.
     :param failure_delay_s: ``connection.failed.authentication.delay.ms``: delay of a negative response.
     :param lifetime_s: ``connections.max.reauth.ms``: maximum lifetime of an authenticated session; 0 is unlimited.
-    :param timeout_s: time from the acceptance of a connection in which it must be authenticated.
+    :param timeout_s: time within which a new connection must be authenticated.
     """
 
     mechanisms: Mapping[str, Callable[[], BrokerExchange]] = field(repr=False)  # contains the passwords of PLAIN
@@ -40,7 +40,7 @@ class SaslConfig:
     def session_s(self, expires_ms: int | None) -> float | None:
         """Return the lifetime of a new session in seconds; None if it is unlimited (KIP-368).
 
-        :param expires_ms: end of the validity of the client's credential; None without one.
+        :param expires_ms: time at which the client's credential expires; None if it does not expire.
         """
         lifetimes = [self.lifetime_s] if self.lifetime_s > 0 else []
         if expires_ms is not None:

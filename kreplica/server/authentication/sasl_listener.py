@@ -20,8 +20,8 @@ from kreplica.wire.messages import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHA
 class SaslListener:
     """Authenticates the connections of a listener.
 
-    :ivar handshake: dispatch of connections that are not authenticated.
-    :ivar frame_received: dispatch of authenticated connections.
+    :ivar handshake: dispatches requests of connections that are not authenticated yet.
+    :ivar frame_received: dispatches requests of authenticated connections.
     :ivar failures: number of failed authentications.
     """
 
@@ -47,7 +47,7 @@ class SaslListener:
         self.handshake.table[API_VERSIONS.key] = replace(versions, handle=partial(api_versions, versions.handle))
 
     def attach(self, connection: Connection) -> None:
-        """Require that a new connection authenticates."""
+        """Require a new connection to authenticate."""
         connection.sasl = SaslSession(self, connection)
 
 

@@ -29,7 +29,7 @@ _AFTER_EXPIRY = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICA
 """APIs that an expired session may still use."""
 
 _REAUTHENTICATION_FROM = 1
-"""First version of SaslAuthenticate whose response contains the lifetime of the session (KIP-368)."""
+"""First version of SaslAuthenticate whose response contains the session lifetime (KIP-368)."""
 
 
 class SessionListener(Protocol):
@@ -46,7 +46,7 @@ class SessionListener(Protocol):
 
 
 class HandshakeDispatch(Protocol):
-    """Dispatches the requests of connections that are not authenticated."""
+    """Dispatches the requests of connections that are not authenticated yet."""
 
     def frame_received(self, connection: Connection, frame: memoryview) -> None: ...
 
@@ -54,7 +54,7 @@ class HandshakeDispatch(Protocol):
 class SaslSession:
     """Authentication state of one connection.
 
-    Until the client is authenticated, its connection serves ApiVersions, SaslHandshake and SaslAuthenticate only.
+    Until the client is authenticated, its connection serves only ApiVersions, SaslHandshake and SaslAuthenticate.
 
     :ivar uses_token: True if the client has authenticated with a delegation token.
     """
@@ -208,7 +208,7 @@ class SaslSession:
     def _advance(self, exchange: BrokerExchange, response: bytes, respond: Respond, fail: Fail) -> None:
         user = exchange.user
         if user is not None and self._user not in (None, user):
-            fail(AuthenticationError("a session cannot continue with another user"))
+            fail(AuthenticationError("a session cannot be re-authenticated as another user"))
             return
         if user is not None:
             self.uses_token = exchange.uses_token
@@ -232,13 +232,13 @@ class SaslSession:
         self._process(bytes(frame), lambda response: connection.send_at_once(framed(response)), self._fail_raw)
 
     def _fail_raw(self, error: AuthenticationError) -> None:
-        """Close the connection after a delay: without the header of a request, there is no response for an error."""
+        """Close the connection after a delay; a token without a request header cannot be answered with an error."""
         self._log(error.logged)
         self._connection.suspend()
         self._start_timer(self._listener.config.failure_delay_s, self._connection.stop)
 
     def _fail(self, request: Request, error: AuthenticationError) -> None:
-        """Report the failure after a delay, which slows down attempts to guess a password, and close."""
+        """Report the failure and close, after a delay that slows down password guessing."""
         self._log(error.logged)
         self._exchange = None
         self._connection.suspend()
@@ -285,17 +285,17 @@ class SaslSession:
     def _received_in_session(self, connection: Connection, frame: memoryview) -> None:
         """Close the connection if the client sends another request after the session has expired.
 
-        The time is compared for each request: after a pause of the process, a timer would run after the requests that
-        arrived meanwhile.
+        The expiry time is checked on each request, because after a pause of the process a timer would fire only after
+        the requests that arrived in the meantime had been handled.
         """
         listener = self._listener
         if listener.reactor.seconds() < self._expires_s or int.from_bytes(frame[:2], "big") in _AFTER_EXPIRY:
             listener.frame_received(connection, frame)
         else:
-            connection.abort("its session has expired, and it did not authenticate again")
+            connection.abort("its session expired before it re-authenticated")
 
 
 def session_of(connection: Connection) -> SaslSession | None:
-    """Return the authentication of a connection; None if its listener does not use SASL."""
+    """Return the SASL session of a connection; None if its listener does not use SASL."""
     sasl = connection.sasl
     return sasl if isinstance(sasl, SaslSession) else None

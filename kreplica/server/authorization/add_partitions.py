@@ -16,7 +16,7 @@ Row = dict[str, Any]
 def guard_add_partitions(permissions: Permissions, handle: Handler, metadata: MetadataCache) -> Handler:
     """Return a handler that checks permissions first.
 
-    Brokers send version 4 and later, on behalf of clients that they have authorized.
+    Version 4 and later are sent by brokers, on behalf of clients that they have already authorized.
     """
 
     def guarded(request: Request) -> None:
@@ -43,11 +43,11 @@ def guard_add_partitions(permissions: Permissions, handle: Handler, metadata: Me
 
 
 def _code(permissions: Permissions, request: Request, name: str, metadata: MetadataCache) -> int:
-    """Return the code of a topic if another topic of the request is rejected."""
+    """Return the error code of a topic when at least one topic of the request is rejected."""
     if not permissions.allows(request, Operation.WRITE, topic(name)):
         return int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-    known = name in metadata.topics
-    return int(ErrorCode.OPERATION_NOT_ATTEMPTED if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    exists = name in metadata.topics
+    return int(ErrorCode.OPERATION_NOT_ATTEMPTED if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def _rejection(row: Row, code: int) -> Row:

@@ -1,4 +1,4 @@
-"""Operations that a client is allowed on a resource, as a bit field (KIP-430)."""
+"""Operations that a client may perform on a resource, as a bit field (KIP-430)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CODES = {
     Operation.ALTER_CONFIGS: 11,
     Operation.IDEMPOTENT_WRITE: 12,
 }
-"""Kafka's codes of ACL operations; each is the number of its bit."""
+"""Kafka's codes of ACL operations, used as bit numbers."""
 
 SUPPORTED: Mapping[ResourceType, tuple[Operation, ...]] = {
     ResourceType.TOPIC: (

@@ -1,4 +1,4 @@
-"""Asks the authorizer whether the client of a request may do an operation."""
+"""Asks the authorizer whether the client of a request may perform an operation."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Permissions:
         return allowed
 
     def would_allow(self, request: Request, operation: Operation, resource: Resource) -> bool:
-        """Like ``allows``, for a check that rejects nothing; a denial is not counted as a rejection."""
+        """Like ``allows``, but a denial is not counted as a rejection."""
         return self.permits(principal_of(request.connection, request.client_id), operation, resource)
 
     def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
@@ -66,7 +66,7 @@ class Permissions:
             return False
 
     def allows_on_any(self, request: Request, operation: Operation, kind: ResourceType) -> bool:
-        """Return True if the client is authorized on at least one resource of a type; plugins need not support this."""
+        """Return True if the client is authorized on at least one resource of a type; optional for plugins."""
         check = getattr(self._authorizer, "is_allowed_on_any", None)
         return check is not None and bool(check(principal_of(request.connection, request.client_id), operation, kind))
 

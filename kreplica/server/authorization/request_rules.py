@@ -10,24 +10,24 @@ from kreplica.server.authorization.permissions import Permissions, code_of
 from kreplica.server.protocol.request import Handler, Request
 
 Row = dict[str, Any]
-Need = tuple[Operation, Resource]
+Requirement = tuple[Operation, Resource]
 
 
 class RequestRule(NamedTuple):
-    """Describes what a whole request needs.
+    """Permissions that a request requires as a whole.
 
-    :param needs: returns the needs of a request body; the first rejected one is reported.
+    :param requirements: returns the permissions that a request body requires; the first one denied is reported.
     :param rejection: builds the response from the body and the error code.
     """
 
-    needs: Callable[[Row], Sequence[Need]]
+    requirements: Callable[[Row], Sequence[Requirement]]
     rejection: Callable[[Row, int], Row]
 
     def guard(self, permissions: Permissions, handle: Handler) -> Handler:
         """Return a handler that checks permissions first."""
 
         def guarded(request: Request) -> None:
-            for operation, resource in self.needs(request.body):
+            for operation, resource in self.requirements(request.body):
                 if not permissions.allows(request, operation, resource):
                     request.respond(self.rejection(request.body, code_of(resource)))
                     return
@@ -36,11 +36,11 @@ class RequestRule(NamedTuple):
         return guarded
 
 
-def cluster(operation: Operation) -> Callable[[Row], Sequence[Need]]:
+def cluster(operation: Operation) -> Callable[[Row], Sequence[Requirement]]:
     """Require one operation on the cluster."""
     return lambda _: [(operation, CLUSTER)]
 
 
 def only_code(_: Row, code: int) -> Row:
-    """Build a response that only has an error code."""
+    """Build a response that contains only an error code."""
     return {"error_code": code}

@@ -14,18 +14,18 @@ Row = dict[str, Any]
 
 
 class RowRule(NamedTuple):
-    """Describes what each row of a request needs.
+    """Permission that each row of a request requires.
 
     :param request_field: the request field with the rows; if it is null or absent, all rows are requested.
     :param response_field: the response field with the rows.
-    :param need: returns what a row needs; None if it needs nothing.
+    :param requirement: returns the permission that a row requires, or None.
     :param error_row: builds the response row of a rejected row.
     :param cluster_operation: an operation on the cluster that authorizes all rows.
     """
 
     request_field: str
     response_field: str
-    need: Callable[[Any], tuple[Operation, Resource] | None]
+    requirement: Callable[[Any], tuple[Operation, Resource] | None]
     error_row: ErrorRowBuilder
     cluster_operation: Operation | None = None
 
@@ -49,10 +49,10 @@ class RowRule(NamedTuple):
             return []
         allowed, rejections = [], []
         for row in rows:
-            need = self.need(row)
-            if need is None or permissions.allows(request, *need):
+            requirement = self.requirement(row)
+            if requirement is None or permissions.allows(request, *requirement):
                 allowed.append(row)
             else:
-                rejections.append(self.error_row(row, code_of(need[1])))
+                rejections.append(self.error_row(row, code_of(requirement[1])))
         request.body[self.request_field] = allowed
         return rejections

@@ -1,9 +1,9 @@
 """The authorization rules of each API, by API key, as in Kafka.
 
-APIs without a rule need nothing: ApiVersions and DescribeCluster, which reveal little; ListGroups and ListTransactions,
-whose responses are filtered; SASL; telemetry of clients; delegation tokens, whose owners need no permission and whose
-handlers check all other clients.  Other modules of this package check Metadata, Produce, OffsetFetch, FindCoordinator,
-DeleteTopics and AddPartitionsToTxn.
+APIs without a rule require no permission: ApiVersions and DescribeCluster, which reveal little; ListGroups and
+ListTransactions, whose responses are filtered; SASL; client telemetry; delegation tokens, whose owners need no
+permission and whose handlers check all other clients.  Other modules of this package check Metadata, Produce,
+OffsetFetch, FindCoordinator, DeleteTopics and AddPartitionsToTxn.
 ``docs/how-to/plugins.md`` lists the consequences.
 """
 
@@ -16,7 +16,7 @@ from kreplica.errors import ErrorCode
 from kreplica.interfaces import CLUSTER, Operation, Resource
 from kreplica.server.authorization.error_rows import ErrorRowBuilder, config_resource, name_row, with_partitions
 from kreplica.server.authorization.permissions import group, topic, transactional_id
-from kreplica.server.authorization.request_rules import Need, RequestRule, cluster, only_code
+from kreplica.server.authorization.request_rules import RequestRule, Requirement, cluster, only_code
 from kreplica.server.authorization.row_rules import RowRule
 from kreplica.wire import messages
 
@@ -35,29 +35,29 @@ def _each_group(operation: Operation) -> Callable[[Any], tuple[Operation, Resour
 
 
 def _config(on_topic: Operation, on_cluster: Operation) -> Callable[[Row], tuple[Operation, Resource]]:
-    def need(row: Row) -> tuple[Operation, Resource]:
+    def requirement(row: Row) -> tuple[Operation, Resource]:
         if row["resource_type"] == _TOPIC_CONFIGS:
             return on_topic, topic(row["resource_name"])
         return on_cluster, CLUSTER
 
-    return need
+    return requirement
 
 
-def _member(body: Row) -> Sequence[Need]:
+def _member(body: Row) -> Sequence[Requirement]:
     return [(Operation.READ, group(body["group_id"]))]
 
 
-def _transaction(body: Row) -> Sequence[Need]:
+def _transaction(body: Row) -> Sequence[Requirement]:
     return [(Operation.WRITE, transactional_id(body["transactional_id"]))]
 
 
-def _producer(body: Row) -> Sequence[Need]:
+def _producer(body: Row) -> Sequence[Requirement]:
     if body["transactional_id"] is not None:
         return _transaction(body)
     return [(Operation.IDEMPOTENT_WRITE, CLUSTER)]
 
 
-def _added_offsets(body: Row) -> Sequence[Need]:
+def _added_offsets(body: Row) -> Sequence[Requirement]:
     return [*_transaction(body), *_member(body)]
 
 
@@ -246,4 +246,4 @@ RULES: Mapping[int, Sequence[Rule]] = {
         RowRule("topics", "topics", _each_topic(Operation.READ), with_partitions()),
     ],
 }
-"""The rules of each API, checked in order before the handler; the first that rejects the whole request ends it."""
+"""The rules of each API, checked in order before the handler; the first that rejects the whole request is the last."""

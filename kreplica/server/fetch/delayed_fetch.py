@@ -23,7 +23,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import LeaderHints, respond_in_slices, run_handler
 
 INLINE_SECONDS_MAX = 0.002
-"""Duration after which the remaining partitions of a fetch are read in slices."""
+"""Time after which a fetch reads its remaining partitions in slices."""
 
 READS_PER_CLOCK_CHECK = 64
 """Number of partitions that are read between two checks of the clock."""
@@ -51,7 +51,7 @@ class FetchResources(Protocol):
 
 
 class DelayedFetch:
-    """One fetch: reads its partitions, waits until there is enough data or the timeout is over, and responds.
+    """One fetch: reads its partitions, waits for enough data or the timeout, and responds.
 
     Partitions that change while it waits are read again.
 
@@ -81,7 +81,7 @@ class DelayedFetch:
         if self._quota is not None:
             bytes_max = self._quota.bytes_max(request, bytes_max)
         self._bytes_max = bytes_max
-        # A larger value would never be reached.
+        # The response could never reach a larger value.
         self._min_bytes = min(body["min_bytes"], bytes_max)
         self._wait_s = body["max_wait_ms"] / 1000
         self._reads: dict[FetchPartition, Read] = {}
@@ -92,7 +92,7 @@ class DelayedFetch:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read all partitions, in slices if they are many, then respond or wait."""
+        """Read all partitions, in slices if there are many, then respond or wait."""
         seconds = self._resources.reactor.seconds
         until_s = seconds() + INLINE_SECONDS_MAX
         for count, fetch_partition in enumerate(self._to_read, 1):
@@ -100,14 +100,14 @@ class DelayedFetch:
                 self._read(fetch_partition)
             if count % READS_PER_CLOCK_CHECK == 0 and (self.is_large or seconds() > until_s):
                 self.is_large = True
-                run_handler(self._request, self._read_rest())
+                run_handler(self._request, self._read_remaining())
                 return
         if self._is_enough() or self._wait_s <= 0:
             self._respond()
         else:
             self._wait()
 
-    async def _read_rest(self) -> None:
+    async def _read_remaining(self) -> None:
         self._all_read = False
         self._wait()  # a partition may change while others are still being read
         self._request.on_abandoned(self._end)
@@ -150,7 +150,7 @@ class DelayedFetch:
             session.settle(fetch_partition, read.partition)
 
     def _hints(self) -> LeaderHints:
-        """Return the leader hints of the response, which most responses do not need."""
+        """Return the leader hints of the response; created on demand, because most responses need none."""
         hints = self._leader_hints
         if hints is None:
             resources = self._resources
@@ -164,7 +164,7 @@ class DelayedFetch:
     # --- waiting -----------------------------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Read partitions again when they change; start the timeout if all of them are read."""
+        """Read partitions again when they change; start the timeout if all of them have been read."""
         self._request.has_waited = True
         session = self._context.session
         if session is None:

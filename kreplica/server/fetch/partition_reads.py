@@ -57,7 +57,7 @@ class Read(NamedTuple):
     :param settled: True if no further data becomes available until the partition or the client's offset changes.
     :param urgent: the response must be sent at once.
     :param throttles: token buckets that the bytes are charged to.
-    :param role: role of the partition at the time of the read; a later role does not know the follower's progress.
+    :param role: role of the partition at the time of the read; a later role does not have the follower's progress.
     """
 
     row: Row | None
@@ -129,8 +129,8 @@ class PartitionReads:
     def needs_read(self, reader: Reader, reads: Mapping[FetchPartition, Read], fetch_partition: FetchPartition) -> bool:
         """Return whether another read of a changed partition would give the client new data or values.
 
-        Each append changes a partition twice: when it is written, which concerns followers, and when it is committed,
-        which concerns consumers.
+        Each append changes a partition twice: when it is written, which matters to followers, and when it is
+        committed, which matters to consumers.
 
         :param reads: last read of each partition.
         """
@@ -243,7 +243,7 @@ class PartitionReads:
         if not partition.log.log_start_offset <= fetch_partition.fetch_offset <= partition.log.log_end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"{fetch_partition.fetch_offset} is not within {partition.log.log_start_offset} to "
+                f"{fetch_partition.fetch_offset} is not between {partition.log.log_start_offset} and "
                 f"{partition.log.log_end_offset} of {partition.topic_partition}",
             )
         partition.role.record_fetch(
@@ -285,13 +285,14 @@ class PartitionReads:
 def _check_acknowledged(replica_id: int, partition: Partition) -> None:
     """Check that a follower without new records has acknowledged its offset to this leader state.
 
-    Otherwise the follower would wait for records that may never come, and could not join the ISR: its request was
-    answered with an error, or this broker stopped leading and leads again. After an error it requests the partition.
+    It has not if its last request failed, or if this broker lost the leadership and regained it.  The follower would
+    then wait for records that may never arrive, and could not join the ISR; the error makes it request the partition
+    again.
 
     :raise KafkaError: UNKNOWN_LEADER_EPOCH, which is retriable.
     """
     if partition.role.known_end_offset(replica_id) is None:
-        text = f"{replica_id} has not fetched {partition.topic_partition} since this broker leads it"
+        text = f"{replica_id} has not fetched {partition.topic_partition} since this broker became its leader"
         raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, text)
 
 
@@ -307,7 +308,7 @@ def _check_resent(replica_id: int, offset: int, partition: Partition, slice_: Lo
 def _diverging_epoch(partition: Partition, fetch_partition: FetchPartition) -> dict[str, int] | None:
     """Return the diverging epoch if the client's log differs from this leader's, else None (KIP-595).
 
-    :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader knows no epoch at or before the client's.
+    :raise KafkaError: OFFSET_OUT_OF_RANGE, this leader has no epoch at or before the client's.
     """
     log = partition.log
     if (
@@ -319,7 +320,7 @@ def _diverging_epoch(partition: Partition, fetch_partition: FetchPartition) -> d
     if end_offset < 0:
         raise KafkaError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"{partition.topic_partition}: the end of epoch {fetch_partition.last_fetched_epoch} is not known",
+            f"{partition.topic_partition}: the end of epoch {fetch_partition.last_fetched_epoch} is unknown",
         )
     if epoch < fetch_partition.last_fetched_epoch or end_offset < fetch_partition.fetch_offset:
         return {"epoch": epoch, "end_offset": end_offset}
@@ -327,7 +328,7 @@ def _diverging_epoch(partition: Partition, fetch_partition: FetchPartition) -> d
 
 
 def _aborted_transactions(partition: Partition, first_offset: int, slice_: LogSlice) -> list[dict[str, int]]:
-    """Return the aborted transactions that overlap the slice, and perhaps some others."""
+    """Return the aborted transactions that overlap the slice, and possibly others."""
     log = partition.log
     last = slice_.ranges[-1]
     to_offset = log.segments.end_offset_bound(slice_.first_offset, last.position + last.size, log.log_end_offset)
@@ -358,7 +359,7 @@ def _row(
     last_stable_offset: int = -1,
     log_start_offset: int = -1,
 ) -> Row:
-    """Return a row with all untagged fields, which the fastest builder can encode."""
+    """Return a row with all untagged fields, as the fastest builder requires."""
     return {
         "partition_index": partition,
         "error_code": error_code,

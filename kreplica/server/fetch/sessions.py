@@ -152,7 +152,7 @@ class FetchSession:
                     self.watch.remove(fetch_partition)
 
     def change_in_steps(self, topics: Iterable[Row], forgotten: Iterable[Row]) -> Steps[None]:
-        """Do the work of ``change`` in slices."""
+        """Like ``change``, but in slices."""
         count = 0
         for is_forgotten, rows in ((False, topics), (True, forgotten)):
             for row in rows:
@@ -256,11 +256,11 @@ class FetchSessions:
         now_s: float,
         is_follower: bool,
     ) -> Steps[FetchContext]:
-        """Do the work of ``begin`` in slices, for a request with many partitions."""
+        """Like ``begin``, but in slices, for a request with many partitions."""
         if epoch in (FINAL_EPOCH, INITIAL_EPOCH):
             if session_id != NO_SESSION:
                 self._end(session_id)
-            # Added when complete; no request can name it before.
+            # Added once complete; until then no request can name it.
             session = FetchSession(self._new_id(), (), by_id=by_id, now_s=now_s, is_follower=is_follower)
             yield from session.change_in_steps(topics, ())
             is_open = epoch == INITIAL_EPOCH and self._may_open(
@@ -320,7 +320,7 @@ class FetchSessions:
         return True
 
     def _has_memory(self, is_follower: bool, added_count: int, now_s: float) -> bool:
-        """Return whether sessions may hold ``added_count`` more partitions.
+        """Return whether the sessions may contain ``added_count`` more partitions.
 
         Evicts idle sessions and, for a follower, sessions of clients, in order of last use.
         """

@@ -1,4 +1,4 @@
-"""Limits automatic topic creation: topics in progress, and topics per second of each client address."""
+"""Limits automatic topic creation: topics in progress, and topics per second for each client address."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class TopicCreationLimits:
         self._full_at_s: dict[str, float] = {}
         """Time at which the full burst of an address is available again; past times are removed."""
 
-    def admit(self, address: str, wanted: int) -> int:
-        """Return the number of topics that may be created now; the caller reports them to ``finished``."""
+    def admit(self, address: str, count: int) -> int:
+        """Return the number of topics that may be created now; the caller reports their end to ``finished``."""
         now_s = self._seconds()
         full_at_s = max(self._full_at_s.pop(address, now_s), now_s)
         available = int((BURST_S - (full_at_s - now_s)) * self._rate)
-        admitted = max(min(wanted, available, self._in_progress_max - self._in_progress), 0)
+        admitted = max(min(count, available, self._in_progress_max - self._in_progress), 0)
         self._in_progress += admitted
         full_at_s += admitted / self._rate
         if full_at_s > now_s:

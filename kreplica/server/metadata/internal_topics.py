@@ -39,7 +39,7 @@ class InternalTopics:
         self._logged_reasons: dict[str, str] = {}
 
     def ensure(self, name: str) -> None:
-        """Start to create an internal topic unless it exists; callers retry later."""
+        """Start creating an internal topic unless it exists; callers retry later."""
         if name in self._metadata.topics or name in self._creating:
             return
         creating = self._creating[name] = Deferred.fromCoroutine(self._create(self._configs[name]))
@@ -69,7 +69,7 @@ class InternalTopics:
         reason = failure.getErrorMessage()
         if self._logged_reasons.get(name) != reason:
             self._logged_reasons[name] = reason
-            log.warn("cannot create the topic {name}, for which clients wait: {reason}", name=name, reason=reason)
+            log.warn("cannot create the topic {name}, which clients need: {reason}", name=name, reason=reason)
 
     def stop(self) -> None:
         """Cancel all creations."""

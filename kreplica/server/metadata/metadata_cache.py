@@ -51,7 +51,7 @@ class TopicMetadata:
 
 
 class MetadataCache:
-    """The metadata cache of a broker. Updated one topic at a time: a reader never sees a partly updated topic.
+    """Metadata cache of a broker, updated one topic at a time: readers never see a partly updated topic.
 
     A changed topic, or a changed set of live brokers, is a new object, so derived values can be cached by object
     identity.
@@ -93,7 +93,7 @@ class MetadataCache:
         return known is not None and partition in known.partitions
 
     def name_of(self, topic_id: UUID) -> str | None:
-        """Return the topic name of an ID; None if unknown."""
+        """Return the name of the topic with this ID; None if it is unknown."""
         return self._names.get(topic_id)
 
     def requested_topic(self, row: Mapping[str, Any], version: int) -> tuple[str | None, UUID]:
@@ -134,7 +134,7 @@ class MetadataCache:
         After the last part of full metadata, topics that no part contains are also removed, because a controller may
         have failed before it announced a deletion.
 
-        :return: names of topics that do not exist after the update.
+        :return: names of topics that no longer exist.
         """
         steps = self.update_in_steps(body, lambda: True)
         while True:
@@ -147,7 +147,7 @@ class MetadataCache:
     def update_in_steps(self, body: dict[str, Any], is_valid: Callable[[], bool]) -> Steps[list[str]]:
         """Apply ``update`` in slices; call observers and waiters when it is complete.
 
-        :param is_valid: returns False if the request is obsolete; the rest of it is then dropped.
+        :param is_valid: returns False if the request is obsolete; its remaining part is then ignored.
         """
         parsed: list[tuple[dict[str, Any], list[PartitionMetadata]]] = []
         count = 0

@@ -1,7 +1,7 @@
-"""Groups Produce requests of one read that match the same template.
+"""Groups Produce requests from one read that match the same template.
 
 A producer with many small batches sends them back to back.  A run of such requests is appended with one system call,
-and one buffer has all responses.
+and all responses share one buffer.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RUN_MAX = 64
 class ProduceRun:
     """Consecutive requests of one connection; valid until the handler returns.
 
-    :ivar template: the fields that they have in common.
+    :ivar template: the fields that the requests have in common.
     :ivar correlation_ids: one per request.
     :ivar records: records of each request, as a view of a reused buffer.
-    :ivar codecs: bitwise or of the codecs of all batches; 0 if no batch is compressed.
+    :ivar codecs: bitwise OR of the codecs of all batches; 0 if no batch is compressed.
     """
 
     __slots__ = (

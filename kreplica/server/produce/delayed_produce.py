@@ -46,7 +46,7 @@ class Pending:
         self.acks = acks
         self.row = row
 
-    def is_over(self) -> bool:
+    def is_complete(self) -> bool:
         """Return whether the batch may be acknowledged or has failed; writes the error into the row."""
         partition = self.partition
         if partition.leadership_generation != self._leadership_generation:
@@ -59,8 +59,8 @@ class Pending:
         return True
 
     def expire(self) -> None:
-        """Write the timeout error into the row, unless the batch is complete by now."""
-        if not self.is_over():
+        """Write the timeout error into the row, unless the batch has completed in the meantime."""
+        if not self.is_complete():
             lacks_replicas = self._lacks_replicas
             self._fail(
                 ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if lacks_replicas else ErrorCode.REQUEST_TIMED_OUT
@@ -98,7 +98,7 @@ class DelayedProduce:
         request.on_abandoned(waiting.abandon)
 
     def _try_complete(self, changed: set[Partition]) -> bool:
-        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
+        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_complete()]
         if not self._pending:
             self._respond()
         return not self._pending

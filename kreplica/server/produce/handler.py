@@ -1,8 +1,9 @@
 """Produce (key 0): append batches, and respond at once or when the requested replicas have them.
 
-``Produce`` handles one request, or a run of similar requests of one connection.  Both validate the batches whose
-records have to be read, append, record the outcomes in ``ProduceResults``, and end in ``finish``.  Two kinds of
-requests are appended in parts: large ones (``sliced_produce``), and transactional ones (``transactional_produce``).
+``Produce`` handles one request, or a run of similar requests of one connection.  Both paths validate the
+batches whose records have to be read, append all batches, record the outcomes in ``ProduceResults``, and end in
+``finish``.  Two kinds of requests are appended in parts: large ones (``sliced_produce``), and transactional ones
+(``transactional_produce``).
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ class Produce:
     def _append_requests(
         self, template: ProduceTemplate, requests: Sequence[Request], records: Sequence[Buffer]
     ) -> None:
-        """Append batches that were validated off the reactor; this broker may have lost the partition since."""
+        """Append batches that were validated off the reactor; this broker may no longer lead the partition."""
         partition = self._partitions.get(template.topic_partition)
         outcomes = self._append_run(partition, template, records, requests[0].connection)
         self._finish_each(requests, template, partition, outcomes)

@@ -22,7 +22,7 @@ from kreplica.wire.records import Record, iter_records
 class Interceptor(NamedTuple):
     """Configured interceptor.
 
-    :param failed: called in the ``except`` block with the activity during which the plugin raised.
+    :param failed: called in the ``except`` block with a description of the failed operation.
     """
 
     name: str
@@ -141,7 +141,7 @@ class Interception:
     def append(
         self, partition: Partition, batches: Sequence[Buffer], principal: Principal, now_ms: int, *, all_in_sync: bool
     ) -> list[Outcome]:
-        """Append batches one by one like ``Partition.append``, with the changes of the interceptors."""
+        """Append batches one by one like ``Partition.append``, with the interceptors' changes."""
         outcomes: list[Outcome] = []
         for records in batches:
             try:
@@ -154,9 +154,9 @@ class Interception:
     def in_transaction(
         self, partition: Partition, records: Buffer, principal: Principal, now_ms: int
     ) -> tuple[Bytes, Origin]:
-        """Return the batch of a transaction with the changes of the interceptors, and its origin.
+        """Return the batch of a transaction with the interceptors' changes, and its origin.
 
-        :raise KafkaError: the errors of ``intercept``; INVALID_RECORD if an interceptor leaves a note.
+        :raise KafkaError: the errors of ``intercept``; INVALID_RECORD if an interceptor returns notes.
         """
         intercepted = self._intercept(partition, records, principal, now_ms)
         if intercepted.notes:

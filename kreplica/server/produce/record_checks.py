@@ -3,7 +3,7 @@
 A compressed batch is decompressed and its records are walked, as Kafka's brokers do (LogValidator).  The records of an
 uncompressed batch are walked if its topic is compacted, has a ``compression.type`` or limits timestamps.  Work of more
 than about a millisecond runs in the offload; meanwhile the connection is held, so that no later request overtakes this
-one.  ``storage/segments/batch_validation.py`` validates every batch at the append, including its CRC.
+one.  ``storage/segments/batch_validation.py`` validates every batch, including its CRC, when it is appended.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ RUNNING_MAX = 2
 """Maximum number of concurrent validations in the thread pool, which leaves threads for disks and bounds memory."""
 
 PORTION_SIZE = 256 * 1024
-"""Maximum bytes of batches, as sent, of one request that are validated before those of another request."""
+"""Maximum bytes of one request's batches, as sent, that are validated before another request has its turn."""
 
 WAITING_BYTES_MAX = 256 * 1024 * 1024
-"""Maximum bytes of batches, as sent, that may wait; beyond it requests are rejected with a retriable error."""
+"""Maximum bytes of batches, as sent, that may wait; beyond that, requests are rejected with a retriable error."""
 
 _RECORD_COUNT = Struct(">i")
 _RECORD_COUNT_POSITION = HEADER_SIZE - _RECORD_COUNT.size
 
 
 class Unvalidated(NamedTuple):
-    """Place of a batch, where its ``ValidatedBatch`` replaces it after the validation.
+    """Location of a batch, where its ``ValidatedBatch`` replaces it after validation.
 
     :param container: a partition's row of a request, or the records of a run.
     :param key: key or index of the batch in its container.
@@ -116,7 +116,7 @@ def to_validate(
 class BatchValidation:
     """Validates batches for one broker.
 
-    :param size_max: bytes that the records of one batch may take when decompressed.
+    :param size_max: maximum decompressed size of one batch's records in bytes.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class BatchValidation:
         """
         size = sum(len(batch.records) for batch in batches)
         if self.waiting_bytes and self.waiting_bytes + size > WAITING_BYTES_MAX:
-            rejection = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait to be decompressed")
+            rejection = KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches are waiting to be validated")
             for config, container, key in batches:
                 container[key] = ValidatedBatch.rejected(container[key], config, rejection)
             done()
@@ -185,7 +185,7 @@ class BatchValidation:
 
     def _run(self, job: _Job) -> None:
         portion = job.next_portion()
-        # Another thread reads the batches; no other reference in this thread can change them meanwhile.
+        # Another thread reads the batches; nothing in this thread can change them in the meantime.
         work = [(batch.records, batch.config) for batch in portion]
         deferred: Deferred[list[ValidatedBatch]] = self._offload.run(
             _validate_all, work, self._wall_clock_ms(), self._size_max
@@ -243,7 +243,7 @@ class _Job:
         return not (self.connection.closed and self._needed)
 
     def finish(self) -> None:
-        """Continue with the request."""
+        """Continue handling the request."""
         try:
             self.done()
         except Exception:

@@ -25,7 +25,7 @@ _EMPTY_TAGS = b"\x00\x00\x00"
 class ProduceTemplate:
     """Non-transactional request with one batch for one partition, without its correlation ID and records.
 
-    :ivar forbidden_attributes: attributes that a batch of such a request may not have.
+    :ivar forbidden_attributes: attributes that a batch of such a request must not have.
     """
 
     __slots__ = ("_response", "acks", "client_id", "forbidden_attributes", "timeout_ms", "topic_partition", "version")

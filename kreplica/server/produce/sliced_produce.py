@@ -60,7 +60,7 @@ class LargeProduce:
         self._rejection = rejection
 
     def begin(self) -> None:
-        """Start to handle the request; returns before it is complete."""
+        """Start handling the request; return before it is complete."""
         request = self._request
         if request.size > COPIED_BYTES_MAX:
             request.connection.keeps_frame = True
@@ -120,7 +120,7 @@ class LargeProduce:
             yield
 
     def _parts(self) -> Iterator[list[Row]]:
-        """Divide topics into parts of ``STEP_PARTITIONS``; ``whole`` identifies the topic that a part belongs to."""
+        """Divide topics into parts of ``STEP_PARTITIONS``; ``whole`` identifies the topic of a part."""
         part: list[Row] = []
         count = 0
         for topic in self._request.body["topic_data"]:

@@ -1,6 +1,6 @@
-"""Transactional produce: a batch is appended when its partition is known to be part of the transaction (KIP-890).
+"""Transactional produce: a batch is appended once its partition is known to be part of the transaction (KIP-890).
 
-Only the first batches of a transaction wait for that; later batches are appended at once.
+Only a transaction's first batches wait for this verification; later batches are appended at once.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ ADDS_FROM = 12
 """First version in which the leader, not the producer, adds the partition to the transaction."""
 
 ABORTABLE_FROM = 11
-"""First version whose clients know TRANSACTION_ABORTABLE."""
+"""First version whose clients handle TRANSACTION_ABORTABLE."""
 
 KEPT_BYTES_MAX = 64 * 1024 * 1024
-"""Maximum bytes of batches that may wait for coordinators; beyond it, batches are rejected with a retriable error."""
+"""Maximum bytes of batches that may wait for coordinators; beyond that, batches are rejected with a retriable error."""
 
 ADMITTED_AT_ONCE = 500
-"""Partitions of a large request per request to its coordinator; each takes a few microseconds."""
+"""Number of partitions of a large request per request to the coordinator; each takes a few microseconds."""
 
 READ_PER_STEP, APPENDED_PER_STEP = 8, 2
-"""Batches of a large request that are read or appended in one step."""
+"""Number of batches of a large request that are read or appended in one step."""
 
 Row = dict[str, Any]
 
@@ -127,7 +127,7 @@ class _TransactionalRequest:
     def begin(self, body: Row) -> None:
         batches: list[Batch] = []
         for _ in self._read(body["topic_data"], batches):
-            pass  # the partitions are few: read at once
+            pass  # few partitions: read without yielding
         rejection = self._rejection(batches)
         if rejection is not None:
             for batch in batches:
@@ -190,7 +190,7 @@ class _TransactionalRequest:
     def _append_part(
         self, batches: Iterable[Batch], codes: Iterable[ErrorCode], rejection: KafkaError | None
     ) -> Steps[None]:
-        """Append admitted batches; ``Partition.append`` rejects them if an end marker was written since."""
+        """Append admitted batches; ``Partition.append`` rejects them if an end marker was written in the meantime."""
         for number, (batch, code) in enumerate(zip(batches, codes, strict=True), 1):
             records, batch.records = batch.records, None
             assert records is not None
@@ -237,7 +237,7 @@ class _TransactionalRequest:
             text = f"the batches have {len(producers)} different producer IDs or epochs"
             return KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
         if self._produces.kept_bytes >= KEPT_BYTES_MAX:
-            return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches wait for transaction coordinators")
+            return KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "too many batches await transaction coordinators")
         return None
 
     def _keep(self, batches: list[Batch]) -> None:

@@ -48,10 +48,10 @@ class AddressLoad:
 
     :ivar connections: number of open connections.
     :ivar requests: number of pending requests; its connections update it.
-    :ivar check_at: number of requests from which each new one calls ``check``.
+    :ivar check_at: number of requests above which each new request calls ``check``.
     :ivar is_full: each connection of the address may have only one pending request.
     :ivar relax_at: number of requests at which a full address calls ``relax``.
-    :ivar held_bytes: unread responses.
+    :ivar held_bytes: bytes of unread responses.
     """
 
     __slots__ = ("_loads", "address", "check_at", "connections", "held_bytes", "is_full", "relax_at", "requests")
@@ -68,7 +68,7 @@ class AddressLoad:
         self.relax()
 
     def check(self) -> bool:
-        """Return True if the address has as many pending requests as it may have."""
+        """Return True if the address has reached its limit of pending requests."""
         if not self.is_full:
             requests_max = self._loads.requests_max_of(self)
             if self.requests < requests_max:
@@ -107,7 +107,7 @@ class ClientLoads:
     Connections of the controller and of followers are counted but never paused or closed, because other brokers
     wait for them.
 
-    :ivar held_bytes: unread responses of all connections.
+    :ivar held_bytes: bytes of unread responses of all connections.
     """
 
     def __init__(self, bounds: Bounds, metrics: ServerMetrics, seconds: Callable[[], float]) -> None:
@@ -138,7 +138,7 @@ class ClientLoads:
             del self._by_address[load.address]
 
     def requests_max_of(self, load: AddressLoad) -> int:
-        """Return the number of pending requests that an address may have at the moment."""
+        """Return the number of pending requests that an address may currently have."""
         bounds = self.bounds
         if self.requests < bounds.broker_requests_outstanding_max:
             return bounds.address_requests_outstanding_max
@@ -164,7 +164,7 @@ class ClientLoads:
             self._enforce_limits(load)
 
     def sweep(self) -> None:
-        """Close connections that stopped reading, if an address or the broker holds too much."""
+        """Close connections whose clients stopped reading, if an address or the broker exceeds its limit."""
         for load in {unread.load: None for unread in self._unread.values()}:
             self._enforce_limits(load)
 

@@ -1,4 +1,4 @@
-"""Names that clients send in ApiVersions and in requests about telemetry."""
+"""Names that clients send in ApiVersions and in telemetry requests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ CLIENT_NAME_LENGTH_MAX = 200
 """Maximum number of characters of a client's name that a connection keeps."""
 
 SHARED_MAX = 1000
-"""Number of clients whose names are kept to be shared by their connections."""
+"""Number of clients whose names are cached for sharing between their connections."""
 
 
 class ClientNames(NamedTuple):
     """Names of one client, truncated to ``CLIENT_NAME_LENGTH_MAX``.
 
     :param software_name: name of its library; None for a client without KIP-511.
-    :param client_instance_id: ID of a client with telemetry (KIP-714), in Kafka's text form; None for others.
+    :param client_instance_id: ID of a client with telemetry (KIP-714), in Kafka's text form; None for other clients.
     """
 
     client_id: str | None

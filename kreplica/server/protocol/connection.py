@@ -33,7 +33,7 @@ class Connection:
     :ivar sasl: authentication of the client; None if its listener does not use SASL.
     :ivar is_control: the connection carries commands of the controller or fetches of a follower.
     :ivar closed: no further request is dispatched and no response is sent.
-    :ivar held: later requests must wait until the effect of an earlier one is decided.
+    :ivar held: later requests must wait until the outcome of an earlier one is known.
     :ivar paused: the connection is held or has reached a bound; frames stop until ``Transport.resume_reading``.
     :ivar keeps_frame: the last frame is still being parsed; its memory must not change until ``release_frame``.
     :ivar last_active_s: reactor time of the last byte read or written; set by the transport.
@@ -136,7 +136,7 @@ class Connection:
 
     @property
     def is_settled(self) -> bool:
-        """True if the response to every request is sent."""
+        """True if the response to every request has been sent."""
         return not self._requests and not self._response_bytes
 
     def mark_control(self) -> None:
@@ -153,7 +153,7 @@ class Connection:
             self._closed_callbacks += (callback,)
 
     def stop(self) -> None:
-        """Stop accepting requests, and close when the responses to pending ones are sent."""
+        """Stop accepting requests, and close after the responses to pending ones are sent."""
         if not self.closed and not self._stopping:
             self._stopping = True
             self._pause()
@@ -181,7 +181,7 @@ class Connection:
         self._transport.abort()
 
     def hold(self) -> None:
-        """Handle no other request until ``release``; the next frame may be given to ``postpone``."""
+        """Handle no other request until ``release``; the next frame may be passed to ``postpone``."""
         self.held = True
         self._pause()
 

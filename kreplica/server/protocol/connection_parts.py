@@ -50,7 +50,7 @@ class OutstandingRequest(Protocol):
 
     @property
     def description(self) -> str:
-        """API, version, size, client id and peer, for the log."""
+        """API, version, size, client ID and peer, for the log."""
 
     def abandon(self) -> list[Callable[[], object]]:
         """Drop the response, since the connection has closed; return the callbacks to run."""

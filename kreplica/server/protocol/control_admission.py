@@ -1,4 +1,4 @@
-"""Admits commands of the elected controller only; an unknown controller epoch is looked up in ZooKeeper."""
+"""Admits only commands from the elected controller; an unknown controller epoch is looked up in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ RETRY_SECONDS = 0.25
 UNCONFIRMED_MAX = 256
 """Maximum number of commands that wait for ZooKeeper, so that forged commands cannot exhaust memory."""
 
-Decided = Callable[[ErrorCode], None]
+OnDecision = Callable[[ErrorCode], None]
 
 
 class _Command(NamedTuple):
     request: Request
-    decided: Decided
+    on_decision: OnDecision
 
     @property
     def controller_epoch(self) -> int:
@@ -44,8 +44,8 @@ class _Command(NamedTuple):
 class ControlAdmission:
     """Checks commands for the handlers of LeaderAndIsr, StopReplica and UpdateMetadata.
 
-    A command of the known controller is decided at once.  A command with a higher epoch waits until ``/controller`` and
-    ``/controller_epoch`` are read.  Waiting commands are decided in the order of arrival.
+    A command from the known controller is admitted or rejected at once.  A command with a higher epoch waits until
+    ``/controller`` and ``/controller_epoch`` have been read.  Waiting commands are processed in order of arrival.
 
     :param read_elected: reads the elected controller, as of the call or later (``read_elected_controller``).
     """
@@ -60,17 +60,16 @@ class ControlAdmission:
         self._confirming: Deferred[None] | None = None
         self._stopped = False
 
-    def admit(self, request: Request, decided: Decided) -> None:
-        """Call ``decided`` with NONE if the command is admitted, else with the error for the response.
+    def admit(self, request: Request, on_decision: OnDecision) -> None:
+        """Call ``on_decision`` with NONE if the command is admitted, else with the error for the response.
 
-        ``decided`` is called before this returns if the controller epoch is known, and never if the connection closes
-        first.
+        It is called before this returns if the controller epoch is known, and never if the connection closes first.
         """
-        command = _Command(request, decided)
+        command = _Command(request, on_decision)
         if self._fence.is_known(command.controller_epoch):
-            self._decide(command)
+            self._process(command)
         elif self._stopped or len(self._unconfirmed) >= UNCONFIRMED_MAX:
-            request.abort("the controller that sent the command cannot be verified now")
+            request.abort("the controller that sent the command currently cannot be verified")
         else:
             self._unconfirmed.append(command)
             if self._confirming is None:
@@ -79,7 +78,7 @@ class ControlAdmission:
                 confirming.addBoth(self._on_end)  # at once if the session has expired
 
     def stop(self) -> None:
-        """Stop confirming commands; the waiting ones are abandoned with their connections."""
+        """Stop verifying commands; waiting commands are abandoned with their connections."""
         self._stopped = True
         self._unconfirmed.clear()
         if self._confirming is not None:
@@ -92,9 +91,9 @@ class ControlAdmission:
                 elected = await self._elected()
                 if elected is not None:
                     self._fence.learn(elected)
-                    self._decide_first(count)
+                    self._process_first(count)
         except CancelledError:
-            pass  # by stop
+            pass  # cancelled by ``stop``
 
     def _on_end(self, _: None) -> None:
         self._confirming = None
@@ -105,13 +104,13 @@ class ControlAdmission:
         except (ZooKeeperError, ZnodeError) as error:
             # If the session has ended, commands for its registration are rejected.
             log.warn("cannot read the elected controller from ZooKeeper: {error}", error=str(error))
-            self._decide_rejected()
+            self._reject_invalid()
             if self._unconfirmed:
                 await pause(self._reactor, RETRY_SECONDS)
             return None
 
-    def _decide_rejected(self) -> None:
-        """Reject the waiting commands that are invalid for every controller."""
+    def _reject_invalid(self) -> None:
+        """Reject the waiting commands that are invalid whichever controller is elected."""
         waiting = [each for each in self._unconfirmed if each.request.is_waiting]
         self._unconfirmed.clear()
         for command in waiting:
@@ -119,22 +118,22 @@ class ControlAdmission:
             if error is ErrorCode.NONE:
                 self._unconfirmed.append(command)
             else:
-                command.decided(error)
+                command.on_decision(error)
 
-    def _decide_first(self, count: int) -> None:
-        """Decide the first ``count`` commands, and the following ones whose controller epoch is now known."""
+    def _process_first(self, count: int) -> None:
+        """Admit or reject the first ``count`` commands, and the following ones whose controller epoch is now known."""
         waiting = self._unconfirmed
         while waiting and (count > 0 or self._fence.is_known(waiting[0].controller_epoch)):
             count -= 1
             command = waiting.popleft()
             if command.request.is_waiting:
                 try:
-                    self._decide(command)
+                    self._process(command)
                 except Exception:
                     log.failure("{request!r} failed", request=command.request)
                     command.request.abort(f"{command.request.api.name} failed")
 
-    def _decide(self, command: _Command) -> None:
+    def _process(self, command: _Command) -> None:
         request, fence = command.request, self._fence
         body = request.body
         number = body.get("command_number", UNNUMBERED)
@@ -152,7 +151,7 @@ class ControlAdmission:
                 elected=fence.controller_id,
                 elected_epoch=fence.controller_epoch,
             )
-        command.decided(error)
+        command.on_decision(error)
 
     def _failed(self, failure: Failure) -> None:
         log.failure("confirming the controller failed", failure)

@@ -115,9 +115,9 @@ class Dispatch:
             self._failed(request)
 
     def replace_handlers(self, table: Mapping[int, HandlerEntry]) -> None:
-        """Handle later requests with other handlers of the same APIs and versions.
+        """Replace the handlers for later requests; the APIs and versions must stay the same.
 
-        Either both tables handle runs of Produce requests, or none does.
+        Both tables must handle runs of Produce requests, or neither.
         """
         self.table.update(table)
         for (key, version), route in list(self._routes.items()):
@@ -128,21 +128,21 @@ class Dispatch:
             self._runs.replace_handler(produce.handle_run)
 
     def handle_open_run(self) -> None:
-        """Handle the gathered Produce requests; called before their connection is closed or buffers are reused."""
+        """Handle the collected Produce requests; called before their connection is closed or buffers are reused."""
         if self._runs is not None:
             self._runs.handle_open_run()
 
     # --- rare cases --------------------------------------------------------------------------------------------------
 
     def description(self, connection: Connection, frame: memoryview) -> str:
-        """Describe a request for the log: its API and version, size, client id and peer."""
+        """Describe a request for the log: its API and version, size, client ID and peer."""
         key, version = (int.from_bytes(frame[at : at + 2], "big") for at in (0, 2))
         name = APIS[key].name if key in APIS else f"API {key}"
         client_id = _probable_client_id(frame)
         return f"{name} {version} of {len(frame)} bytes from client {client_id!r} at {connection.peer}"
 
     def reason_too_large(self, frame: Buffer, size: int) -> str | None:
-        """Return why a frame is too large for its API, None if it is not.
+        """Return why a frame is too large for its API; None if it is not.
 
         :param frame: at least the first two bytes.
         :param size: of the whole frame.
@@ -247,6 +247,6 @@ class Dispatch:
 
 
 def _probable_client_id(frame: memoryview) -> str | None:
-    """Return the client ID at its position in all header versions so far; None if the frame is too short for it."""
+    """Return the client ID, which all header versions have at the same position; None if the frame is too short."""
     length = int.from_bytes(frame[8:10], "big", signed=True)
     return str(frame[10 : 10 + length], "utf-8", "replace") if 0 <= length <= len(frame) - 10 else None

@@ -1,4 +1,4 @@
-"""Features in ApiVersions responses (KIP-584); a feature is advertised if all the APIs that it needs are served."""
+"""Features in ApiVersions responses (KIP-584); a feature is advertised if all APIs that it requires are served."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ EPOCH = 0
 """Epoch of the finalized levels, which are constant; clients ignore levels without an epoch."""
 
 LEVEL_0_FROM = 4
-"""First version of ApiVersions whose clients accept a feature with the lowest level 0."""
+"""First version of ApiVersions whose clients accept a feature whose lowest level is 0."""
 
 
 def features_response(table: Mapping[int, HandlerEntry], version: int) -> dict[str, Any]:

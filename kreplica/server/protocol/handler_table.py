@@ -17,7 +17,7 @@ class HandlerEntry:
     :param versions_min: lowest version.
     :param versions_max: highest version.
     :param handle_run: handles runs of similar Produce requests; None if requests must be handled one by one.
-    :param is_advertised: returns True if ApiVersions lists the API at the moment; None if it always does.
+    :param is_advertised: returns True if ApiVersions currently lists the API; None if it always does.
     """
 
     api: Api
@@ -34,4 +34,4 @@ class HandlerEntry:
 
 
 HandlerTable = dict[int, HandlerEntry]
-"""By API key."""
+"""Handler entries by API key."""

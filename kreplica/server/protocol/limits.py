@@ -27,15 +27,15 @@ class Bounds:
         each of these connections may have only one until half of them have a response.
     :param broker_requests_outstanding_max: pending requests of all connections; at the limit, each address is
         limited to an equal share.
-    :param address_response_bytes_max: bytes in memory of responses that clients of one address have not read; beyond
-        it, connections whose clients read nothing for ``partial_stall_s`` are closed, and beyond twice the limit
+    :param address_response_bytes_max: bytes in memory of responses that clients of one address have not read; above
+        it, connections whose clients read nothing for ``partial_stall_s`` are closed, and above twice the limit
         other connections too, the largest first.
     :param broker_response_bytes_max: the same limit for all addresses together; connections of the address with the
         most bytes are closed first.
     :param partial_bytes_max: bytes of incomplete frames of all connections, ``queued.max.request.bytes``; a quarter is
         reserved for frames of up to 1 MiB, which never wait for larger ones.
     :param partial_stall_s: period over which the rate of an incomplete frame is measured.
-    :param partial_rate_min: bytes per second below which a frame is evicted when others need its memory.
+    :param partial_rate_min: bytes per second below which a frame is evicted when other frames need its memory.
     :param accept_backlog: connections that wait to be accepted, ``socket.listen.backlog.size``; more than Kafka's 50,
         because all clients reconnect at once after a restart.
     :param idle_s: ``connections.max.idle.ms`` in seconds: a connection without traffic for this time is closed.

@@ -48,7 +48,7 @@ class ServerMetrics:
     :ivar connections_accepted: accepted connections, including refused ones.
     :ivar connections_refused: connections closed at once because of a connection limit.
     :ivar connections_idle_closed: connections closed by the idle timeout.
-    :ivar partial_evictions: connections closed because their incomplete frame was slow while memory was scarce.
+    :ivar partial_evictions: connections closed because their frame arrived slowly while memory was scarce.
     :ivar unread_evictions: connections closed because their client did not read responses while memory was scarce.
     :ivar pauses: number of times that a connection reached a bound and was not read for a while.
     :ivar cold_reads: number of times that a response waited for a page that was not in the page cache.

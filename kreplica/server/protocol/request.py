@@ -27,7 +27,7 @@ Amend = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 LARGE_BYTES = 16 * 1024
-"""Requests from this size on are parsed in slices."""
+"""Requests of at least this size are parsed in slices."""
 
 COPIED_BYTES_MAX = 256 * 1024
 """Large frames up to this size are copied before they are handled in slices; longer ones stay in the read buffer."""
@@ -106,7 +106,7 @@ class Request:
     """One request; its handler responds exactly once, now or later.
 
     ``body`` is the result of ``Schema.parse``.  **Memoryviews in it are valid only until the handler returns**: their
-    buffers are reused, so a handler copies the data that it keeps.
+    buffers are reused, so a handler must copy the data that it keeps.
 
     :ivar size: frame size in bytes.
     :ivar is_waiting: the request has no response yet and is not abandoned.
@@ -166,7 +166,7 @@ class Request:
 
     @property
     def description(self) -> str:
-        """API, version, size, client id and peer, for the log."""
+        """API, version, size, client ID and peer, for the log."""
         route = self._route
         client = f"client {self.client_id!r} at {self.connection.peer}"
         return f"{route.api.name} {route.version} of {self.size} bytes from {client}"
@@ -182,7 +182,7 @@ class Request:
     def respond(self, body: dict[str, Any]) -> None:
         """Send the response, in the order of requests.  Does nothing if the connection has closed.
 
-        A body that does not fit the schema is a bug of the handler: the error is logged and closes the connection,
+        A body that does not fit the schema is a bug in the handler: the error is logged and closes the connection,
         since the client would never get a response.
 
         :param body: see ``Schema.build``; records may be a range of a file.
@@ -201,7 +201,7 @@ class Request:
                 steps = build(body, header)
                 built = self.connection.slices.begin(steps)
                 if isinstance(built, Pending):
-                    self._build_rest(steps)
+                    self._build_remaining(steps)
                     return
                 pieces, size = framed(built)
         except Exception:
@@ -210,7 +210,7 @@ class Request:
         self._finish(pieces, size)
 
     def in_slices(self, steps: Steps[T]) -> Deferred[T]:
-        """Run long work of this request after other work that is queued; its connection is not read meanwhile.
+        """Run long work of this request after the work already queued; its connection is not read meanwhile.
 
         :return: fires with the generator's result; cancelled when the connection closes.
         """
@@ -270,8 +270,8 @@ class Request:
         callbacks, self._abandoned = self._abandoned, None
         return callbacks or []
 
-    def _build_rest(self, steps: Steps[list[Any]]) -> None:
-        """Build the rest of a large response in slices; the request counts as complete for its handler."""
+    def _build_remaining(self, steps: Steps[list[Any]]) -> None:
+        """Build the remaining part of a large response in slices; for the handler, the request is already complete."""
         building = self.in_slices(steps)
         self.is_waiting = False
         self._has_responded = True

@@ -111,7 +111,7 @@ def respond_in_slices(request: Request, steps: Steps[dict[str, Any] | None]) -> 
     """
     result = request.connection.slices.begin(steps)
     if isinstance(result, Pending):
-        run_handler(request, _respond_with_rest(request, steps))
+        run_handler(request, _respond_with_remaining(request, steps))
     elif result is not None:
         request.respond(result)
 
@@ -125,7 +125,7 @@ async def in_slices(request: Request, steps: Steps[T]) -> T:
     return await request.in_slices(steps) if isinstance(result, Pending) else result
 
 
-async def _respond_with_rest(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
+async def _respond_with_remaining(request: Request, steps: Steps[dict[str, Any] | None]) -> None:
     result = await request.in_slices(steps)
     if result is not None:
         request.respond(result)

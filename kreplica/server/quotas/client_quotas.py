@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from kreplica.cluster.quotas import CLIENT_QUOTAS, CONTROLLER_MUTATION_RATE, QuotaEntity, candidates
-from kreplica.server.quotas.throttle_time import MeasuredRate, TokenBucket, make_room
+from kreplica.server.quotas.throttle_time import MeasuredRate, TokenBucket, evict_usages
 from kreplica.server.quotas.throttled_clients import ThrottledClients
 
 CLIENTS_MAX = 10_000
@@ -38,7 +38,7 @@ class ClientQuotas:
     :param seconds: clock of the reactor.
     :param windows: number and length in seconds of the windows of rates.
     :param mutation_windows: number and length of the windows for ``controller_mutation_rate``.
-    :ivar changed: called after a quota was set for the first time or the last one was removed.
+    :ivar changed: called when a quota is first set for any entity, or is removed for the last one.
     :ivar metrics: counters by quota name.
     :ivar throttled: clients that were throttled recently, including those throttled by quotas of IP addresses.
     :ivar entries: all quotas, including those of IP addresses, which ``ConnectionLimits`` enforces.
@@ -110,7 +110,7 @@ class ClientQuotas:
             usages = self._usages[name]
             usage = usages.get(client_entity)
             if usage is None:
-                if make_room(usages, CLIENTS_MAX, self.seconds()):
+                if evict_usages(usages, CLIENTS_MAX, self.seconds()):
                     self._found.clear()
                 kind = TokenBucket if name == CONTROLLER_MUTATION_RATE else MeasuredRate
                 windows = self._mutation_windows if name == CONTROLLER_MUTATION_RATE else self._windows

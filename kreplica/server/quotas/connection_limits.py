@@ -1,4 +1,4 @@
-"""Limits on the number and on the creation rate of connections (KIP-402, KIP-612)."""
+"""Limits on the number and creation rate of connections (KIP-402, KIP-612)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from twisted.logger import Logger
 
 from kreplica.server.protocol.limits import UNLIMITED
-from kreplica.server.quotas.throttle_time import MeasuredRate, make_room
+from kreplica.server.quotas.throttle_time import MeasuredRate, evict_usages
 
 log = Logger()
 
@@ -31,7 +31,7 @@ class ListenerLimit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Limits that the settings of a broker define.
+    """Limits that a broker's settings define.
 
     :param connections: ``max.connections``.
     :param rate: ``max.connection.creation.rate``.
@@ -75,7 +75,7 @@ class ListenerCounters:
     :ivar open: connections that are open.
     :ivar accepted: connections accepted since the start.
     :ivar delays: number of times that the listener stopped accepting because of a rate.
-    :ivar delayed_s: total duration of these times.
+    :ivar delayed_s: total duration of these pauses.
     :ivar held: connections that were not served because of the rate of their address.
     :ivar rate: connections per second.
     """
@@ -92,13 +92,13 @@ class ListenerCounters:
 
 
 class ConnectionLimits:
-    """Decides about new connections of a broker; counts the open ones.
+    """Accepts, holds or refuses new connections of a broker, and counts the open ones.
 
     Addresses are in the form that ``cluster.quotas.plain_address`` returns.
 
     :param seconds: clock of the reactor.
     :param windows: number and length in seconds of the windows of rates; no delay is longer than one window.
-    :ivar changed: called after the limits of the settings have changed.
+    :ivar changed: called after the limits defined by settings have changed.
     :ivar slots_changed: called after a connection has opened or closed, if there are limits.
     :ivar on_held: called with the address of a connection that is not served, and the time for which it is held.
     :ivar listeners: counters by listener.
@@ -130,7 +130,7 @@ class ConnectionLimits:
     # --- limits ------------------------------------------------------------------------------------------------------
 
     def configure(self, settings: ConnectionSettings) -> None:
-        """Replace the limits of the settings."""
+        """Replace the limits defined by settings."""
         self.settings = settings
         self.rate.limit = float(settings.rate)
         for name, counters in self.listeners.items():
@@ -173,7 +173,7 @@ class ConnectionLimits:
         return max(self.open - self.settings.connections, 0)
 
     def admit(self, listener: str, address: str) -> Admission:
-        """Decide about a connection that the operating system has accepted; ``opened`` is called if it is accepted."""
+        """Decide about a connection that the operating system has accepted; if it is admitted, call ``opened`` next."""
         now_s = self._seconds()
         counters = self.counters(listener)
         counters.accepted += 1
@@ -198,13 +198,13 @@ class ConnectionLimits:
         return Admission(Decision.ACCEPTED, delay_s)
 
     def _held_s(self, address: str, now_s: float) -> float:
-        """Record a connection in the rate of its address; if that is exceeded, return how long to hold it."""
+        """Record a connection in the rate of its address; if the limit is exceeded, return how long to hold it."""
         limit = self._rate_of(address)
         if limit >= UNLIMITED:
             return 0.0
         rate = self._rates.get(address)
         if rate is None:
-            make_room(self._rates, ADDRESSES_MAX, now_s)
+            evict_usages(self._rates, ADDRESSES_MAX, now_s)
             rate = self._rates[address] = MeasuredRate(limit, *self._windows)
         rate.limit = limit
         held_s = rate.record(1.0, now_s)

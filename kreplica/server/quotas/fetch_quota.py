@@ -9,12 +9,12 @@ from kreplica.server.quotas.throttling import Throttling
 
 
 class FetchQuota:
-    """Decides whether a consumer gets the records of a fetch now.
+    """Decides whether the response to a consumer's fetch may contain records.
 
     A client that has exceeded its quota gets responses without records until its rate has recovered, as in Kafka. The
-    response that exceeds the quota has records, and the client pauses; Kafka withholds it, so that clients with large
-    fetches get half of their quota, and batches that are larger than the burst can never be fetched. The bytes of a
-    response are limited to the rest of the burst, or to the quota of one window if that is more.
+    first response that exceeds the quota still contains its records, and the client then pauses. Kafka withholds these
+    records, so clients with large fetches get only half of their quota and can never fetch batches larger than the
+    burst. A response is limited to the remaining burst, or to the quota of one window if that is larger.
 
     :ivar is_set: True if at least one client has this quota.
     """
@@ -35,7 +35,7 @@ class FetchQuota:
         usage = self._usage(request)
         if usage is None:
             return bytes_max
-        usage.record(0.0, self._throttling.quotas.seconds())  # forgets old windows
+        usage.record(0.0, self._throttling.quotas.seconds())  # drops old windows
         return min(bytes_max, max(int(max(usage.burst - usage.recorded, usage.limit * usage.window_s)), 1))
 
     def withhold_s(self, request: Request, size: int) -> float:

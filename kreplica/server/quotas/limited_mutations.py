@@ -42,7 +42,7 @@ _MUTATIONS = {
 def limited_mutations(
     throttling: Throttling, metadata: MetadataCache, default_partitions: int, table: HandlerTable
 ) -> HandlerTable:
-    """Return a copy of the table, in which CreateTopics, CreatePartitions and DeleteTopics are limited.
+    """Return a copy of the table with CreateTopics, CreatePartitions and DeleteTopics limited.
 
     :param default_partitions: ``num.partitions``.
     """
@@ -103,7 +103,7 @@ class _LimitedMutations:
             if field in body:
                 body[field] = accepted
         if is_strict and not rejections:
-            return  # the next request waits, if there is one before the quota has recovered
+            return  # only a request that arrives before the quota has recovered is throttled
         if throttle_s <= 0.0:
             return
         name = mutation.response_field

@@ -1,4 +1,4 @@
-"""Connections that are not read for a while, because their clients exceeded a quota."""
+"""Connections that are temporarily not read, because their clients exceeded a quota."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MutedConnections:
         return len(self._until)
 
     def mute(self, connection: Connection, seconds: float) -> None:
-        """Do not read a connection for some time; its pending requests are responded to."""
+        """Stop reading from a connection for some time; its pending requests still get responses."""
         connection.suspend()
         until_s = self._reactor.seconds() + seconds
         heapq.heappush(self._until, (until_s, next(self._numbers), connection))

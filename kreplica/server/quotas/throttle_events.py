@@ -1,4 +1,4 @@
-"""Records for operators when quotas start and stop slowing down a client."""
+"""Records events for operators when quotas start and stop throttling a client."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ STARTED, ENDED = "throttling_started", "throttling_ended"
 """Kinds of the recorded events."""
 
 QUIET_S = 60.0
-"""Time without throttling after which a client counts as no longer throttled."""
+"""Time without throttling after which a client is considered no longer throttled."""
 
 CHECK_S = 5.0
 """Interval at which the end of throttling is checked."""
 
 STARTS_MAX, WINDOW_S = 10, 60.0
-"""Maximum number of clients whose start is recorded in a window of this length."""
+"""Maximum number of throttled clients recorded per window, and the length of the window."""
 
 CLIENTS_MAX = 500
-"""Maximum number of clients that are throttled according to the records; further ones are only counted."""
+"""Maximum number of clients recorded as throttled at the same time; further ones are only counted."""
 
 NAME_CHARACTERS_MAX = 100
-"""Longer users and client IDs are shortened in the records, since they are chosen by clients."""
+"""Maximum length of user names and client IDs in events; longer ones, which clients may choose, are truncated."""
 
 
 class Record(Protocol):
@@ -49,7 +49,7 @@ class _Client(NamedTuple):
 
 
 class _Period:
-    """Throttling of one client, from its first throttled request.
+    """Period of throttling of one client, starting with its first throttled request.
 
     :ivar quiet_from_s: end of the last throttle time.
     """
@@ -108,7 +108,7 @@ class ThrottleEvents:
             self._timer = None
 
     def _may_start(self, client: _Client, now_s: float) -> bool:
-        """Return True if the start of this client may be recorded; otherwise count the client."""
+        """Return True if throttling of this client may be recorded; otherwise count the client."""
         if now_s >= self._window_ends_s:
             self._window_ends_s, self._starts = now_s + WINDOW_S, 0
         if self._starts < STARTS_MAX and len(self._periods) < CLIENTS_MAX:
@@ -120,12 +120,12 @@ class ThrottleEvents:
 
     def _record_start(self, client: _Client) -> None:
         subject, described = _names(client)
-        text = f"{described}: {_what(client)} are throttled by the quota {client.quota}"
+        text = f"{described}: {_unit_noun(client)} are throttled by the quota {client.quota}"
         details = _details(client)
         others = len(self._unrecorded - {client})
         self._unrecorded.clear()
         if others:
-            text = f"{text}; since the previous record, quotas throttled {others} more {_noun(others)}"
+            text = f"{text}; since the previous record, quotas throttled {others} more {_client_noun(others)}"
             details["unrecorded_clients"] = others
         self._record(STARTED, subject, text, details)
 
@@ -141,11 +141,11 @@ class ThrottleEvents:
         subject, described = _names(client)
         lasted_s = period.quiet_from_s - period.started_s
         text = (
-            f"{described}: {_what(client)} are no longer throttled by the quota {client.quota}, which delayed "
+            f"{described}: {_unit_noun(client)} are no longer throttled by the quota {client.quota}, which delayed "
             f"{period.count} of them within {lasted_s:.0f} s, for {period.total_s:.1f} s in total"
         )
-        figures = {"count": period.count, "throttled_ms": round(period.total_s * 1000), "lasted_s": round(lasted_s)}
-        self._record(ENDED, subject, text, {**_details(client), **figures})
+        totals = {"count": period.count, "throttled_ms": round(period.total_s * 1000), "lasted_s": round(lasted_s)}
+        self._record(ENDED, subject, text, {**_details(client), **totals})
 
 
 def _names(client: _Client) -> tuple[str, str]:
@@ -157,11 +157,11 @@ def _names(client: _Client) -> tuple[str, str]:
     return subject, f"{subject} with the client ID {_short(client.client_id)}" if client.client_id else subject
 
 
-def _what(client: _Client) -> str:
+def _unit_noun(client: _Client) -> str:
     return "new connections" if client.quota == CONNECTION_CREATION_RATE else "requests"
 
 
-def _noun(count: int) -> str:
+def _client_noun(count: int) -> str:
     return "client" if count == 1 else "clients"
 
 

@@ -20,11 +20,11 @@ class UsageMeter(Protocol):
 Use = TypeVar("Use", bound=UsageMeter)
 
 
-def make_room(usages: dict[Key, Use], count_max: int, now_s: float) -> bool:
-    """Forget idle users of a quota, and the oldest ones, if there are too many.
+def evict_usages(usages: dict[Key, Use], count_max: int, now_s: float) -> bool:
+    """Remove idle entries, and then the oldest ones, if there are too many.
 
     :param usages: the use by client, in the order of their first use.
-    :return: True if some were forgotten.
+    :return: True if any were removed.
     """
     if len(usages) < count_max:
         return False

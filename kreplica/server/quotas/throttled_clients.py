@@ -15,7 +15,7 @@ REMEMBERED_S = 3600.0
 class ThrottledKey(NamedTuple):
     """A client and the quota that it exceeded.
 
-    :ivar user: principal, such as ``User:alice``; empty for a quota of IP addresses, whose clients are not known.
+    :ivar user: principal, such as ``User:alice``; empty for a quota of IP addresses, whose users are unknown.
     """
 
     quota: str
@@ -44,7 +44,7 @@ class ThrottledClient:
 
 
 class ThrottledClients:
-    """The clients that were throttled last; bounded.
+    """The most recently throttled clients; bounded.
 
     :param seconds: clock of the reactor.
     """
@@ -57,7 +57,7 @@ class ThrottledClients:
         return len(self._clients)
 
     def __iter__(self) -> Iterator[ThrottledClient]:
-        """Iterate over the remembered clients; those that were throttled last are first."""
+        """Iterate over the remembered clients, the most recently throttled first."""
         oldest_s = self._seconds() - REMEMBERED_S
         for client in reversed(list(self._clients.values())):
             if client.last_s >= oldest_s:

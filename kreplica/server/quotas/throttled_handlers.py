@@ -1,4 +1,4 @@
-"""Adds quotas on the bytes of Produce requests and on the time of the event loop to a table of handlers."""
+"""Adds quotas on Produce bytes and on event loop time to a table of handlers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXEMPT_FROM_PERCENTAGE = frozenset(
         WRITE_TXN_MARKERS,
     )
 )
-"""APIs between brokers and at the start of a connection; their time does not count."""
+"""APIs between brokers and at the start of a connection; their time is not counted."""
 
 
 class ThrottledHandlers:

@@ -1,4 +1,4 @@
-"""Slows down clients that exceeded a quota: throttle time in the response, and a pause of reading (KIP-219)."""
+"""Throttles clients that exceeded a quota: throttle time in the response, and a pause in reading (KIP-219)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Throttling:
         self._events = events
 
     def pause(self, name: str, connection: Connection, client_id: str | None, throttle_s: float) -> None:
-        """Do not read the connection of a client that exceeded a quota for some time."""
+        """Stop reading, for the throttle time, from the connection of a client that exceeded a quota."""
         quotas = self.quotas
         metrics = quotas.metrics[name]
         metrics.throttled += 1
@@ -42,12 +42,12 @@ class Throttling:
         self._events.add(key, throttle_s)
 
     def throttle(self, request: Request, name: str, throttle_s: float) -> None:
-        """Pause the client of a request, which gets its response with the throttle time."""
+        """Pause the client of a request; the response contains the throttle time."""
         request.amend_response(lambda body: with_throttle_time(body, throttle_s))
         self.pause(name, request.connection, request.client_id, throttle_s)
 
     def throttle_run(self, run: ProduceRun, name: str, throttle_s: float) -> None:
-        """Pause the client of several Produce requests; each response has the throttle time."""
+        """Pause the client of several Produce requests; each response contains the throttle time."""
         run.amend_responses(lambda body: with_throttle_time(body, throttle_s))
         self.pause(name, run.connection, run.template.client_id, throttle_s)
 

@@ -23,13 +23,13 @@ KEPT_INTERVALS = 3
 """Number of push intervals without a request after which a client is forgotten, as in Kafka."""
 
 KEPT_S_MIN = 300.0
-"""Minimum time for which a client is remembered, so that operators see the last metrics of one that has ended."""
+"""Minimum time for which a client is remembered, so that operators see the last metrics of a terminated client."""
 
 UNKNOWN = "unknown"
-"""Name of the software of a client that does not send it, as in Kafka."""
+"""Software name of a client that does not send one, as in Kafka."""
 
 COMPRESSION_TYPES: Sequence[int] = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""Accepted compression, preferred ones first; clients may also send uncompressed metrics."""
+"""Accepted compression types, in order of preference; clients may also send uncompressed metrics."""
 
 NEVER = float("-inf")
 
@@ -58,7 +58,7 @@ class TelemetryClient:
     :ivar last_s: reactor time of its last request.
     :ivar last_error: error of its last response.
     :ivar is_terminating: the client has sent its last metrics.
-    :ivar push: its last metrics; None if there are none, or if newer ones of other clients took their memory.
+    :ivar push: its last metrics; None if there are none, or if newer metrics of other clients displaced them.
     :ivar pushes: number of pushes with metrics.
     """
 
@@ -99,7 +99,7 @@ class TelemetryClient:
         return self.subscribed.interval_ms / 1000
 
     def update(self, attributes: ClientAttributes, subscriptions: ClientMetrics) -> None:
-        """Set the attributes, and the subscription if they or the subscriptions have changed."""
+        """Set the attributes; update the subscription if the attributes or the configured subscriptions changed."""
         if attributes == self.attributes and subscriptions.version == self._subscriptions_version:
             return
         self.attributes = attributes
@@ -115,7 +115,7 @@ class TelemetryClient:
         """
         is_early = now_s - max(self.last_get_s, self.last_push_s) < self.interval_s
         if is_early and self.last_error not in _ENABLES_EARLY_GET:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval is not over")
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval has not elapsed")
         self.last_get_s = now_s
         self.last_error = ErrorCode.NONE
         self._has_new_subscription = True
@@ -126,10 +126,10 @@ class TelemetryClient:
         :raise KafkaError: INVALID_REQUEST after its last push; THROTTLING_QUOTA_EXCEEDED before the interval is over.
         """
         if self.is_terminating:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has announced that it terminates")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the client has already announced its termination")
         may_push = self._has_new_subscription or now_s - self.last_push_s >= self.interval_s
         if not may_push and not terminating:
-            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval is not over")
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "the push interval has not elapsed")
         self.last_push_s = now_s
         self._has_new_subscription = False
 
@@ -163,7 +163,7 @@ class TelemetryClients:
         self._new_id = new_id
         self._kept_bytes_max = kept_bytes_max
         self._clients: OrderedDict[UUID, TelemetryClient] = OrderedDict()
-        """Those with the oldest request first."""
+        """Clients by client instance ID, those with the oldest request first."""
         self._with_push: dict[UUID, TelemetryClient] = {}
         """Clients whose last metrics are kept, those with the oldest metrics first."""
 
@@ -228,10 +228,10 @@ class TelemetryClients:
         return client
 
     def keep(self, client: TelemetryClient, push: Push) -> None:
-        """Keep the metrics of a client instead of its earlier ones; the oldest of other clients make room."""
+        """Store the metrics of a client in place of its earlier ones; evict other clients' oldest ones if needed."""
         self.accepted += 1
         if self._clients.get(client.instance_id) is not client:
-            return  # forgotten meanwhile
+            return  # forgotten in the meantime
         self._drop_push(client)
         client.push = push
         client.pushes += 1
@@ -241,7 +241,7 @@ class TelemetryClients:
             self._drop_push(next(iter(self._with_push.values())))
 
     def _client(self, instance_id: UUID, connection: Connection, client_id: str | None) -> TelemetryClient:
-        """Return the client of a request, which is created if it is unknown."""
+        """Return the client of a request; create it if it is unknown."""
         self._forget_silent()
         client = self._clients.get(instance_id)
         if client is None:

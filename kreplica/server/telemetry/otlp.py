@@ -1,8 +1,8 @@
 """Reads pushed metrics: OpenTelemetry's ``MetricsData`` in Protobuf, compressed.
 
-Only the fields that clients of Kafka send are described, so there is no recursion and nothing to install: gauges and
-sums, and attributes with simple values.  Functions of this module run in a thread, because the first one imports the
-Protobuf library.
+The schema contains only the fields that Kafka clients send: gauges, sums, and attributes with simple values.  It has no
+recursion, and no generated code has to be installed.  Functions of this module run in a thread, because the first call
+imports the Protobuf library.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from kreplica.errors import KreplicaError
 from kreplica.wire.compression import decompress
 
 ROWS_MAX = 2000
-"""Maximum number of values that are shown of one push."""
+"""Maximum number of values shown per push."""
 
 TEXT_MAX = 300
-"""Maximum number of characters of a name or attribute that is shown."""
+"""Maximum number of characters shown of a name or attribute."""
 
 ATTRIBUTES_MAX = 20
-"""Maximum number of attributes that are shown of one value."""
+"""Maximum number of attributes shown per value."""
 
 _NANOS_PER_MS = 1_000_000
 
@@ -49,12 +49,12 @@ _MESSAGES: Mapping[str, Sequence[tuple[str, int, str]]] = {
 }
 """Fields of each message: name, number and type; ``*`` for repeated fields.
 
-Texts have the type ``bytes``, whose encoding is the same, so that invalid UTF-8 cannot make a value unreadable.
+Strings have the type ``bytes``, whose encoding is the same, so that invalid UTF-8 cannot make a value unreadable.
 """
 
 
 class InvalidTelemetry(KreplicaError):
-    """A push is not Protobuf."""
+    """A push is not valid Protobuf."""
 
 
 class MetricValue(NamedTuple):
@@ -93,7 +93,7 @@ def count_metrics(codec: int, data: bytes, size_max: int) -> int:
     :param size_max: maximum decompressed size in bytes.
     :raise DecompressedTooLarge: the decompressed data exceeds ``size_max``.
     :raise ProtocolError: the data cannot be decompressed.
-    :raise InvalidTelemetry: the decompressed data is not Protobuf.
+    :raise InvalidTelemetry: the decompressed data is not valid Protobuf.
     """
     parsed = _parse(codec, data, size_max)
     return sum(len(scope.metrics) for resource in parsed.resource_metrics for scope in resource.scope_metrics)

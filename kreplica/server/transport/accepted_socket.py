@@ -15,8 +15,8 @@ from twisted.python.failure import Failure
 class AcceptedSocket(tcp.Server):
     """Base of transports with their own send queue.
 
-    ``tcp.Server.__init__`` and ``tcp.Connection.connectionLost`` are not called: they need seven objects for each
-    connection that are only used for logging and sending.
+    ``tcp.Server.__init__`` and ``tcp.Connection.connectionLost`` are not called: they allocate seven
+    objects per connection that are used only for logging and sending.
 
     :ivar accepted_from: address of the client, until ``begin``.
     """
@@ -42,12 +42,12 @@ class AcceptedSocket(tcp.Server):
 
     @property
     def client(self) -> tuple[str, int]:  # type: ignore[override]
-        """Host and port of the client, as Twisted's transports have them."""
+        """Host and port of the client, as in Twisted's transports."""
         host, _, port = self.peer.rpartition(":")
         return host.strip("[]"), int(port)
 
     def begin_reading(self) -> None:
-        """Start to read, and release the address, whose text ``peer`` has."""
+        """Start reading, and release the address object; ``peer`` keeps its text."""
         del self.accepted_from
         self.connected = 1
         self.startReading()  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""Open connections of one broker: connection limits, the idle timeout and the orderly stop."""
+"""Open connections of one broker: connection limits, the idle timeout and the orderly shutdown."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Connections:
             self._closing_excess = self._resources.reactor.callLater(0, self._close_excess)
 
     def _close_excess(self) -> None:
-        """Close the connections that were idle for the longest time, except those of the protected listener."""
+        """Close the connections that have been idle longest, except those of the protected listener."""
         self._closing_excess = None
         protected = self._limits.settings.protected
         closing = sum(connection.closed for connection in self._open)

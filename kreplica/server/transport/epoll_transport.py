@@ -47,10 +47,10 @@ _LENGTH = Struct(">i")
 class EpollTransport(AcceptedSocket):
     """Transport of one connection, created by ``Port.transport``.
 
-    It is created when the connection is accepted, and reads after ``begin``.
+    It is created when the connection is accepted, and starts reading in ``begin``.
 
-    Idle connections are many, so their objects are few and small: attributes that only busy connections change have
-    their first values in the class, and the send queue is created when it is needed.
+    Most connections are idle, so each has few and small objects: attributes that only busy connections change have
+    their initial values in the class, and the send queue is created when it is needed.
 
     :cvar outgoing_queue: type of the send queue.
     :ivar connection: set by ``begin``.
@@ -80,7 +80,7 @@ class EpollTransport(AcceptedSocket):
         self.share = resources.read_turns.opened(client[0])
 
     def begin(self, connection: Connection) -> None:
-        """Start to read."""
+        """Start reading."""
         self.connection = connection
         self.begin_reading()
 
@@ -144,7 +144,7 @@ class EpollTransport(AcceptedSocket):
     def _note_if_long(self, frame: memoryview, seconds: float) -> None:
         """Report a frame that occupied the event loop for too long.
 
-        :param seconds: time beyond the budget; all the time if the frame was read in parts.
+        :param seconds: time beyond the budget; the total time if the frame was read in parts.
         """
         if seconds >= LONG_S:
             description = self._resources.dispatch.description(self.connection, frame)

@@ -27,8 +27,8 @@ class FlushScope:
     sent at once.
 
     Responses that complete in callbacks of ``at_end`` are sent first: a consumer or follower has waited for them, while
-    the client of this read has only just sent its request.  Each send wakes another process, which delays the others if
-    there are few cores.
+    the client of this read has only just sent its request.  Each send wakes another process, which delays the other
+    responses if there are few cores.
 
     :ivar slices: scheduler of work that would occupy the event loop for too long.
     """
@@ -65,9 +65,9 @@ class FlushScope:
     def at_end(self, callback: Callable[[], object]) -> None:
         """Run a callback after all requests of the scope are handled, before its responses are sent.
 
-        The purgatory completes requests in such a callback: once per scope, and their responses are sent with the
-        others.  A callback that is added outside of a scope, or by another callback, runs at the end of the next scope,
-        which starts in the next reactor iteration at the latest.
+        The purgatory completes requests in such a callback, so it does so once per scope, and their responses are sent
+        with all others.  A callback added outside of a scope, or by another callback, runs at the end of the next
+        scope, which starts in the next reactor iteration at the latest.
         """
         self._at_end.append(callback)
         if not self._depth:

@@ -1,4 +1,4 @@
-"""Server: binds the listeners of a broker, accepts connections and stops them in order."""
+"""Server: binds the listeners of a broker, accepts connections, and shuts down in an orderly way."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class Server:
         :param endpoint: listener name; address to bind, empty for all; port, 0 to let the system choose.
         :param tls: encrypts the connections; None for a plaintext listener.
         :param sasl: authenticates the clients; None if they need not authenticate.
-        :param shared_port: a second port, on which other processes may listen, too (``shared_port``); 0 for none.
+        :param shared_port: a second port, on which other processes may also listen (``shared_port``); 0 for none.
         :return: the port.
         :raise SettingsError: the address cannot be bound; the message contains the reason and a remedy.
         """
@@ -221,7 +221,7 @@ class Server:
     async def stop(self, timeout_s: float = 5.0) -> None:
         """Stop accepting connections, respond to the pending requests, and close the connections.
 
-        :param timeout_s: time after which connections with pending requests are closed, too.
+        :param timeout_s: time after which connections with pending requests are also closed.
         """
         self._on_stopping()
         self.resources.connections.stop_accepting()

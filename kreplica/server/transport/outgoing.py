@@ -21,8 +21,8 @@ JOIN_BYTES_MAX = 32 * 1024
 """Up to this size, joining the pieces costs less than passing each one to the kernel."""
 
 SMALL_BYTES_MAX = 8 * 1024
-"""File ranges up to this size are read and sent with the pieces around them: ``sendfile`` would save the copy of a few
-bytes, but take three more system calls."""
+"""File ranges up to this size are read and sent with the pieces around them: ``sendfile`` would avoid copying a
+few bytes at the cost of three more system calls."""
 
 PIECES_MAX = 512
 """Maximum number of pieces per system call."""

@@ -1,4 +1,4 @@
-"""Memory of incomplete frames: counted by client address, and limited; slow frames are evicted first."""
+"""Memory of incomplete frames: counted by client address and limited; slow frames are evicted first."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Pool:
     """Pool of incomplete frames with a memory limit.
 
     When the pool is full, addresses below their fair share continue.  Of the other frames, only one at a time is
-    read until it is complete; the rest wait.  So the limit is exceeded by at most one frame and the fair shares.
+    read until it is complete; the others wait.  The limit is thus exceeded by at most one frame and the fair shares.
 
     :ivar active_holder: the holder whose frame currently continues above the limit, or None.
     """
@@ -202,7 +202,7 @@ class _Pool:
             _, held, holder = slow.pop()
             self._discard(holder)
             self._metrics.partial_evictions += 1
-            reason = f"{held} bytes of a request arrived below {self._rate_min:g} bytes/s while memory is scarce"
+            reason = f"{held} bytes of a request arrived at less than {self._rate_min:g} bytes/s while memory is scarce"
             log.info("closing the connection from {peer}: {reason}", peer=holder.connection.peer, reason=reason)
             holder.connection.drop(reason)
 

@@ -30,7 +30,7 @@ class Reader(Protocol):
     is_bulk: bool
 
     def take_turn(self) -> None:
-        """Read and handle requests for a short time; call ``ReadTurns.wait`` again if some are left."""
+        """Read and handle requests for a short time; call ``ReadTurns.wait`` again if any are left."""
 
 
 class AddressShare:
@@ -62,7 +62,7 @@ class ReadTurns:
     in this iteration.  Addresses take turns, and so do the connections of an address.  Other connections are read as
     soon as their bytes arrive.
 
-    :ivar is_contended: True while connections wait; a connection with ``is_bulk`` must then wait for its turn, too.
+    :ivar is_contended: True while connections wait; a connection with ``is_bulk`` must then also wait for its turn.
     """
 
     def __init__(self, reactor: Reactor) -> None:
@@ -143,6 +143,6 @@ def _take_turn(reader: Any) -> None:
     try:
         reader.take_turn()
     except Exception:
-        # An error of one connection must not stop the queues.
+        # An error on one connection must not stop the queues.
         log.failure("reading from {reader!r} failed", reader=reader)
         reader.abort()

@@ -1,6 +1,6 @@
-"""A listening port that the broker processes of one machine share, so that one address finds the cluster.
+"""A listening port that the broker processes of one machine share, so that one address reaches the whole cluster.
 
-The kernel gives each new connection to one of the processes that listen there at that moment (SO_REUSEPORT).  They must
+The kernel gives each new connection to one of the processes listening there at the time (SO_REUSEPORT).  They must
 belong to one user.
 """
 
@@ -15,10 +15,10 @@ from kreplica.errors import SettingsError
 
 
 def listen_shared(reactor: Any, host: str, port: int, factory: Any, backlog: int) -> Any:
-    """Return a listening port of Twisted.
+    """Return a Twisted listening port.
 
     :param host: address to bind; empty for all IPv4 addresses.
-    :raise OSError: the address cannot be bound, for example because a program listens there without sharing it.
+    :raise OSError: the address cannot be bound, for example because another program uses the port exclusively.
     :raise SettingsError: several brokers run in this process.
     """
     if not IReactorSocket.providedBy(reactor):

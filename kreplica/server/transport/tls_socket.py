@@ -25,8 +25,8 @@ SEND_BYTES_MAX = 1024 * 1024
 """Bytes after which ``send`` returns, so that one connection does not starve the others."""
 
 UNSENT_BYTES_MAX = 4 * CHUNK_BYTES
-"""Maximum encrypted bytes that wait for the socket.  Only a peer that reads nothing, and requests new keys all the time
-(TLS 1.3), can exceed it."""
+"""Maximum encrypted bytes that wait for the socket.  Only a peer that reads nothing and constantly requests new keys
+(TLS 1.3) can exceed it."""
 
 _received = memoryview(bytearray(RECEIVED_BYTES))
 _received_pointer = ffi.from_buffer(_received)
@@ -41,7 +41,7 @@ class TlsSocket:
     Like those of a socket, the methods raise ``BlockingIOError`` if they can make no progress, and another ``OSError``
     if the connection has failed.
 
-    :param connected: non-blocking; its other methods, such as ``setsockopt``, can be called on this object.
+    :param connected: non-blocking socket; its other methods, such as ``setsockopt``, can be called on this object.
     :ivar is_open: the handshake is complete.
     :ivar has_ended: the peer has ended the TLS connection, and all its data was returned.
     :ivar error: OpenSSL's error that ended the connection; None if there was none.
@@ -70,7 +70,7 @@ class TlsSocket:
         self._socket = connected
         self._connection = connection
         self._ssl = connection._ssl
-        lib.SSL_clear_mode(self._ssl, lib.SSL_MODE_ENABLE_PARTIAL_WRITE)  # else a call writes one record
+        lib.SSL_clear_mode(self._ssl, lib.SSL_MODE_ENABLE_PARTIAL_WRITE)  # otherwise a call writes only one record
         self._incoming = connection._into_ssl
         self._outgoing = connection._from_ssl
         self._has_input = False
@@ -168,7 +168,7 @@ class TlsSocket:
         """Send what OpenSSL has written while it read, such as an alert."""
         self.flush()
         if self.unsent > UNSENT_BYTES_MAX:
-            raise ConnectionAbortedError(f"{self.unsent} bytes that the peer has requested are not read")
+            raise ConnectionAbortedError(f"the peer does not read {self.unsent} bytes that it requested")
         if not size and not self.has_ended:
             raise BlockingIOError
         return size

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 log = Logger()
 
 HANDSHAKE_TIMEOUT_S = 30.0
-"""Maximum time between the acceptance of a connection and the end of its TLS handshake."""
+"""Maximum time from accepting a connection to the end of its TLS handshake."""
 
 
 GATHER_S = 0.001
 """Delay of the next read of a large request, in which more bytes arrive."""
 
 MISSING_BYTES_MIN = 64 * 1024
-"""The next read is delayed if at least this part of the request is missing."""
+"""The next read is delayed if at least this fraction of the request is missing."""
 
 SMALL_READ_BYTES = 16 * 1024
 """The next read is delayed if the last one returned fewer bytes."""
@@ -97,7 +97,7 @@ class TlsTransport(EpollTransport):
     def _gather(self) -> None:
         """Delay the next read if much of the request is missing.
 
-        librdkafka sends each small TLS record with a system call of its own. A broker that is faster than the client
+        librdkafka sends each small TLS record with its own system call. A broker that is faster than the client
         would wake up for every few records, which costs both of them more than encryption.
         """
         is_large = self._frame_size - self._frame_filled >= MISSING_BYTES_MIN

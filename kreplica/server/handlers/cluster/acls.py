@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 class DescribeAcls:
-    """Lists the ACLs that a filter selects, by resource pattern."""
+    """Lists the ACLs that match a filter, by resource pattern."""
 
     def __init__(self, store: AclStore) -> None:
         self._store = store
@@ -70,7 +70,7 @@ class CreateAcls:
 
 
 class DeleteAcls:
-    """Deletes the ACLs that filters select."""
+    """Deletes the ACLs that match any of the filters."""
 
     def __init__(self, store: AclStore) -> None:
         self._store = store

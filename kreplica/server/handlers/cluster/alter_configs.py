@@ -44,7 +44,7 @@ class _Alter:
 
 
 class AlterConfigs(_Alter):
-    """Replaces all dynamic settings of a resource; settings that are not named return to their defaults."""
+    """Replaces all dynamic settings of a resource; settings that the request omits are reset to their defaults."""
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         settings = {}
@@ -58,7 +58,7 @@ class AlterConfigs(_Alter):
 
 
 class IncrementalAlterConfigs(_Alter):
-    """Changes single settings: set, delete, append to a list, subtract from a list (KIP-339)."""
+    """Changes individual settings: set, delete, append to a list, subtract from a list (KIP-339)."""
 
     async def _change(self, row: Row, *, validate_only: bool) -> None:
         operations = [

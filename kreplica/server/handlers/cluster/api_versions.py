@@ -28,7 +28,7 @@ class ApiVersions:
         self._table = table
         self._optional = {key: entry.is_advertised for key, entry in table.items() if entry.is_advertised is not None}
         self._rows: dict[frozenset[int], list[dict[str, Any]]] = {}
-        """The rows by the keys of the optional APIs that are not listed."""
+        """Response rows by the set of optional APIs that are not advertised."""
 
     def __call__(self, request: Request) -> None:
         error = ErrorCode.NONE

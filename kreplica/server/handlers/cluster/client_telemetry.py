@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions (key 71) and PushTelemetry (key 72): metrics of clients (KIP-714).
 
-No permission is necessary, as in Kafka.
+No permission is required, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kreplica.wire.compression import DecompressedTooLarge
 log = Logger()
 
 WAITING_MAX = 32
-"""Maximum number of pushes that wait until earlier ones are read."""
+"""Maximum number of pushes that wait for earlier ones to be decoded."""
 
 DECOMPRESSED_BYTES_MAX = 8 * 2**20
 """Maximum size of the metrics of one push when decompressed, unless ``telemetry.max.bytes`` is higher."""
@@ -56,7 +56,7 @@ class GetTelemetrySubscriptions:
 
 
 class PushTelemetry:
-    """Keeps the metrics of a client; they are read in a thread first, those of one client at a time.
+    """Stores the metrics that clients push; a thread decodes the pushes first, one at a time.
 
     :param now_ms: the wall clock.
     """
@@ -65,7 +65,7 @@ class PushTelemetry:
         self._clients = clients
         self._offload = offload
         self._now_ms = now_ms
-        self._reading = DeferredLock()
+        self._decoding = DeferredLock()
 
     def __call__(self, request: Request) -> None:
         body = request.body
@@ -80,18 +80,18 @@ class PushTelemetry:
                 size=size,
                 terminating=body["terminating"],
             )
-            if len(self._reading.waiting) >= WAITING_MAX:
-                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many pushes wait")
+            if len(self._decoding.waiting) >= WAITING_MAX:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "too many pushes are waiting")
         except KafkaError as error:
             self._reject(request, error.code)
             return
         if size:
-            run_handler(request, self._keep(request, client, codec, bytes(body["metrics"])))
+            run_handler(request, self._store(request, client, codec, bytes(body["metrics"])))
         else:
             request.respond({"error_code": 0})
 
-    async def _keep(self, request: Request, client: TelemetryClient, codec: int, data: bytes) -> None:
-        await self._reading.acquire()
+    async def _store(self, request: Request, client: TelemetryClient, codec: int, data: bytes) -> None:
+        await self._decoding.acquire()
         try:
             size_max = decompressed_bytes_max(self._clients.push_bytes_max)
             metrics = await self._offload.run(count_metrics, codec, data, size_max)
@@ -104,7 +104,7 @@ class PushTelemetry:
             self._clients.keep(client, Push(codec, data, metrics, self._now_ms()))
             request.respond({"error_code": 0})
         finally:
-            self._reading.release()
+            self._decoding.release()
 
     def _reject(self, request: Request, code: ErrorCode) -> None:
         self._clients.rejected += 1

@@ -164,7 +164,7 @@ class StopReplica:
                 )
                 if time_slice.is_over:
                     await time_slice.next()
-        # The controller may assign a deleted partition's number again as soon as it has this response.
+        # The controller may reuse the number of a deleted partition as soon as it receives this response.
         for key in await self._partitions.directories.sync_deletions():
             errors[key] = ErrorCode.KAFKA_STORAGE_ERROR
         rows = []
@@ -200,8 +200,8 @@ class UpdateMetadata:
     def _execute(self, body: Row) -> Steps[Row]:
         """Apply the metadata.
 
-        The controller sends the next request after the response, or repeats this one on another connection; a newer
-        request replaces this one.
+        The controller sends its next request after the response, or resends this one on another connection.  A newer
+        request supersedes this one.
         """
         self._last = body
 

@@ -1,4 +1,4 @@
-"""ControlledShutdown (key 7): asks the controller to move leadership away from a broker that stops."""
+"""ControlledShutdown (key 7): asks the controller to move leadership away from a broker that is shutting down."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.server.protocol.responses import respond_with_result
 Row = dict[str, Any]
 
 RequestShutdown = Callable[[int, int], Deferred[list[TopicPartition]]]
-"""Requests the shutdown of a broker, given its ID and epoch, from the controller.
+"""Requests the controlled shutdown of the broker with this ID and epoch from the controller.
 
 Fires with the partitions that the broker still leads, or fails with a ``KafkaError``.
 """

@@ -94,7 +94,7 @@ class CreateDelegationToken(DelegationTokenHandler):
 
 
 class RenewDelegationToken(DelegationTokenHandler):
-    """Extends the validity of a token."""
+    """Extends the lifetime of a token."""
 
     def __call__(self, request: Request) -> None:
         hmac = bytes(request.body["hmac"])  # copied, because the request's buffer is reused
@@ -111,7 +111,7 @@ class RenewDelegationToken(DelegationTokenHandler):
 
 
 class ExpireDelegationToken(DelegationTokenHandler):
-    """Deletes a token, or changes the end of its validity."""
+    """Deletes a token, or changes its expiry time."""
 
     def __call__(self, request: Request) -> None:
         hmac = bytes(request.body["hmac"])  # copied, because the request's buffer is reused

@@ -10,7 +10,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 from kreplica.server.protocol.request import Request
 
 BROKERS = 1
-"""The endpoint type of brokers; the other, controllers, exists only in clusters without ZooKeeper."""
+"""Endpoint type of brokers; the other type, controllers, exists only in clusters without ZooKeeper."""
 
 
 class DescribeCluster:

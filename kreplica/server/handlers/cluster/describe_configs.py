@@ -1,5 +1,4 @@
-"""DescribeConfigs (key 32): returns the settings of topics, brokers and subscriptions to client metrics, with their
-sources and documentation."""
+"""DescribeConfigs (key 32): settings of topics, brokers and client metrics subscriptions, with their sources."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ Row = dict[str, Any]
 
 
 class DescribeConfigs:
-    """Responds for topics and for this broker; other brokers' settings must be requested from those brokers."""
+    """Responds for topics and for this broker; each other broker must be asked for its own settings."""
 
     def __init__(self, settings: DynamicSettings, metadata: MetadataCache) -> None:
         self._settings = settings

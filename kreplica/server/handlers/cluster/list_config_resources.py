@@ -14,13 +14,13 @@ from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.settings.resources import NAMES
 
 ROWS_AT_ONCE = 500
-"""Number of rows that are built in one step."""
+"""Number of rows built in one step."""
 
 
 class ListConfigResources:
-    """Lists topics, brokers and subscriptions to client metrics; version 0 lists only the latter.
+    """Lists topics, brokers and client metrics subscriptions; version 0 lists only subscriptions.
 
-    Loggers and groups are known types without resources, since they have no settings.
+    Loggers and groups are valid types, but have no settings, so none are listed.
     """
 
     def __init__(self, subscriptions: ClientMetrics, metadata: MetadataCache) -> None:

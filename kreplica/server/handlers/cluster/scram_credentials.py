@@ -95,7 +95,7 @@ class AlterUserScramCredentials:
 
 
 def _change(row: Row) -> tuple[str, ScramCredential | None]:
-    """Return the mechanism, and the new credential of an upsertion."""
+    """Return the mechanism, and the new credential; None for a deletion."""
     mechanism = _MECHANISMS.get(row["mechanism"])
     if not row["name"]:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")

@@ -1,4 +1,4 @@
-"""Handles ACL requests on a broker without ACLs, and SASL requests after or without a first authentication.
+"""Handles ACL requests on a broker without ACLs, and SASL requests after authentication or on a listener without SASL.
 
 Tools and client libraries send these requests to detect features. Each handler is a function of the request.
 """
@@ -13,7 +13,7 @@ from kreplica.server.protocol.request import Request
 
 Row = dict[str, Any]
 
-NO_ACLS = "No authorizer that keeps ACLs is configured on the broker."
+NO_ACLS = "No authorizer that stores ACLs is configured on the broker."
 
 
 def describe_acls(request: Request) -> None:
@@ -22,7 +22,7 @@ def describe_acls(request: Request) -> None:
 
 
 def create_acls(request: Request) -> None:
-    """CreateAcls (key 30): each is rejected."""
+    """CreateAcls (key 30): each ACL is rejected."""
     request.respond({"results": [_acls_disabled() for _ in request.body["creations"]]})
 
 
@@ -32,7 +32,7 @@ def delete_acls(request: Request) -> None:
 
 
 def sasl_handshake(request: Request) -> None:
-    """SaslHandshake (key 17) of an authenticated connection, or on a listener without SASL."""
+    """SaslHandshake (key 17) on an authenticated connection, or on a listener without SASL."""
     session = session_of(request.connection)
     if session is not None and session.may_reauthenticate:
         session.begin(request)
@@ -41,7 +41,7 @@ def sasl_handshake(request: Request) -> None:
 
 
 def sasl_authenticate(request: Request) -> None:
-    """SaslAuthenticate (key 36) of an authenticated connection, or on a listener without SASL."""
+    """SaslAuthenticate (key 36) on an authenticated connection, or on a listener without SASL."""
     session = session_of(request.connection)
     if session is not None and session.may_reauthenticate:
         session.authenticate(request)
@@ -49,7 +49,7 @@ def sasl_authenticate(request: Request) -> None:
     request.respond(
         {
             "error_code": int(ErrorCode.ILLEGAL_SASL_STATE),
-            "error_message": "The client is authenticated already, or its listener does not use SASL.",
+            "error_message": "The client is already authenticated, or its listener does not use SASL.",
             "auth_bytes": b"",
         }
     )

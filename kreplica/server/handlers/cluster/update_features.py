@@ -13,7 +13,7 @@ FIXED = "Feature levels are fixed by the brokers' version."
 class UpdateFeatures:
     """Handles UpdateFeatures.
 
-    :param is_controller: True if this broker is the active controller; others reject the request.
+    :param is_controller: True if this broker is the active controller; other brokers reject the request.
     """
 
     def __init__(self, is_controller: Callable[[], bool]) -> None:

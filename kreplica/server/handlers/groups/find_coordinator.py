@@ -15,7 +15,7 @@ from kreplica.server.protocol.request import Request
 BATCHED_FROM = 4
 
 TOPIC_OF_KEY_TYPE = {0: CONSUMER_OFFSETS, 1: TRANSACTION_STATE}
-"""Internal topic that holds the state of each key type: groups and transactional IDs."""
+"""Internal topic that stores the state of each key type: groups and transactional IDs."""
 
 Row = dict[str, Any]
 

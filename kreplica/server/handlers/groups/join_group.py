@@ -11,7 +11,7 @@ KNOWN_MEMBERS_FROM = 4
 
 NULL_PROTOCOL_FROM = 7
 SKIPPED_ASSIGNMENT_FROM = 9
-"""First version in which a leader can be asked to skip the assignment (KIP-814)."""
+"""First version whose response can request that the leader skip the assignment (KIP-814)."""
 
 
 class JoinGroup:

@@ -12,7 +12,7 @@ SEVERAL_FROM = 3
 
 
 class LeaveGroup:
-    """Responds at once; nothing is written until the remaining members have joined again."""
+    """Responds at once; nothing is written until the remaining members have rejoined."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups

@@ -11,7 +11,7 @@ from kreplica.server.protocol.responses import in_slices, respond_with_result
 
 
 class ListGroups:
-    """Filters by states (KIP-518) and by types (KIP-848)."""
+    """Filters by state (KIP-518) and by type (KIP-848)."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups

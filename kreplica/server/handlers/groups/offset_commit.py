@@ -20,7 +20,7 @@ TIME_MS_MAX = 2**63 - 1
 
 
 class OffsetCommit:
-    """Responds once the offsets are committed in the log.
+    """Responds once the offsets are committed to the log.
 
     :param metadata_characters_max: ``offset.metadata.max.bytes``.
     """

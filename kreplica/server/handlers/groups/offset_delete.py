@@ -1,4 +1,4 @@
-"""OffsetDelete (key 47): deletes offsets of topics to which a group is not subscribed (KIP-496)."""
+"""OffsetDelete (key 47): deletes offsets of topics that a group is not subscribed to (KIP-496)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Partitions = dict[tuple[str, int], None]
 
 
 class OffsetDelete:
-    """Responds when the deletion is committed in the log; deleting an absent offset succeeds."""
+    """Responds when the deletion is committed to the log; deleting an absent offset succeeds."""
 
     def __init__(self, shards: Shards[GroupShard], view: ClusterView) -> None:
         self._shards = shards

@@ -15,7 +15,7 @@ from kreplica.runtime.slices import Steps
 from kreplica.wire.batch_building import BatchBuilder
 
 LARGE_COMMIT_OFFSETS = 500
-"""Minimum number of offsets of a commit that gets a separate batch, which is built in slices."""
+"""Minimum number of offsets for which a commit gets its own batch, built in slices."""
 
 Row = dict[str, Any]
 
@@ -28,9 +28,9 @@ _TOO_LARGE = int(ErrorCode.OFFSET_METADATA_TOO_LARGE)
 class OffsetRows:
     """Offsets of one request; ``read`` fills it in slices.
 
-    :param now_ms: commit time of offsets without one; only OffsetCommit 1 has commit times.
+    :param now_ms: commit time of offsets without one; only OffsetCommit version 1 contains commit times.
     :param expire_timestamp_ms: time at which the offsets expire, or ``NO_TIME``.
-    :ivar values: the valid offsets, in the form that ``Offsets.commit`` takes.
+    :ivar values: the valid offsets, in the form that ``Offsets.commit`` expects.
     :ivar topics: the response rows; rows of valid offsets have no error.
     """
 

@@ -1,4 +1,4 @@
-"""SyncGroup (key 14): receives the leader's assignments in a classic group and returns to each member its own."""
+"""SyncGroup (key 14): distributes the leader's assignments to the members of a classic group."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Replicas = tuple[int, ...] | None
 Results = dict[TopicPartition, KafkaError | None]
 
 RequestReassignment = Callable[[Mapping[TopicPartition, Replicas]], "Deferred[Results]"]
-"""Requests the reassignment of partitions to target replicas (None: cancel) from the controller.
+"""Asks the controller to reassign partitions to target replicas; None cancels a reassignment.
 
 Fires with the errors by partition, or fails with a ``KafkaError``.
 """
@@ -49,7 +49,7 @@ class AlterPartitionReassignments:
 
 
 def _targets(topics: list[Row], metadata: MetadataCache) -> Steps[tuple[dict[TopicPartition, Replicas], Results]]:
-    """Return the targets of existing partitions, and errors for the other partitions."""
+    """Return the targets of existing partitions, and errors for nonexistent ones."""
     targets: dict[TopicPartition, Replicas] = {}
     unknown: Results = {}
     error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the partition does not exist")

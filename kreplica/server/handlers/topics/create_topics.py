@@ -23,7 +23,7 @@ Row = dict[str, Any]
 UNSET = -1
 
 STEP_ROWS = 64
-"""Number of topics that one step counts."""
+"""Number of topics counted in one step."""
 
 CONFIGS_MAX = 1000
 """Maximum number of settings of a new topic in a request; about 40 exist."""
@@ -114,7 +114,7 @@ class CreateTopics:
 
 
 def count_rows(rows: Sequence[Row]) -> Steps[tuple[Counter[str], int]]:
-    """Return how often each name occurs, and the number of new partitions; works in slices."""
+    """Return how often each name occurs, and the number of new partitions, in slices."""
     counts: Counter[str] = Counter()
     partitions = 0
     for start in range(0, len(rows), STEP_ROWS):
@@ -126,7 +126,7 @@ def count_rows(rows: Sequence[Row]) -> Steps[tuple[Counter[str], int]]:
 
 
 def _unique(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the first row of each name."""
+    """Yield the first row with each name."""
     seen = set()
     for row in rows:
         if row["name"] not in seen:
@@ -153,7 +153,7 @@ def _new_topic(row: Row) -> NewTopic:
     if partitions != UNSET or factor != UNSET:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            "with an assignment, the numbers of partitions and of replicas must both be -1",
+            "with an assignment, the partition count and the replication factor must both be -1",
         )
     assignment = {a["partition_index"]: tuple(a["broker_ids"]) for a in row["assignments"]}
     if len(assignment) != len(row["assignments"]):

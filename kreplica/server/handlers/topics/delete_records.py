@@ -39,7 +39,7 @@ class DeleteRecords:
         row = {"partition_index": requested["partition_index"], "low_watermark": -1, "error_code": 0}
         try:
             if topic in INTERNAL_TOPICS:
-                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {topic} are deleted by coordinators")
+                raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators delete records of {topic}")
             partition = self._partitions.led_partition(TopicPartition(topic, requested["partition_index"]))
             if not partition.log.config.deletes_segments:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {topic} does not contain delete")
@@ -48,7 +48,7 @@ class DeleteRecords:
             row["error_code"] = int(error.code)
             return row
         deletion = _Pending(partition, offset, row)
-        if not deletion.is_over():
+        if not deletion.is_complete():
             pending.append(deletion)
         return row
 
@@ -64,8 +64,8 @@ class _Pending:
         self._row = row
         self._leadership_generation = partition.leadership_generation
 
-    def is_over(self) -> bool:
-        """Return True if all replicas have advanced or this broker no longer leads; sets the row's result."""
+    def is_complete(self) -> bool:
+        """Return True if all replicas have advanced or this broker no longer leads; set the row's result."""
         if self.partition.leadership_generation != self._leadership_generation:
             self._row["error_code"] = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             return True
@@ -77,12 +77,12 @@ class _Pending:
 
     def expire(self) -> None:
         """Set the timeout error unless all replicas have advanced."""
-        if not self.is_over():
+        if not self.is_complete():
             self._row["error_code"] = int(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class _WaitingDeletion:
-    """A request that waits for replicas of at least one partition."""
+    """Request that waits for the replicas of at least one partition."""
 
     def __init__(self, reactor: Reactor, request: Request, response: Row, pending: list[_Pending]) -> None:
         self._request = request
@@ -93,7 +93,7 @@ class _WaitingDeletion:
         request.on_abandoned(waiting.abandon)
 
     def _try_complete(self, changed: set[Partition]) -> bool:
-        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_over()]
+        self._pending = [p for p in self._pending if p.partition not in changed or not p.is_complete()]
         if not self._pending:
             self._request.respond(self._response)
         return not self._pending

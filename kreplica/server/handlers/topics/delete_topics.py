@@ -19,12 +19,12 @@ from kreplica.server.protocol.responses import in_slices, respond_with_result
 Row = dict[str, Any]
 
 TOPICS_AT_ONCE = 20
-"""Number of topics of one request that wait for ZooKeeper or for the metadata at the same time: responses from
-ZooKeeper come together, and each update of the metadata checks all topics that wait for it."""
+"""Maximum number of topics of one request that wait for ZooKeeper or for the metadata at the same time: ZooKeeper's
+responses arrive together, and each metadata update checks every waiting topic."""
 
 
 def _requested(body: Row) -> Steps[tuple[list[Row], Counter[tuple[str | None, UUID]]]]:
-    """Return the requested topics, and how often each is named."""
+    """Return the requested topics, and how often each one occurs."""
     # Versions below 6 list names; later ones list rows with a name or an ID.
     requested: list[Row] = list(body.get("topics") or ())
     for number, name in enumerate(dict.fromkeys(body.get("topic_names") or ()), 1):
@@ -76,7 +76,7 @@ class DeleteTopics:
         return {"responses": await gather_by_topic(request, started, wait, self._error_row, TOPICS_AT_ONCE)}
 
     async def _start_deletion(self, row: Row) -> Row:
-        """Request the deletion of one topic; return its response row."""
+        """Request the deletion of one topic, and return its response row."""
         if not self._is_controller():
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this broker is not the controller")
         if not self._enabled:

@@ -20,7 +20,7 @@ Row = dict[str, Any]
 Results = Mapping[TopicPartition, ErrorCode]
 
 RequestElection = Callable[[int, "list[TopicPartition] | None"], Deferred[Results]]
-"""Requests an election of the leaders of these partitions (None: of all) from the controller.
+"""Asks the controller to elect leaders for these partitions; None means all partitions.
 
 Fires with the errors by partition, or fails with a ``KafkaError``.
 """
@@ -59,7 +59,7 @@ class ElectLeaders:
         except KafkaError as error:
             return await in_slices(request, _rejection(error.code, wanted))
         results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
-        await self._until_known(request, results, election_type, body["timeout_ms"] / 1000)
+        await self._wait_for_leaders(request, results, election_type, body["timeout_ms"] / 1000)
         # If all partitions are requested, those that need no election are omitted.
         hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
         rows = await in_slices(request, _rows(results, hidden))
@@ -74,33 +74,33 @@ class ElectLeaders:
                 yield
         return existing
 
-    async def _until_known(
+    async def _wait_for_leaders(
         self, request: Request, results: dict[TopicPartition, ErrorCode], election_type: int, timeout_s: float
     ) -> None:
-        """Wait for the new leaders; partitions whose leader is not known in time get REQUEST_TIMED_OUT."""
+        """Wait for the new leaders; partitions without one at the timeout get REQUEST_TIMED_OUT."""
         seconds = request.connection.seconds
         deadline_s = seconds() + timeout_s
-        unknown = await in_slices(request, self._unknown(list(results), results, election_type))
-        while unknown:
-            # Each update of the metadata checks only the last partition; the others are checked once it has a leader.
-            last_is_led = partial(self._has_new_leader, unknown[-1], election_type)
+        waiting = await in_slices(request, self._without_new_leader(list(results), results, election_type))
+        while waiting:
+            # Each metadata update checks only the last partition; all others are checked once that one has a leader.
+            last_is_led = partial(self._has_new_leader, waiting[-1], election_type)
             is_led = await self._metadata.wait_until(last_is_led, deadline_s - seconds())
-            unknown = await in_slices(request, self._unknown(unknown, results, election_type))
+            waiting = await in_slices(request, self._without_new_leader(waiting, results, election_type))
             if not is_led:
-                results.update(dict.fromkeys(unknown, ErrorCode.REQUEST_TIMED_OUT))
+                results.update(dict.fromkeys(waiting, ErrorCode.REQUEST_TIMED_OUT))
                 return
 
-    def _unknown(
+    def _without_new_leader(
         self, partitions: list[TopicPartition], results: Results, election_type: int
     ) -> Steps[list[TopicPartition]]:
-        """Return the elected partitions whose new leader this broker does not know."""
-        unknown = []
+        """Return the partitions with an elected leader that is missing from this broker's metadata."""
+        waiting = []
         for number, partition in enumerate(partitions, 1):
             if results[partition] is ErrorCode.NONE and not self._has_new_leader(partition, election_type):
-                unknown.append(partition)
+                waiting.append(partition)
             if number % STEP_ROWS == 0:
                 yield
-        return unknown
+        return waiting
 
     def _has_new_leader(self, partition: TopicPartition, election_type: int) -> bool:
         topic = self._metadata.topic(partition.topic)
@@ -123,7 +123,7 @@ def _partitions(topics: list[Row]) -> Steps[list[TopicPartition]]:
 
 
 def _rejection(error: ErrorCode, wanted: list[TopicPartition] | None) -> Steps[Row]:
-    # Version 0 has no top-level error, so each partition carries it.
+    # Version 0 has no top-level error, so each partition's row contains it.
     rows = yield from _rows(dict.fromkeys(wanted or (), error))
     return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": rows}
 

@@ -88,10 +88,10 @@ class ListOffsets:
 
 
 def _segment_offsets(partition: Partition, requested: Row, end: int) -> list[int]:
-    """Return the offsets at which segments start, and the end of the log, latest first, as before Kafka 0.10.1.
+    """Return the start offsets of segments and the end of the log, latest first, as Kafka did before 0.10.1.
 
-    Kafka compares the requested time with the time at which a segment's file was last written; here it is compared with
-    the segment's largest timestamp, which does not change when a replica is copied.
+    Kafka compares the requested time with the time at which a segment's file was last written; kreplica compares it
+    with the segment's largest timestamp, which does not change when a replica is copied.
 
     :param end: the largest offset that may be returned.
     """
@@ -138,7 +138,7 @@ def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tup
 def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int]:
     """Return timestamp, offset and leader epoch; -1 for all if no record is found.
 
-    :param end: offsets from here on are ignored.
+    :param end: offset from which records are ignored.
     :raise KafkaError: INVALID_REQUEST for an unknown negative timestamp; CORRUPT_MESSAGE.
     """
     if timestamp == LATEST:
@@ -146,7 +146,7 @@ def _find(partition: Partition, timestamp: int, end: int) -> tuple[int, int, int
     if timestamp == LATEST_TIERED:
         return -1, -1, -1
     if timestamp < EARLIEST_LOCAL:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the negative timestamp {timestamp} has no meaning")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown negative timestamp {timestamp}")
     try:
         return offset_for_timestamp(partition.log, timestamp, end) or (-1, -1, -1)
     except (OSError, StorageError) as error:

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 class Move(Protocol):
-    """A partition being reassigned: all its replicas, those being added and those being removed."""
+    """Reassignment of a partition: all its replicas, the added ones and the removed ones."""
 
     @property
     def replicas(self) -> tuple[int, ...]: ...
@@ -31,7 +31,7 @@ class Move(Protocol):
 
 
 RequestMoves = Callable[["list[TopicPartition] | None"], "Deferred[Mapping[TopicPartition, Move]]"]
-"""Requests the ongoing reassignments of these partitions (None: of all) from the controller.
+"""Asks the controller for the ongoing reassignments of these partitions; None means all partitions.
 
 May fail with a ``KafkaError``.
 """

@@ -1,4 +1,4 @@
-"""Validates administrative requests for topics and writes their znodes; the controller's watches do the rest."""
+"""Validates requests that create, change or delete topics, and writes their znodes, to which the controller reacts."""
 
 from __future__ import annotations
 
@@ -45,8 +45,7 @@ class TopicDefaults:
 
 
 class Place(Protocol):
-    """Function with the signature of ``cluster.placement.place`` that also gets the topic name; plugins can replace
-    it."""
+    """Chooses the brokers of new replicas, like ``cluster.placement.place`` but by topic; plugins can replace it."""
 
     def __call__(
         self,
@@ -71,7 +70,7 @@ def place_evenly(
     shift: int,
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
-    """Spread replicas over racks and brokers, independent of the topic."""
+    """Spread replicas over racks and brokers, independently of the topic."""
     return place(
         brokers, partitions, replication_factor, start_index=start_index, shift=shift, first_partition=first_partition
     )
@@ -109,7 +108,7 @@ class TopicAdmin:
     def plan(self, topic: NewTopic) -> TopicAssignment:
         """Return the assignment of a new topic; writes nothing.
 
-        :raise KafkaError: the name, the numbers, the assignment or the settings are invalid.
+        :raise KafkaError: the name, the counts, the assignment or the settings are invalid.
         """
         check_topic_name(topic.name)
         if topic.name in self._metadata.topics:
@@ -146,7 +145,7 @@ class TopicAdmin:
         """
         assignment = planned or self.plan(topic)
         config_path = znodes.config_path("topics", topic.name)
-        # The controller removes the deletion request last; until then the name is not free.
+        # The controller removes the deletion request last; until then the name is taken.
         deletion, leftover = await gather(
             [self._stat(znodes.delete_topic_path(topic.name)), self._stat(config_path)]
         )
@@ -169,10 +168,10 @@ class TopicAdmin:
         count = defaults.partitions if topic.partitions is None else topic.partitions
         factor = defaults.replication_factor if topic.replication_factor is None else topic.replication_factor
         if count <= 0:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were requested; at least 1 is needed")
+            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"{count} partitions were requested; at least 1 is required")
         _check_count(count)
         if factor <= 0:
-            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"a replication factor of {factor} is not above 0")
+            raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, f"replication factor {factor} is not positive")
         places = self._places(topic.name, factor)
         start = self._random.randrange(max(len(places), 1))
         shift = self._random.randrange(max(len(places), 1))
@@ -204,7 +203,7 @@ class TopicAdmin:
 
     def _check_assignment(self, assignment: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
         if sorted(assignment) != list(range(len(assignment))):
-            raise _bad_assignment(f"partitions must be numbered from 0 without a gap, not {sorted(assignment)}")
+            raise _bad_assignment(f"partitions must be numbered from 0 without gaps, not {sorted(assignment)}")
         _check_count(len(assignment))
         self._check_replicas(assignment, factor=None)
         return dict(sorted(assignment.items()))
@@ -223,7 +222,7 @@ class TopicAdmin:
                 raise _bad_assignment(f"partition {partition} names brokers that are not live: {unknown}")
             factor = factor or len(replicas)
             if len(replicas) != factor:
-                raise _bad_assignment(f"partition {partition} has {len(replicas)} replicas, others have {factor}")
+                raise _bad_assignment(f"partition {partition} has {len(replicas)} replicas, but others have {factor}")
 
     # --- growth ------------------------------------------------------------------------------------------------------
 
@@ -240,7 +239,7 @@ class TopicAdmin:
         try:
             await translate_errors(self._client.multi(operations))
         except MultiFailed as error:
-            text = f"the topic {topic!r} changed at the same time; retry"
+            text = f"the topic {topic!r} changed concurrently; retry"
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) from error
 
     async def growth(
@@ -249,7 +248,7 @@ class TopicAdmin:
         """Return the new assignment with ``count`` partitions and the operations that write it; writes nothing.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICA_ASSIGNMENT;
-            REASSIGNMENT_IN_PROGRESS while replicas of the topic move.
+            REASSIGNMENT_IN_PROGRESS while replicas of the topic are being moved.
         """
         path = znodes.topic_path(topic)
         try:
@@ -287,7 +286,7 @@ class TopicAdmin:
     # --- deletion ----------------------------------------------------------------------------------------------------
 
     async def request_deletion(self, topic: str) -> None:
-        """Request the deletion of a topic from the controller; see ``until_deleted``.
+        """Ask the controller to delete a topic; see ``until_deleted``.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -299,7 +298,7 @@ class TopicAdmin:
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
 
     async def deletion(self, topic: str) -> Sequence[Operation]:
-        """Return the operations that request a deletion; empty if it was requested before.
+        """Return the operations that request a deletion; empty if it has already been requested.
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -367,11 +366,11 @@ def _check_growth(old: TopicAssignment, count: int) -> None:
             f"Topic currently has {known} partitions, which is higher than the requested {count}.",
         )
     _check_count(count - known)
-    _check_numbers(old, count)
+    _check_removed(old, count)
 
 
-def _check_numbers(topic: TopicAssignment, count: int) -> None:
-    """Reject partition numbers whose removed replicas still exist."""
+def _check_removed(topic: TopicAssignment, count: int) -> None:
+    """Reject numbers of removed partitions if their replicas may still have files."""
     if topic.read_only:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS, f"partitions of {topic.topic!r} are being removed: {sorted(topic.read_only)}"

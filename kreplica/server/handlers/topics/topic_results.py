@@ -24,11 +24,11 @@ async def gather_by_topic(
     reject: Callable[[Row, KafkaError], Row],
     running_max: int | None = None,
 ) -> list[Row]:
-    """Handle each row; ``reject`` turns a ``KafkaError`` into the row's response.
+    """Handle all rows and return their response rows; ``reject`` turns a ``KafkaError`` into a row.
 
     Rows are started in slices. Any other error, or cancellation, cancels the running rows.
 
-    :param running_max: number of rows after which the next ones wait until these are handled; None for no limit.
+    :param running_max: maximum number of rows handled at the same time; None for no limit.
     """
     results: list[Row] = []
     running: list[Deferred[None]] = []
@@ -42,7 +42,7 @@ async def gather_by_topic(
     pending = iter(rows)
 
     def start() -> Steps[bool]:
-        """Start rows; return True if some are left."""
+        """Start handling rows; return True if any are left."""
         for row in pending:
             number = len(results)
             results.append(_MISSING)

@@ -15,7 +15,7 @@ FENCED_FROM = 2
 
 
 class AddOffsetsToTxn:
-    """Adds the partition with the group's offsets to the transaction."""
+    """Adds the partition that stores the group's offsets to the transaction."""
 
     def __init__(self, coordinator: TransactionCoordinator, view: ClusterView, internal_topics: InternalTopics) -> None:
         self._coordinator = coordinator

@@ -24,7 +24,7 @@ ABORTABLE_FROM = 5
 """First version with TRANSACTION_ABORTABLE for a partition outside the transaction, formerly INVALID_TXN_STATE."""
 
 STEP_TRANSACTIONS = 20
-"""Transactions of one request that are handled in one step."""
+"""Number of transactions of one request that are handled in one step."""
 
 Codes = Mapping[TopicPartition, ErrorCode]
 Row = dict[str, Any]

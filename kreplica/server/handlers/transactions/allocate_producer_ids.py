@@ -19,7 +19,7 @@ from kreplica.zookeeper import NoNode, ZooKeeperClient
 class AllocateProducerIds:
     """Handles AllocateProducerIds.
 
-    :param is_controller: True if this broker is the active controller; others reject the request.
+    :param is_controller: True if this broker is the active controller; other brokers reject the request.
     """
 
     def __init__(self, client: ZooKeeperClient, producer_ids: ProducerIds, is_controller: Callable[[], bool]) -> None:

@@ -9,7 +9,7 @@ from kreplica.transactions import EndRequest, Identity, ProducerResponse, Transa
 FENCED_FROM = 2
 
 BUMPS_EPOCH_FROM = 5
-"""First version whose response has the producer epoch of the next transaction (KIP-890)."""
+"""First version whose response contains the producer epoch of the next transaction (KIP-890)."""
 
 
 class EndTxn:

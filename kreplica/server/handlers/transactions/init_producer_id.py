@@ -28,7 +28,7 @@ class InitProducerId:
         transactional_id = body["transactional_id"]
         claimed = Identity(body.get("producer_id", -1), body.get("producer_epoch", -1))
         if (claimed.producer_id == -1) != (claimed.epoch == -1):
-            request.respond(_error(ErrorCode.INVALID_REQUEST))  # both are set or neither (KIP-360)
+            request.respond(_error(ErrorCode.INVALID_REQUEST))  # either both are set or neither (KIP-360)
         elif transactional_id is None:
             respond_with_result(request, self._next())
         elif transactional_id == "":
@@ -47,7 +47,7 @@ class InitProducerId:
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:
-            # Retriable: ZooKeeper is unreachable at the moment.
+            # Retriable: ZooKeeper is currently unreachable.
             return _error(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {"error_code": 0, "producer_id": producer_id, "producer_epoch": 0}
 

@@ -35,11 +35,11 @@ class ListTransactions:
             transactions = self._coordinator.transactions()
         except KafkaError as error:
             return {"error_code": int(error.code), "unknown_state_filters": unknown}
-        is_wanted = self._filter(body)
+        matches = self._filter(body)
         rows = []
         time_slice = TimeSlice(self._reactor)
         for transaction in transactions:
-            if is_wanted(transaction):
+            if matches(transaction):
                 rows.append(_row(transaction))
             if time_slice.is_over:
                 await time_slice.next()
@@ -51,7 +51,7 @@ class ListTransactions:
         duration_ms = body.get("duration_filter", NO_DURATION)
         now_ms = self._wall_clock_ms()
 
-        def is_wanted(transaction: Transaction) -> bool:
+        def matches(transaction: Transaction) -> bool:
             if titles and transaction.state.title not in titles:
                 return False
             if producer_ids and transaction.producer_id not in producer_ids:
@@ -60,7 +60,7 @@ class ListTransactions:
                 return True
             return transaction.start_ms != NO_TIME and now_ms - transaction.start_ms > duration_ms
 
-        return is_wanted
+        return matches
 
 
 def _row(transaction: Transaction) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Maps transaction error codes to those that older API versions know."""
+"""Maps transaction error codes to those that older API versions define."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ADDS_FROM = 5
 
 
 class TxnOffsetCommit:
-    """Responds when the offsets are committed in the log; they take effect at the end of the transaction.
+    """Responds when the offsets are committed to the log; they take effect at the end of the transaction.
 
     The group's partition must be in the transaction, which is verified first: otherwise the group would not receive the
     transaction's marker.

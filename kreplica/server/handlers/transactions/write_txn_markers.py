@@ -76,7 +76,7 @@ class WriteTxnMarkers:
                     if time_slice.is_over:
                         await time_slice.next()
             response["markers"].append({"producer_id": marker["producer_id"], "topics": topics})
-        waiting = [each for each in pending if not each.is_over()]
+        waiting = [each for each in pending if not each.is_complete()]
         if waiting:
             DelayedProduce(
                 self._reactor, request, waiting, TIMEOUT_S, lambda: self._respond(request, response)
@@ -85,7 +85,7 @@ class WriteTxnMarkers:
             self._respond(request, response)
 
     def _coordinator_epoch_max(self) -> int:
-        """Return the highest leader epoch of the transactions' topic: each is the epoch of one coordinator."""
+        """Return the highest leader epoch in the transaction topic, where a leader's epoch is its coordinator epoch."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         return max((state.leader_epoch for state in topic.partitions.values()), default=-1) if topic else -1
 
@@ -119,6 +119,6 @@ class WriteTxnMarkers:
         request.respond(response)
 
     def _notify_group(self, row: Row, producer_id: int, *, committed: bool) -> None:
-        """Notify the group coordinator of a replicated marker; the transaction coordinator retries failed ones."""
+        """Notify the group coordinator of a replicated marker; the transaction coordinator retries failed markers."""
         if row["error_code"] == ErrorCode.NONE:
             self._groups.marker_written(row["partition_index"], producer_id, committed=committed)
