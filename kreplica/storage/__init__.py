@@ -1,9 +1,16 @@
 """Storage of partition logs in Kafka's on-disk format. No network access.
 
-Sub-packages; each imports only those after it: ``directories`` log directories of a broker, their checkpoints, and
-periodic work; ``compaction`` of logs; ``log`` one partition's log; ``inspection`` of files offline; ``recovery`` of a
-log after a restart; ``durability`` group commit and syncs; ``segments`` files and indexes; ``producers`` idempotence
-and transactions; ``formats`` of small files.
+Each sub-package imports only those after it:
+
+* ``directories``: log directories of a broker, their checkpoints, and periodic work
+* ``compaction``: compaction of logs
+* ``log``: the log of one partition
+* ``inspection``: read-only checks of log files
+* ``recovery``: recovery of a log after a restart
+* ``durability``: group commit and syncs
+* ``segments``: files and indexes
+* ``producers``: idempotence and transactions
+* ``formats``: formats of small files
 """
 
 from kreplica.storage.directories.log_directories import LogDirectories

@@ -145,7 +145,7 @@ class TestBatches:
         size = file.stat().st_size
         with file.open("ab") as appended:
             appended.write(b"\x00" * 70)
-        assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here, 70 bytes remain")]
+        assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here; 70 bytes remain")]
 
     def test_invalid_length(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The batch is not read into memory."""

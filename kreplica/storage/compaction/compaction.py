@@ -1,4 +1,4 @@
-"""Compacts one log: keeps the last record of every key; keeps tombstones and markers for a limited time.
+"""Compacts one log: keeps the last record of each key, and tombstones and markers for a limited time.
 
 ``plan_compaction`` selects the segments in the reactor thread. A ``Compaction`` reads and writes files in another
 thread and does not access the log. ``replace_segments`` installs the result. The active segment and records above
@@ -191,7 +191,7 @@ class Compaction:
         return groups
 
     def write_group(self, group: list[Source]) -> Segment:
-        """Write the remaining records of a group durably to files that end in ``.swap``; call it in order of groups.
+        """Write the remaining records of a group durably to ``.swap`` files; must be called in the order of the groups.
 
         :return: the segment that replaces the group.
         :raise OSError: the write failed.
@@ -273,7 +273,7 @@ def digest(key: bytes) -> bytes:
 
 
 def _batches(file: File, source: Source) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the batches of a segment; stops with an error at a damaged one, which would otherwise get a valid CRC.
+    """Yield the batches of a segment; raise at a damaged one, which would otherwise get a valid CRC.
 
     :raise Damage: a batch is damaged.
     """

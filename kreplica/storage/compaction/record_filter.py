@@ -15,10 +15,10 @@ class BatchFilter:
     """Filter for the batches of a log, in order.
 
     * Only the last record of each key is kept; records without a key are removed.
-    * A tombstone, and the marker of a transaction without batches, is kept until its delete horizon, which is set when
+    * A tombstone or the marker of a transaction without batches is kept until its delete horizon, which is set when
       compaction first processes it (KIP-534).
     * Records of an aborted transaction are removed. Its marker is kept while a batch of it exists, even an empty one;
-      otherwise recovery would treat the transaction as open, or join it with the next one.
+      otherwise recovery would treat the transaction as open, or merge it with the next one.
     * A producer's last batch is kept, empty if necessary, to preserve its sequence number and epoch.
 
     :param digest: returns a key's representation in ``offsets``.

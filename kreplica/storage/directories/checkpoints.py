@@ -92,7 +92,7 @@ class Checkpoints:
 
         * Recovery point above the durable records: after a power loss, recovery would not check the records below it.
         * High watermark above the log end, or log start offset above the log's own, from a deleted log of the same
-          name or before a truncation: after a restart, records appended since would count as committed or deleted.
+          name or before a truncation: after a restart, records appended since then would count as committed or deleted.
         """
         self._overstated.pop(log, None)
         key, end_offset = log.topic_partition, log.log_end_offset
@@ -122,7 +122,7 @@ class Checkpoints:
         """Checkpoint the high watermarks of this directory's partitions."""
         time_slice = TimeSlice(self._runtime.reactor)
         for key in list(self._logs):
-            high_watermark = high_watermarks.get(key) if key in self._logs else None  # it may be deleted meanwhile
+            high_watermark = high_watermarks.get(key) if key in self._logs else None  # may have been deleted
             if high_watermark is not None:
                 self.high_watermarks[key] = high_watermark
             if time_slice.is_over:

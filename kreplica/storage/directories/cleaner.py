@@ -96,7 +96,7 @@ class Cleaner:
             if isinstance(error, Damage):
                 log.report_damage(error)
         elif is_out_of_descriptors(error):
-            _log.warn("{log}: compaction failed, will be retried: {error}", log=str(key), error=str(error))
+            _log.warn("{log}: compaction failed and will be retried: {error}", log=str(key), error=str(error))
         else:
             log.fail(error)
 

@@ -1,4 +1,4 @@
-"""State of all logs of a directory at an orderly stop, in one file, so that the next start opens no file of a log.
+"""State of all logs of a directory after a clean shutdown, in one file, so that the next start opens no log files.
 
 ``docs/decisions/0080-one-file-for-all-closed-logs.md`` describes why a row is never used for a log that has changed.
 """
@@ -65,8 +65,8 @@ class ClosedLog(NamedTuple):
 def describe(log: Log, topic_id: UUID) -> ClosedLog | None:
     """Return the state of a log that was just closed; may run in any thread.
 
-    :return: None if only opening the files shows the state: aborted transactions, damage, unknown leader epochs, or
-        files that an interrupted operation left.
+    :return: None if the state can be determined only by opening the files: aborted transactions, damage, unknown
+        leader epochs, or files that an interrupted operation left behind.
     """
     disk, segments = log.disk, log.segments
     largest, end_offset = segments.active.known_largest, log.log_end_offset
@@ -147,7 +147,7 @@ def reopen(
     segments[-1].resume(active_size, (timestamp_ms, offset))
     entries = [EpochEntry(epoch, start_offset) for epoch, start_offset in closed.epochs]
     epochs = LeaderEpochs(f"{path}/{LEADER_EPOCHS_FILE}", disk, entries)
-    epochs.truncate_to(closed.log_end_offset)  # like ``Loading``: an epoch without a batch ends with its process
+    epochs.truncate_to(closed.log_end_offset)  # like ``Loading``: an epoch without a batch does not survive its process
     return Opened(
         Segments(path, disk, open_segments, segments),
         log_start_offset=closed.log_start_offset,
@@ -162,7 +162,7 @@ def reopen(
 
 
 def _is_unchanged(closed: ClosedLog, path: str, disk: Disk, active_path: str, active_size: int) -> bool:
-    """Return True if no file was added, removed or replaced, and the active segment has its size and date."""
+    """Return True if no file was added, removed or replaced, and the active segment's size and date are unchanged."""
     try:
         if disk.status(path).modified_ns != closed.directory_ns:
             return False
@@ -191,7 +191,7 @@ def read_closed_logs(disk: Disk, directory: str, broker_epoch: int | None) -> di
     """Read the file.
 
     :param broker_epoch: broker epoch in the clean-shutdown marker, None without a marker.
-    :return: rows by directory name; empty if the file is missing, damaged, or of another stop than the marker.
+    :return: rows by directory name; empty if the file is missing, damaged, or older than the marker.
     """
     if broker_epoch is None or broker_epoch == NO_BROKER_EPOCH:
         return {}
@@ -201,7 +201,7 @@ def read_closed_logs(disk: Disk, directory: str, broker_epoch: int | None) -> di
         return {}
     head, _, body = data.partition(b"\n")
     if head.split() != [b"%d" % number for number in (_VERSION, broker_epoch, crc32c.crc32c(body))]:
-        _log.warn("{directory}/{name} is not used: it is damaged or older", directory=directory, name=FILE_NAME)
+        _log.warn("{directory}/{name} is ignored: it is damaged or outdated", directory=directory, name=FILE_NAME)
         return {}
     return dict(_rows(json.loads(body)))
 

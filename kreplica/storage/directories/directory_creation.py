@@ -60,7 +60,7 @@ class NewDirectories:
 
 
 def _create(disk: Disk, path: str, topic_id: UUID) -> PreviousContent:
-    """Create a log's directory with its topic id."""
+    """Create a log's directory with its topic ID."""
     previous = PreviousContent.OLD_LOG if disk.exists(path) else PreviousContent.EMPTY
     try:
         disk.make_directories(path)
@@ -82,7 +82,7 @@ def _discard(disk: Disk, path: str) -> None:
 
 
 def _create_all(disk: Disk, work: NewPaths) -> list[PreviousContent | OSError]:
-    """Create many directories; an error of one does not affect the others."""
+    """Create many directories; an error for one does not affect the others."""
     results: list[PreviousContent | OSError] = []
     for path, topic_id in work:
         try:

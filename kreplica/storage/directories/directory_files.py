@@ -30,7 +30,7 @@ FailedLogs = Mapping[TopicPartition, FailedLog]
 
 
 def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) -> None:
-    """Check that a directory belongs to this broker; a new one is assigned to it.
+    """Check that a directory belongs to this broker; assign a new directory to it.
 
     :raise StorageError: the directory belongs to another cluster or broker.
     """
@@ -41,12 +41,12 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
         return
     if meta.cluster_id != cluster_id:
         raise StorageError(
-            f"{directory} holds data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
+            f"{directory} contains data of cluster {meta.cluster_id}, but this is cluster {cluster_id}: "
             "correct log.dirs or zookeeper.connect (standalone: --data-dir)"
         )
     if meta.broker_id != broker_id:
         raise StorageError(
-            f"{directory} holds data of broker {meta.broker_id}, but this is broker {broker_id}: "
+            f"{directory} contains data of broker {meta.broker_id}, but this is broker {broker_id}: "
             f"set broker.id={meta.broker_id}, or choose another log.dirs"
         )
 
@@ -54,8 +54,8 @@ def check_identity(disk: Disk, directory: str, cluster_id: str, broker_id: int) 
 class OffsetCheckpoints:
     """Reads and writes the offset checkpoints of a directory.
 
-    :param on_failure: called if the device failed. Lack of space or descriptors is only logged, once; the next request
-        writes the checkpoint again.
+    :param on_failure: called if the device failed. A lack of space or descriptors is logged once instead; the next
+        request writes the checkpoint again.
     """
 
     def __init__(self, directory: str, runtime: Runtime, on_failure: Callable[[OSError], None]) -> None:
@@ -113,14 +113,14 @@ class OffsetCheckpoints:
                 self._on_failure(error)
             elif name not in self._failed_writes:
                 self._failed_writes[name] = None
-                _log.warn("{path} cannot be written, will be retried: {error}", path=path, error=str(error))
+                _log.warn("{path} cannot be written and will be retried: {error}", path=path, error=str(error))
         else:
             self._failed_writes.pop(name, None)
             self._written[name] = self._possible_offsets[name] = offsets
 
 
 def recovery_points(logs: Logs, failed: FailedLogs) -> dict[TopicPartition, int]:
-    """Return each log's recovery point; for a failed log the previous value."""
+    """Return the recovery point of each log; a failed log keeps its previous one."""
     points = {key: failed_log.to_open.recovery_point for key, failed_log in failed.items()}
     return points | {key: log.durability.recovery_point for key, log in logs.items()}
 

@@ -45,8 +45,8 @@ class FailedLog:
     def set_damage_aside(self) -> tuple[Log, UUID]:
         """Set the damaged segment and all later ones aside, and open the earlier ones; blocks.
 
-        :return: as ``LogToOpen.open``.
-        :raise StorageError: the earlier segments are damaged too.
+        :return: see ``LogToOpen.open``.
+        :raise StorageError: the earlier segments are also damaged.
         :raise OSError: the device failed.
         """
         to_open = self.to_open

@@ -71,7 +71,7 @@ class LogDirectories:
         A directory whose device fails goes offline, unless it is the last one.
 
         :raise StorageError: another process holds a lock, or all devices fail; all locks are released.
-        :raise OSError: a transient error, such as no descriptors or space.
+        :raise OSError: a transient error, such as a lack of descriptors or space.
         """
         try:
             for directory in self.directories:
@@ -104,7 +104,7 @@ class LogDirectories:
         :param is_intact: returns True for a directory that has all data that earlier processes wrote.
         :raise StorageError: a directory is in use or belongs to another cluster or broker, a log exists twice, or all
             devices fail.
-        :raise OSError: a transient error, such as no descriptors or space.
+        :raise OSError: a transient error, such as a lack of descriptors or space.
         """
         try:
             for directory in self.directories:
@@ -151,7 +151,7 @@ class LogDirectories:
     def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
         """Create an empty log in the directory with the fewest logs.
 
-        :param topic_id: zero if the cluster has no topic ids.
+        :param topic_id: zero if the cluster has no topic IDs.
         :raise StorageError: the log exists but could not be opened, or every directory is offline.
         :raise OSError: the device failed.
         """
@@ -165,7 +165,7 @@ class LogDirectories:
         return log
 
     async def create_directories(self, new_logs: Iterable[tuple[TopicPartition, UUID]]) -> None:
-        """Create the directories of many logs in other threads; the following ``create`` reports errors."""
+        """Create the directories of many logs in other threads; the subsequent ``create`` reports errors."""
         new = [(key, topic_id) for key, topic_id in new_logs if key not in self._logs and self.failure(key) is None]
         for directory, planned in self._choice.plan(new).items():
             await directory.create_directories(planned)
@@ -186,7 +186,7 @@ class LogDirectories:
         return [key for directory in self.directories for key in await directory.sync_deletions()]
 
     def topic_id(self, key: TopicPartition) -> UUID | None:
-        """Return the topic id of a log, or None if unknown."""
+        """Return the topic ID of a log, or None if unknown."""
         directory = self._directory_of(key)
         topic_id = directory.topic_ids.get(key, ZERO_UUID) if directory is not None else ZERO_UUID
         return topic_id if topic_id != ZERO_UUID else None
@@ -230,7 +230,7 @@ class LogDirectories:
             self._notify_offline([key])
 
     async def bring_online(self, key: TopicPartition) -> bool:
-        """Use a failed log again, excluding damage, because no better copy exists.
+        """Use a failed log again without its damaged batches, because no better copy exists.
 
         :return: True if it can be used.
         """

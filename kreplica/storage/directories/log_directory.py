@@ -40,7 +40,7 @@ _log = Logger()
 
 
 class LogDirectory:
-    """A log directory, opened and closed once; owner of its logs.
+    """A log directory, opened and closed once; owns its logs.
 
     :param on_offline: called once if the device fails; none of the logs can be used afterwards.
     :param on_synced: called with the logs whose recovery point advanced.
@@ -205,7 +205,7 @@ class LogDirectory:
         self.use(log)
 
     def use(self, log: Log) -> None:
-        """Use an open log from now on."""
+        """Start using an open log."""
         self.logs[log.topic_partition] = log
         log.set_owner(self, self._open_segments, self._producer_limits)
         self.checkpoints.block_appends_if_overstated(log)
@@ -215,7 +215,7 @@ class LogDirectory:
     def create(self, key: TopicPartition, topic_id: UUID, config: LogConfig) -> Log:
         """Create a new, empty log.
 
-        :param topic_id: zero if the cluster has no topic ids.
+        :param topic_id: zero if the cluster has no topic IDs.
         :raise StorageError: the log exists but could not be opened, or the directory is offline.
         :raise OSError: the device failed.
         """

@@ -31,7 +31,7 @@ _AT_ONCE_MIN, _AT_ONCE_MAX = 16, 128
 """Logs opened per call in another thread, to amortize the thread switch, which costs as much as opening a few logs."""
 
 _CALLS_MIN = 32
-"""Number of calls from which on each opens more logs, so that all threads have work until the end."""
+"""Minimum number of calls before each call opens more logs, so that all threads stay busy until the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class LogToOpen:
     def open(self) -> tuple[Log, UUID]:
         """Open the log's directory, creating it if necessary; blocks during recovery.
 
-        :return: the log and its topic id (zero if unknown).
+        :return: the log and its topic ID (zero if unknown).
         :raise StorageError: durable data is damaged.
         :raise OSError: the device failed.
         """
@@ -114,7 +114,7 @@ class LogToOpen:
 
 
 def open_all(work: list[LogToOpen]) -> list[OpenResult]:
-    """Open logs one after another; an error of one does not affect the others.
+    """Open logs one after another; an error for one does not affect the others.
 
     :raise OSError: the device failed.
     """

@@ -82,7 +82,7 @@ class PeriodicWork:
 
     async def _checkpoint_high_watermarks(self) -> None:
         for directory in self._directories:
-            await directory.checkpoints.write_high_watermarks(self.high_watermarks())  # a log may be replaced meanwhile
+            await directory.checkpoints.write_high_watermarks(self.high_watermarks())  # logs may be replaced
 
     async def delete_expired(self) -> None:
         """Apply retention to every log."""
@@ -96,7 +96,7 @@ class PeriodicWork:
                 log.report_damage(damage)
             except OSError as error:
                 if is_temporary(error):
-                    _log.warn("{log}: expired segments are removed later: {error}", log=log.path, error=str(error))
+                    _log.warn("{log}: expired segments will be removed later: {error}", log=log.path, error=str(error))
                 else:
                     log.fail(error)
 

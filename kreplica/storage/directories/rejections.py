@@ -1,6 +1,6 @@
 """Appends that one log directory rejected for lack of space, file descriptors or memory.
 
-The directory accepts appends again by itself when there is free space, so this state ends without an event.
+Nothing signals the end of this state: the directory accepts appends again as soon as there is free space.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WARNING_INTERVAL_S = 60.0
 """Minimum interval between warnings in the log."""
 
 RECENT_S = 60.0
-"""Time after which a rejection for another reason than space counts as ended."""
+"""Time after which a rejection for a reason other than space is considered over."""
 
 
 class Rejection(NamedTuple):
@@ -62,14 +62,14 @@ class Rejections:
         if now_s >= self._warned_s + WARNING_INTERVAL_S:
             self._warned_s = now_s
             _log.warn(
-                "{path} {why}: appends are rejected until it can be written again ({error})",
+                "{path} {why}: appends are rejected until it is writable again ({error})",
                 path=self._path,
                 why="is full" if is_full(error) else "cannot be written",
                 error=str(error),
             )
 
     def current(self, usable_bytes: int | None) -> list[Rejection]:
-        """Return the rejections that have not ended, the last one first.
+        """Return the rejections that have not ended, latest first.
 
         :param usable_bytes: free space of the disk; None if unknown.
         """
@@ -80,7 +80,7 @@ class Rejections:
         return sorted(self._by_log.values(), key=lambda rejection: -rejection.at_s)
 
     def of(self, key: TopicPartition) -> Rejection | None:
-        """Return the last rejection of a log, unless it has ended; call ``current`` before."""
+        """Return the last rejection of a log, unless it has ended; call ``current`` first."""
         return self._by_log.get(key)
 
 

@@ -121,7 +121,7 @@ class Scrubber:
             if position.is_current:
                 position.log.report_damage(damage)
         except FileNotFoundError:
-            self._current = None  # removed meanwhile
+            self._current = None  # removed in the meantime
         except OSError as error:
             if not is_temporary(error):
                 raise

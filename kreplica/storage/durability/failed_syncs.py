@@ -26,7 +26,7 @@ def write_marker(disk: Disk, directory: str, error: OSError) -> None:
     except OSError as second:
         _log.error(
             "{path}: a sync failed, and its marker cannot be written ({why}): before the next start, unmount and "
-            "mount the device again, so that no data is read that exists only in memory",
+            "mount the device again, so that data that exists only in memory is not read",
             path=directory,
             why=str(second),
         )

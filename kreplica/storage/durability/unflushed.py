@@ -15,7 +15,7 @@ from kreplica.storage.segments.segment import LOG_SUFFIX, SUFFIXES, Segment
 class Unsynced:
     """Files with appends up to ``end_offset``. Call ``sync`` in any thread, then ``Log.mark_synced``.
 
-    :param paths: small files to sync too (indexes, snapshots, leader epochs); missing ones are ignored.
+    :param paths: other files to sync (indexes, snapshots, leader epochs); missing ones are ignored.
     :param generation: log generation; the result is ignored if the log has been truncated since.
     """
 
@@ -29,7 +29,7 @@ class Unsynced:
     def sync(self) -> None:
         """Sync all files; blocks.
 
-        :raise OSError: if no file descriptor was free, the sync may be retried. After any other error it must not,
+        :raise OSError: if no file descriptor was free, the sync may be retried. After any other error it must not be,
             because the state of the files is unknown; the directory is marked for the next start.
         """
         try:
@@ -59,7 +59,7 @@ class Unsynced:
         try:
             self.disk.sync_directory(self.directory)
         except FileNotFoundError:
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         self.disk.sync_directory(posixpath.dirname(self.directory))
 
 

@@ -75,12 +75,12 @@ def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) 
 class MetaProperties:
     """Identity of a log directory.
 
-    :param others: unknown keys, kept unchanged (Kafka 3.7 adds ``directory.id``).
+    :param other_properties: unknown keys, kept unchanged (Kafka 3.7 adds ``directory.id``).
     """
 
     cluster_id: str
     broker_id: int
-    others: Mapping[str, str] = field(default_factory=dict)
+    other_properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
@@ -111,12 +111,12 @@ def _parse_properties(text: str) -> Iterator[tuple[str, str]]:
 
 def write_meta_properties(disk: Disk, path: str, meta: MetaProperties) -> None:
     """Replace ``meta.properties`` durably."""
-    rows = {**meta.others, "cluster.id": meta.cluster_id, "version": "0", "broker.id": str(meta.broker_id)}
+    rows = {**meta.other_properties, "cluster.id": meta.cluster_id, "version": "0", "broker.id": str(meta.broker_id)}
     disk.write_file(path, "".join(f"{key}={value}\n" for key, value in rows.items()).encode("latin-1"))
 
 
 def read_topic_id(disk: Disk, path: str) -> UUID | None:
-    """Read the topic id from ``partition.metadata`` (KIP-516); returns None if the file is missing.
+    """Read the topic ID from ``partition.metadata`` (KIP-516); returns None if the file is missing.
 
     :raise StorageError: the file is damaged.
     """
@@ -139,18 +139,18 @@ def write_topic_id(disk: Disk, path: str, topic_id: UUID, *, sync: bool = True) 
 
 
 def encode_uuid(value: UUID) -> str:
-    """Return Kafka's text form of an id: 22 characters of URL-safe base64 without padding."""
+    """Return Kafka's text form of an ID: 22 characters of URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value.bytes).decode().rstrip("=")
 
 
 @lru_cache(maxsize=1000)
 def decode_uuid(text: str) -> UUID:
-    """Parse Kafka's text form of an id; the logs of a topic share the object.
+    """Parse Kafka's text form of an ID; the logs of a topic share the object.
 
     :raise ValueError: the text is not 22 characters of URL-safe base64.
     """
     if len(text) != 22:
-        raise ValueError(f"{text!r} is not an id of 22 characters")
+        raise ValueError(f"{text!r} is not an ID of 22 characters")
     return UUID(bytes=base64.b64decode(text + "==", altchars=b"-_", validate=True))
 
 

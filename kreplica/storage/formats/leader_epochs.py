@@ -1,10 +1,10 @@
 """Start offsets of leader epochs (KIP-101), in Kafka's ``leader-epoch-checkpoint`` file.
 
-A change of leader changes only memory. The file is written when a segment is closed, after a truncation and at a clean
-shutdown, so that 10,000 partitions can change their leader without disk access. A crash loses only epochs of the active
+A leader change modifies only memory. The file is written when a segment is closed, after a truncation and at a clean
+shutdown, so that 10,000 partitions can change leaders without disk access. A crash loses only epochs of the active
 segment, which recovery reads from its batches.
 
-An epoch without batches may be lost: its leader wrote no records. A follower that requests it, or for a later unknown
+An epoch without batches may be lost: its leader wrote no records. A follower that requests it, or a later unknown
 epoch, receives an older epoch (KIP-279), which ends at the same offset.
 """
 
@@ -102,8 +102,8 @@ class LeaderEpochs:
         :param epoch: epoch of the follower's last record.
 
         :return: the largest known epoch that is not above ``epoch``, and its end offset. The latest epoch ends at
-            ``log_end_offset``. (-1, -1) if ``epoch`` is above all known ones or none is known. For an epoch below all
-            known ones: ``epoch`` and the start of the first known one.
+            ``log_end_offset``. (-1, -1) if ``epoch`` is above all known ones, or if none are known. For an epoch
+            below all known ones: ``epoch`` and the start of the first known one.
         """
         if epoch == NO_EPOCH or epoch > self.latest:
             return NO_EPOCH, UNDEFINED_OFFSET

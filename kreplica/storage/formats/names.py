@@ -18,7 +18,7 @@ def directory_name(topic_partition: TopicPartition) -> str:
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
-    """Return the partition of a directory name, or None for other names.
+    """Return the partition of a directory name, or None if it is not one.
 
     Topics may contain dashes and dots; the partition follows the last dash.
     """

@@ -1,4 +1,4 @@
-"""Read-only inspection of log files in bounded memory, while a broker runs or without one.
+"""Read-only inspection of log files in bounded memory, with or without a running broker.
 
 * ``files``: lists files, and reads batches and index entries one by one
 * ``verification``: checks whole directories; the entry point

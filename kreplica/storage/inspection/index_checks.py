@@ -131,7 +131,7 @@ class TransactionIndexCheck:
         self._next = next(self._entries, None)
         self._previous: AbortedEntry | None = None
         self.last_confirmed: tuple[int, int] | None = None
-        """Producer id and marker offset of the last entry that matches a batch."""
+        """Producer ID and marker offset of the last entry that matches a batch."""
 
     def check_batch(self, position: int, header: BatchHeader) -> Iterator[Mismatch]:
         """Check the entries up to a batch."""

@@ -78,7 +78,7 @@ class IndexesToCheck:
         return segment_path(posixpath.dirname(target.path), target.base_offset, suffix)
 
     def _check_positions(self) -> tuple[Segment | None, list[str]]:
-        """Return the segment with new indexes, and the problems of those on disk."""
+        """Return the segment with new indexes, and the problems of the indexes on disk."""
         target = self.segments[-1]
         offsets = files.offset_index(self.disk, self._path(INDEX_SUFFIX))
         times = files.time_index(self.disk, self._path(TIME_INDEX_SUFFIX))

@@ -32,7 +32,7 @@ PROBLEMS_MAX = 1000
 class Problem:
     """Damage in a log file.
 
-    :param position: position in bytes; None if the problem concerns the whole file.
+    :param position: position in bytes; None if the problem applies to the whole file.
     """
 
     path: str
@@ -62,7 +62,7 @@ class LogState:
 
     :param next_offset: lower bound for the next batch; None if there is no earlier batch.
     :param epoch: the latest leader epoch.
-    :param transactions: first offset of each open transaction, by producer id.
+    :param transactions: first offset of each open transaction, by producer ID.
     """
 
     next_offset: int | None = None
@@ -129,7 +129,7 @@ class SegmentCheck:
                 yield from _as_problems(self.path, self._batch(position, header, data, checks[2][1]))
                 end = position + header.size
             if end < size:
-                yield Problem(self.path, end, f"no complete batch starts here, {size - end} bytes remain")
+                yield Problem(self.path, end, f"no complete batch starts here; {size - end} bytes remain")
             for path, check in checks:
                 yield from _as_problems(path, check.check_end(end, self.state.next_offset or self._base_offset))
             if end and not self._is_active:

@@ -87,7 +87,7 @@ def append_all_as_leader(
 
 
 def _append_plain(log: Log, batches: Sequence[Buffer], leader_epoch: int, now_ms: int) -> Sequence[Outcome]:
-    """Append the first batches with a kernel, if their records need not be read.
+    """Append the first batches with a compiled kernel, if their records need not be read.
 
     :return: outcomes of the first batches, possibly none; the other batches must still be appended.
     """

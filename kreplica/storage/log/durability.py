@@ -1,4 +1,4 @@
-"""Durable end of a log, and the files to sync so that it advances."""
+"""Durable end of a log, and the files that must be synced to advance it."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Log:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the last stable offset: the high watermark or the start of the first open transaction.
 
-        It is the log start offset if the start of that transaction was deleted already.
+        It is the log start offset if the start of that transaction has already been deleted.
         """
         first_unstable = self.producers.first_unstable_offset(high_watermark)
         if first_unstable is None:
@@ -121,7 +121,7 @@ class Log:
         end_offset = self.log_end_offset
         if not self.log_start_offset <= offset <= end_offset:
             raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not within {self.log_start_offset} to {end_offset}"
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"{offset} is not between {self.log_start_offset} and {end_offset}"
             )
         is_empty = offset >= offset_max or offset == end_offset
         found = None if is_empty else self.segments.locate(offset, offset_max, end_offset)
@@ -202,7 +202,7 @@ class Log:
         self._flush_if_due()
 
     def _write_early(self, write: Callable[..., None], *arguments: Any) -> None:
-        """Write files that are written again later; a transient error does not matter, others fail the log."""
+        """Write files that are written again later; a transient error is ignored, other errors fail the log."""
         try:
             write(*arguments)
         except OSError as error:
@@ -210,7 +210,7 @@ class Log:
                 self.fail(error)
 
     def _write_failed(self, segment: Segment, size: int, error: OSError) -> KafkaError:
-        """Truncate after a failed write; transient errors reject the append, others fail the log."""
+        """Truncate after a failed write; transient errors reject the append, other errors fail the log."""
         try:
             segment.undo_append(size)
         except OSError as second:
@@ -228,7 +228,7 @@ class Log:
         self.leader_epochs.assign(epoch, self.log_end_offset)
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Advance the log start offset for DeleteRecords or a follower; never decreases.
+        """Advance the log start offset for DeleteRecords or a follower; never decrease it.
 
         :raise KafkaError: OFFSET_OUT_OF_RANGE above the log end.
         """

@@ -31,7 +31,7 @@ def delete_expired(log: Log, now_ms: int, high_watermark: int) -> int:
         except OSError as error:
             if not is_temporary(error):
                 raise
-            expired.pop()  # removing the others frees space
+            expired.pop()  # removing the other segments frees space
     remove_segments(log, expired)
     return sum(segment.size for segment in expired)
 

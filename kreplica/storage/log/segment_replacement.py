@@ -20,7 +20,7 @@ def remove_segments(log: Log, segments: Sequence[Segment]) -> None:
 def replace_segments(log: Log, old: Sequence[Segment], compacted: Segment) -> bool:
     """Replace segments with a compacted one, whose files end in ``.swap``.
 
-    :return: False if the log no longer has all of these segments; nothing is changed then.
+    :return: False if the log no longer has all of these segments; in that case nothing is changed.
     :raise OSError: the device failed; the next start completes the replacement.
     """
     closed = log.segments.closed

@@ -60,7 +60,7 @@ class AbortedTransactions:
     def write(self) -> None:
         """Write new entries without a sync.
 
-        :raise OSError: as ``append``.
+        :raise OSError: see ``append``.
         """
         if not self._unwritten:
             return

@@ -33,7 +33,7 @@ class RecentBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """State of one producer id in one log.
+    """State of one producer in one log.
 
     :param transaction_first_offset: start of its open transaction, or ``NO_OFFSET``.
     :param is_whole: True if this log has every batch of the epoch, from sequence 0 on; unknown after a snapshot.

@@ -63,7 +63,7 @@ class HasHighWatermark(Protocol):
 
 
 class _NoPartition:
-    """Replaces the partition of a log that has none."""
+    """Null object for the partition of a log that has none."""
 
     high_watermark = 0
 
@@ -78,7 +78,7 @@ class ProducerStates:
         leader.
     :ivar rejections: batches rejected with a retriable error.
     :ivar replicated_after_gap: producers whose first known batch came from the leader after this log skipped deleted
-        records, so that earlier batches of theirs may be unknown; None if the log has not skipped any.
+        records, so their earlier batches may be unknown; None if the log has not skipped any.
     :ivar partition: the log's partition, which sets it.
     """
 

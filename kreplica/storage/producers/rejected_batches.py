@@ -57,7 +57,7 @@ class Rejections:
     """Rejected batches of one log.
 
     :param producers_max: maximum number of producers; beyond it, the least recently rejected one is removed.
-    :ivar by_producer: rejected batches by producer id.
+    :ivar by_producer: rejected batches by producer ID.
     """
 
     __slots__ = ("_producers_max", "by_producer")
@@ -113,9 +113,9 @@ class Rejections:
         else:
             self.by_producer[header.producer_id] = rejection._replace(first=next_sequence)
 
-    def add_missing(self, others: Rejections) -> None:
+    def add_missing(self, other: Rejections) -> None:
         """Add another object's entries for producers that are unknown here."""
-        self.by_producer = {**others.by_producer, **self.by_producer}
+        self.by_producer = {**other.by_producer, **self.by_producer}
 
     def expire(self, now_ms: int) -> None:
         """Remove batches that were not sent again for ``KEPT_MS``."""

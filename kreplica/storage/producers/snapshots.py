@@ -22,7 +22,7 @@ _VERSION = 1
 _HEAD = struct.Struct(">hI")
 _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
-"""producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction start."""
+"""Producer ID, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction start."""
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
@@ -94,11 +94,11 @@ class SnapshotFiles:
         """Offsets of all snapshots while the log is opened."""
 
     def cache_names(self, names: Iterable[str]) -> None:
-        """Use these names of the directory's files until ``forget_names``; no snapshot may be written meanwhile."""
+        """Use these names of the directory's files until ``forget_names``; no snapshot may be written until then."""
         self._cached = _offsets(names)
 
     def forget_names(self) -> None:
-        """List the directory from now on."""
+        """Discard the cached names; list the directory again."""
         self._cached = None
 
     def path(self, offset: int) -> str:

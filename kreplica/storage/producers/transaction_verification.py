@@ -24,7 +24,7 @@ class Verification:
 
 
 class Verifications:
-    """Verifications of a leader's log by producer id, until the transaction is open or ended."""
+    """Verifications of a leader's log by producer ID, until the transaction is opened or ended."""
 
     __slots__ = ("_by_producer",)
 

@@ -1,1 +1,1 @@
-"""Opening logs after a clean stop, a kill or a power loss."""
+"""Opens logs after a clean shutdown, a kill or a power loss."""

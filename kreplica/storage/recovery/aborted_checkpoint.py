@@ -46,7 +46,7 @@ class AbortedCheckpoint:
         try:
             rows = {int(row[0]): (int(row[1]), int(row[2])) for row in self._read()}
         except (StorageError, ValueError) as error:
-            _log.warn("{path} is not used: {error}", path=self.path, error=str(error))
+            _log.warn("{path} is ignored: {error}", path=self.path, error=str(error))
             rows = {}
         self._rows = rows
         self._written = dict(rows)
@@ -78,7 +78,7 @@ class AbortedCheckpoint:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Path of the file, if it exists, to sync."""
+        """Path of the file to sync, if it exists."""
         return (self.path,) if self._written else ()
 
     def write(self, segments: Iterable[Segment]) -> None:

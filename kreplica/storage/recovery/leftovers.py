@@ -60,7 +60,7 @@ def _drop_replaced(disk: Disk, directory: str, swap: str) -> None:
 
 
 def _without_orphans(disk: Disk, directory: str, names: list[str]) -> list[str]:
-    """Remove index files without a segment, and return the names of the others."""
+    """Remove index files without a segment, and return the names of the other files."""
     bases = {name.split(".", 1)[0] for name in names if name.endswith(LOG_SUFFIX)}
     orphans = {name for name in names if name.endswith(_INDEX_SUFFIXES) and name.split(".", 1)[0] not in bases}
     remove_files(disk, [f"{directory}/{name}" for name in names if name in orphans])

@@ -65,9 +65,9 @@ class Loading:
         self._aborted_checkpoint = AbortedCheckpoint(path, disk)
         self._is_intact = False
         self._rebuilt: dict[Segment, int] = {}
-        """First rebuilt offset by segment whose indexes are rebuilt."""
+        """First rebuilt offset of each segment whose indexes are rebuilt."""
         self._scanned_ends: dict[Segment, int] = {}
-        """End offset by segment that recovery has read to its end."""
+        """End offset of each segment that recovery has read completely."""
         self._without_producers: set[Segment] = set()
         """Segments in which recovery has read no batch with a producer ID."""
         self._epochs: list[tuple[int, int]] = []
@@ -151,7 +151,7 @@ class Loading:
         if self._scanned_bytes >= _SCANNED_BYTES_MIN:
             write_resume_point(self._segments.active, end_offset, epochs, producers, self._snapshots)
         for segment in self._segments:
-            segment.release()  # most logs are not used soon, and the process has a limit of open files
+            segment.release()  # most logs are not used soon, and open files are limited
 
     def _list_names(self) -> list[str]:
         """Create the directory if it is missing, complete interrupted operations, and return the names of the files."""
@@ -315,7 +315,7 @@ class Loading:
     def _lacks_last_batches(self, segment: Segment) -> bool:
         """True if batches are missing at the end of a segment although later segments exist, as after a power loss.
 
-        Not detected for compacted topics, because compaction leaves gaps too.
+        Not detected for compacted topics, because compaction also leaves gaps.
         """
         if self._config.compacted or segment is self._segments.active:
             return False

@@ -55,7 +55,7 @@ def find_resume_point(
 def write_resume_point(
     segment: Segment, end_offset: int, epochs: LeaderEpochs, producers: ProducerStates, snapshots: SnapshotFiles
 ) -> None:
-    """Write a resume point at the end of a log that was just read; without disk space it is omitted.
+    """Write a resume point at the end of a log that was just read; omit it if there is no disk space.
 
     :raise OSError: the device failed.
     """

@@ -1,1 +1,1 @@
-"""Segments of a log: files, indexes, rules for new segments, batch validation, descriptions of damage."""
+"""Segments of a log: files, indexes, rules for new segments, batch validation and damage detection."""

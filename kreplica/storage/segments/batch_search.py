@@ -1,4 +1,4 @@
-"""Search for the batch of an offset in a segment; a wrong offset index is rebuilt."""
+"""Finds the batch that contains an offset in a segment; rebuilds a wrong offset index."""
 
 from __future__ import annotations
 

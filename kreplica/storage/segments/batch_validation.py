@@ -177,7 +177,7 @@ def _check_contents(
         or header.max_timestamp > accepted.latest_ms
     ):
         return data, header, 0
-    if not header.record_count:  # an interceptor removed all of them
+    if not header.record_count:  # an interceptor removed all records
         return data, header, 0
     try:
         packed = memoryview(data)[HEADER_SIZE : header.size]

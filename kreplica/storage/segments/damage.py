@@ -85,7 +85,7 @@ class BatchesToCheck:
         """Check batches until ``size_max`` bytes are checked.
 
         :return: position and lowest offset of the next batch.
-        :raise Damage: a batch is damaged; names the first one.
+        :raise Damage: a batch is damaged; reports the first one.
         :raise FileNotFoundError: the segment was removed or compacted.
         """
         with damage_if_unreadable(self.path, self.base_offset):

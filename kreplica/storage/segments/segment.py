@@ -184,7 +184,7 @@ class Segment:
         return position
 
     def _add_batches(self, headers: Sequence[BatchHeader], position: int, index_interval_bytes: int) -> bool:
-        """Do the work of ``add_batch`` for consecutive batches; return False if nothing was done."""
+        """Like ``add_batch``, for consecutive batches; return False if nothing was done."""
         since, largest = self._bytes_since_index, self._largest or self.find_largest()
         found = kernels.index_batches(headers, position, since, index_interval_bytes, *largest)
         if found is None:
@@ -336,7 +336,7 @@ class Segment:
 
     @property
     def known_largest(self) -> tuple[int, int] | None:
-        """``largest``, or None if only reading the segment shows it."""
+        """``largest``, or None if it can be determined only by reading the segment."""
         return self._largest
 
     def find_largest(self) -> tuple[int, int]:
