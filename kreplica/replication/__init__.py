@@ -1,8 +1,11 @@
 """Partitions of a broker: roles, replication between leader and followers, and the high watermark.
 
-The controller assigns the leader; this package applies its commands. ``partitions`` holds all partitions of a broker,
-``partition`` one of them with its log and its ``role``. ``leader`` has the leader role (appends, ISR, high watermark,
-lease), ``follower`` the follower role (fetchers, truncation), ``purgatory`` the delayed operations.
+The controller assigns the leader; this package applies its commands.
+
+* ``partitions``: all partitions of a broker; ``partition``: one partition, with its log and its ``role``
+* ``leader``: the leader role (appends, ISR, high watermark, lease)
+* ``follower``: the follower role (fetchers, truncation)
+* ``purgatory``: delayed operations
 """
 
 from kreplica.replication.fencing import ControlFence

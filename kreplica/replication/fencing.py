@@ -1,7 +1,7 @@
 """Rejects stale commands and commands from a broker that is not the controller.
 
-A command is stale if its controller was replaced, if the same controller sent a later command already, or if it was
-meant for an earlier registration of this broker.
+A command is stale if its controller was replaced, if the same controller has already sent a later command, or if it
+was meant for an earlier registration of this broker.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ControlFence:
         self._order = DeferredLock()
 
     def is_known(self, controller_epoch: int) -> bool:
-        """True if ZooKeeper need not be read to decide about commands of this controller epoch."""
+        """True if commands of this controller epoch can be checked without reading ZooKeeper."""
         return controller_epoch <= self.controller_epoch
 
     def learn(self, elected: ElectedController) -> None:
@@ -52,11 +52,11 @@ class ControlFence:
         """Return NONE if a command may be executed, otherwise the error code for the response.
 
         A command from a connection that the controller has closed may arrive after commands from its next connection.
-        Obeying it could restore a replica that was deleted in between.
+        Executing it could restore a replica that was deleted in between.
 
         :param controller_epoch: an epoch for which ``is_known`` is true. A higher epoch is first looked up in
             ZooKeeper, so that a client cannot fence the real controller by sending a high epoch.
-        :param broker_epoch: this broker's epoch as the controller knows it (KIP-380).
+        :param broker_epoch: this broker's epoch as known to the controller (KIP-380).
         :param number: sequence number assigned by the controller; a repeated number is accepted.
         """
         error = self.rejection(controller_epoch, broker_epoch)
@@ -88,17 +88,17 @@ class ControlFence:
         return self._ended_epoch < self.broker_epoch < broker_epoch
 
     def reject_registrations_up_to(self, zxid: int) -> None:
-        """Reject commands for registrations created up to this transaction id.
+        """Reject commands for registrations created up to this transaction ID.
 
         Called before this process accepts commands. A controller that has not yet noticed the end of the previous
-        process could otherwise make this process the leader of a log that lost its end.
+        process could otherwise make this process the leader of a log that has lost its last records.
         """
         self._ended_epoch = zxid
 
     def session_ended(self) -> None:
         """Reject all commands until the broker registers again.
 
-        A delayed command could otherwise restore a leadership that another broker holds by now.
+        A delayed command could otherwise restore a leadership that another broker has since taken over.
         """
         self._ended_epoch = self.broker_epoch
 
@@ -116,7 +116,7 @@ class ControlFence:
 
 
 def is_stale_broker_epoch(received: int, own: int) -> bool:
-    """True if a command is meant for an earlier registration of this broker, or names none.
+    """True if a command is meant for an earlier registration of this broker, or names no broker epoch.
 
     Every supported version of the commands carries the broker epoch.
     """

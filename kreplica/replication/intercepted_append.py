@@ -32,8 +32,8 @@ def append_intercepted(
 ) -> InterceptedAppend:
     """Append a batch that an interceptor changed, preceded by the interceptor's notes.
 
-    The notes contain the CRC of the batch, unless no record is left. If the append of the batch fails, readers ignore
-    the notes, because no batch with this CRC follows them.
+    The notes contain the CRC of the batch, unless it has no records left. If the append of the batch fails, readers
+    ignore the notes, because no batch with this CRC follows them.
 
     :param records: one batch that was validated as a client's batch before the interceptor changed it.
     :raise KafkaError: an error of ``Partition.append``; INVALID_RECORD if notes are not allowed in this batch or topic.
@@ -50,7 +50,7 @@ def append_intercepted(
     data, header, _ = check_as_leader(records, log.config, Origin.INTERCEPTED, now_ms)
     _check_notes_allowed(partition, header)
     if header.producer_id >= 0 and log.producers.check(header, None, Origin.INTERCEPTED) is not None:
-        return InterceptedAppend(append(data))  # a duplicate, whose notes are in the log already
+        return InterceptedAppend(append(data))  # a duplicate, whose notes are already in the log
     all_removed = not header.record_count and header.producer_id < 0
     note_result = partition.append_own(build_notes(notes, None if all_removed else header.crc, now_ms), now_ms)
     if all_removed:

@@ -316,7 +316,7 @@ class Partition:
     def append_own(self, records: Buffer, now_ms: int, *, in_transaction: bool = False) -> AppendResult:
         """Append one batch of a coordinator on this broker with ``acks=all``.
 
-        It may be an end-transaction marker, or have a producer id without a sequence number.
+        It may be an end-transaction marker, or have a producer ID without a sequence number.
 
         :param in_transaction: the batch belongs to a client's transaction, which must be open here or verified;
             otherwise INVALID_TXN_STATE is raised (KIP-890).
@@ -335,7 +335,7 @@ class Partition:
     ) -> None:
         """Append records that the leader returned for this log's end.
 
-        :param records: batches, possibly none; those from an invalid or incomplete batch on are ignored.
+        :param records: batches, possibly none; the first invalid or incomplete batch and all later ones are ignored.
         :param leader_high_watermark: the local high watermark follows it up to the log end and never decreases.
         :param leader_log_start_offset: lower bound for the local log start offset.
         :raise KafkaError: CORRUPT_MESSAGE (no valid batch), OFFSET_OUT_OF_RANGE (a batch starts below the log end) or

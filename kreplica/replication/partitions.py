@@ -53,8 +53,8 @@ class Partitions:
     """Creates, stops and deletes the partitions of a broker; owned by the broker.
 
     :param settings_of: returns a topic's current settings.
-    :param is_known: returns True if the partition exists in the cluster, as far as this broker knows; chooses between
-        NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION.
+    :param is_known: returns True if the partition exists in the cluster, as far as this broker knows; selects between
+        the errors NOT_LEADER_OR_FOLLOWER and UNKNOWN_TOPIC_OR_PARTITION.
     :param fetching: fetchers, started when a partition follows in a new leader epoch and stopped before any other
         change of its role.
     :param propose: see ``LeaderContext``; ``IsrWrites.propose``.
@@ -88,9 +88,9 @@ class Partitions:
         self.observe = self._replicas.observe
         self.name_of = self._replicas.name_of
         self._without_resources: dict[TopicPartition, Leadership] = {}
-        """Roles that failed for lack of disk space or descriptors; retried when a client requests the partition."""
+        """Roles not applied for lack of disk space or descriptors; retried when a client requests the partition."""
         self._damaged_since: dict[TopicPartition, int] = {}
-        """By partition whose log cannot be opened: the first leader epoch received by this process."""
+        """First leader epoch received by this process for each partition whose log cannot be opened."""
         self._sessions_lost = 0
         self._topics_changed: dict[str, None] = {}
         self._applying_settings = False
@@ -145,17 +145,19 @@ class Partitions:
 
     # --- the controller's commands -----------------------------------------------------------------------------------
 
-    async def lead_and_follow(self, wanted: Mapping[TopicPartition, Leadership]) -> dict[TopicPartition, ErrorCode]:
+    async def lead_and_follow(
+        self, leaderships: Mapping[TopicPartition, Leadership]
+    ) -> dict[TopicPartition, ErrorCode]:
         """Apply the roles of a LeaderAndIsr request; a failed partition does not affect the others.
 
         If the ZooKeeper session ends meanwhile, the remaining partitions get STALE_BROKER_EPOCH.
         """
         errors = {}
         sessions_lost = self._sessions_lost
-        await self._restore_damaged(wanted)
+        await self._restore_damaged(leaderships)
         new = [
             (key, leadership.topic_id)
-            for key, leadership in wanted.items()
+            for key, leadership in leaderships.items()
             if self.get(key) is None
             and self._broker_id in leadership.replicas
             and not self._replicas.may_be_offline(leadership)
@@ -165,7 +167,7 @@ class Partitions:
         following: list[Partition] = []
         time_slice = TimeSlice(self._reactor)
         try:
-            for key, leadership in wanted.items():
+            for key, leadership in leaderships.items():
                 if self._sessions_lost == sessions_lost:
                     errors[key] = self._try_role(key, leadership, following)
                 else:
@@ -179,13 +181,13 @@ class Partitions:
             fetching.addErrback(lambda failure: log.failure("starting the fetchers failed", failure))
         return errors
 
-    async def _restore_damaged(self, wanted: Mapping[TopicPartition, Leadership]) -> None:
+    async def _restore_damaged(self, leaderships: Mapping[TopicPartition, Leadership]) -> None:
         """Recreate damaged replicas that no broker relies on, and use damaged last copies as they are.
 
         For the other damaged replicas the controller starts a leader epoch without this broker.
         """
         for key in self.directories.failed_logs():
-            leadership, partition = wanted.get(key), self.get(key)
+            leadership, partition = leaderships.get(key), self.get(key)
             if leadership is None or self._broker_id not in leadership.replicas:
                 continue
             known_epoch = self._known_epoch(key, leadership)
@@ -222,7 +224,7 @@ class Partitions:
         return ErrorCode.NONE
 
     async def _fetch(self, following: Iterable[Partition]) -> None:
-        """Start to fetch after all roles are applied.
+        """Start fetching after all roles are applied.
 
         Earlier fetches could reach leaders that are still processing the same command.
         """
@@ -232,7 +234,7 @@ class Partitions:
                 try:
                     self._fetching.start(partition)
                 except Exception:
-                    log.failure("starting to fetch {partition} failed", partition=str(partition.topic_partition))
+                    log.failure("cannot start fetching {partition}", partition=str(partition.topic_partition))
             if time_slice.is_over:
                 await time_slice.next()
 
@@ -355,7 +357,7 @@ class Partitions:
             partition.stop()
 
     def _sync_if_required(self, partition: Partition) -> None:
-        """Request a sync if some records may be acknowledged only after it, such as those of a killed process."""
+        """Request a sync if some records, such as those of a killed process, may be acknowledged only after it."""
         if not partition.is_durable(partition.log.log_end_offset):
             self.directories.flush(partition.topic_partition)
 

@@ -1,4 +1,4 @@
-"""Replicas of a broker: creation from their logs, look-up and removal."""
+"""Replicas of a broker: creation from their logs, lookup and removal."""
 
 from __future__ import annotations
 
@@ -108,6 +108,6 @@ def check_topic_id(partition: Partition, topic_id: UUID) -> None:
         return
     raise KafkaError(
         ErrorCode.INCONSISTENT_TOPIC_ID,
-        f"{partition.topic_partition} on disk belongs to the topic id {partition.topic_id}, "
-        f"the controller sent {topic_id}",
+        f"{partition.topic_partition} on disk belongs to the topic ID {partition.topic_id}, "
+        f"but the controller sent {topic_id}",
     )

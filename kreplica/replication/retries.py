@@ -28,7 +28,7 @@ class Retries(Generic[T]):
 
     def add(self, item: T, delay_s: float) -> None:
         """Schedule an item after a delay in seconds; an item may be scheduled several times."""
-        self._count += 1  # keeps items of equal time in order, and items are never compared
+        self._count += 1  # orders items with equal times, so that items are never compared
         due_s = self._reactor.seconds() + delay_s
         heappush(self._heap, (due_s, self._count, item))
         if self._call is None:

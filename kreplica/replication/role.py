@@ -46,7 +46,7 @@ class RolePartition(Watched, Protocol):
 
 
 class Role:
-    """Role of a replica until it changes; operations of a leader have no effect or raise the error of
+    """Role of a replica until its next change; by default, operations of a leader have no effect or raise
     ``unavailable``.
     """
 

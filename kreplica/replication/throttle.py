@@ -111,8 +111,8 @@ class ReplicationThrottle:
     def leader_throttles(self, key: TopicPartition, follower: int, adding: Collection[int]) -> Sequence[TokenBucket]:
         """Return the throttles for data that this leader sends to a follower.
 
-        :param follower: id of a follower that is not in sync.
-        :param adding: ids of the replicas that a reassignment adds.
+        :param follower: ID of a follower that is not in sync.
+        :param adding: IDs of the replicas that a reassignment adds.
         """
         found = [self.leader] if self.throttles_as_leader(key) else []
         if may_throttle_for_plans(follower, adding) and self.plan_leader.is_limited:

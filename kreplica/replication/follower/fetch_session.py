@@ -1,6 +1,6 @@
 """Follower's side of an incremental fetch session (KIP-227). Performs no I/O.
 
-The leader remembers the requested partitions, so each request contains only changed ones. If the leader keeps no
+The leader remembers the requested partitions, so each request contains only changed ones. If the leader has no
 session, every request contains all partitions.
 """
 
@@ -17,7 +17,7 @@ INITIAL_EPOCH = 0
 EPOCH_MAX = 2**31 - 1
 
 BY_ID_FROM = 13
-"""First version of Fetch that names topics by id."""
+"""First version of Fetch that identifies topics by ID."""
 
 Row = dict[str, Any]
 
@@ -43,7 +43,7 @@ class NextRequest(NamedTuple, Generic[PartitionT]):
     """Session fields of the next request.
 
     :ivar partitions: partitions whose positions are sent.
-    :ivar forgotten: partitions to remove from the session, with the topic ids known to the leader.
+    :ivar forgotten: partitions to remove from the session, with the topic IDs known to the leader.
     """
 
     session_id: int
@@ -79,7 +79,7 @@ class FetchSession(Generic[PartitionT]):
         self._requested: dict[TopicPartition, PartitionT] = {}
         self._changed: dict[TopicPartition, None] = {}
         self._known: dict[TopicPartition, UUID] = {}
-        """Partitions in the leader's session, with the topic ids that were sent for them."""
+        """Partitions in the leader's session, with the topic IDs that were sent for them."""
         self._without_id = 0
 
     def __len__(self) -> int:
@@ -126,7 +126,7 @@ class FetchSession(Generic[PartitionT]):
         """
         by_id = version >= BY_ID_FROM
         if by_id != self._by_id:
-            self.reset()  # a session uses either topic names or topic ids
+            self.reset()  # a session uses either topic names or topic IDs
             self._by_id = by_id
         self.number += 1
         session_id, epoch = self._session_id, self._epoch

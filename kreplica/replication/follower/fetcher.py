@@ -83,7 +83,7 @@ class _Sent(NamedTuple):
 class Fetcher:
     """Fetcher for one leader; stays connected while it has partitions.
 
-    :param leader_id: id of the leader; its address may change.
+    :param leader_id: ID of the leader; its address may change.
     """
 
     def __init__(self, dependencies: FetcherDependencies, leader_id: int) -> None:
@@ -108,7 +108,7 @@ class Fetcher:
         self._failures = 0
         self._rejected_sessions = 0
         self._closed = False
-        self.problem = ""  # of the last fetch; empty if it succeeded
+        self.problem = ""  # error of the last fetch; empty if it succeeded
 
     @property
     def pending(self) -> tuple[int, int] | None:
@@ -126,7 +126,7 @@ class Fetcher:
     # --- partitions --------------------------------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
-        """Start to fetch a partition, replacing its state of an earlier epoch."""
+        """Start fetching a partition, replacing its state from an earlier epoch."""
         self.remove(partition.topic_partition)
         state = FollowerState(partition, self._config.partition_bytes_max)
         self._states[state.key] = state
@@ -187,7 +187,7 @@ class Fetcher:
     def _fetch_next(self, state: FollowerState) -> None:
         throttles = self._throttles_of(state)
         if throttles and (wait_s := max(bucket.seconds_until_free for bucket in throttles)) > 0:
-            # The rate may be raised meanwhile, or the plan with this throttle may end.
+            # The rate may be raised in the meantime, or the plan with this throttle may end.
             self._fetch_later(state, min(wait_s, THROTTLE_CHECK_SECONDS))
             return
         self._session.request(state)
@@ -331,7 +331,7 @@ class Fetcher:
 
     async def _process_response(self, connection: Connection, sent: _Sent, response: Row) -> None:
         if sent.generation != self._session.generation:
-            return  # the session was reset meanwhile
+            return  # the session was reset in the meantime
         if response["error_code"]:
             self._handle_error(ErrorCode.of(response["error_code"]))
             return

@@ -20,7 +20,7 @@ class FetcherConfig:
     :param response_bytes_max: ``replica.fetch.response.max.bytes``.
     :param frame_bytes_max: maximum size of a response; a single batch may exceed the requested size.
     :param backoff_s_max: ``replica.fetch.backoff.ms`` in seconds: upper limit of the exponential backoff.
-    :param timeout_s: ``replica.socket.timeout.ms`` in seconds: timeout of a response and of connecting.
+    :param timeout_s: ``replica.socket.timeout.ms`` in seconds: timeout for a response and for connecting.
     :param receive_buffer_bytes: ``replica.socket.receive.buffer.bytes``; -1 for the operating system's default.
     :param endpoint: creates the endpoints of connections to leaders.
     """
@@ -39,7 +39,7 @@ class FetcherConfig:
         """Return the delay after a number of consecutive failures.
 
         The first delay is short: a follower often fetches a new leader's partition before that broker knows that it
-        leads, and producers with ``acks=all`` wait meanwhile.
+        leads, and meanwhile producers with ``acks=all`` wait.
         """
         return min(BACKOFF_SECONDS_MIN * 2.0 ** min(failures - 1, 30), self.backoff_s_max)
 

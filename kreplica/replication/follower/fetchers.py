@@ -46,7 +46,7 @@ class Fetchers:
         return iter(self._by_leader.values())
 
     def start(self, partition: Partition) -> None:
-        """Start to fetch a partition from its current leader; a repeated call restarts it in the new epoch."""
+        """Start fetching a partition from its current leader; a repeated call restarts it in the new epoch."""
         self.stop(partition)
         leader = partition.leadership.leader
         if leader == NO_LEADER or self._closed:
@@ -68,7 +68,7 @@ class Fetchers:
             self._reactor.callLater(0, self._close_if_idle, fetcher)
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        """Return the id of the broker that a partition is fetched from, or None."""
+        """Return the ID of the broker that a partition is fetched from, or None."""
         fetcher = self._by_partition.get(key)
         return fetcher.leader_id if fetcher is not None else None
 

@@ -33,7 +33,7 @@ _TRANSIENT = frozenset(
         ErrorCode.OFFSET_NOT_AVAILABLE,
     }
 )
-"""Errors that occur while the leader and this broker learn of a change at different times."""
+"""Errors that occur because the leader and this broker learn of a change at different times."""
 
 _NO_DIVERGENCE = {"epoch": -1, "end_offset": -1}
 
@@ -194,7 +194,7 @@ class FollowerState:
     def restart(self, leader_start_offset: int | None, leader_end_offset: int | None) -> NextStep:
         """Handle a fetch offset outside the leader's log.
 
-        :param leader_start_offset: None if the leader returned an error; ``leader_end_offset`` is then None, too.
+        :param leader_start_offset: None if the leader returned an error; ``leader_end_offset`` is then also None.
         """
         if leader_start_offset is None or leader_end_offset is None:
             return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the leader did not return its offset range"))
@@ -205,7 +205,7 @@ class FollowerState:
             leader_end_offset=leader_end_offset,
         )
         if found is None:
-            # The range changed between two responses, or the leader knows none of our epochs; back off to avoid a tight
+            # The range changed between two responses, or the leader has none of our epochs; back off to avoid a tight
             # loop.
             return self._failed(KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, "the offset is within the leader's range"))
         why = f"the leader has {leader_start_offset} to {leader_end_offset}"
@@ -241,7 +241,7 @@ class FollowerState:
     def _start_at(self, offset: int, why: str) -> None:
         partition = self.partition
         log.warn(
-            "{partition}: the leader's log no longer has offsets {start} to {end}, restarting at {offset}: {why}",
+            "{partition}: the leader's log no longer has offsets {start} to {end}; restarting at {offset}: {why}",
             partition=str(self.key),
             start=partition.log.log_start_offset,
             end=partition.log.log_end_offset,
@@ -263,7 +263,7 @@ class FollowerState:
         self.failures += 1
         if self.failures == (WARNED_FAILURES if error.code in _TRANSIENT else 1):
             log.warn(
-                "{partition} cannot follow broker {leader} in epoch {epoch}, will retry: {error}",
+                "{partition} cannot follow broker {leader} in epoch {epoch} and will retry: {error}",
                 partition=str(self.key),
                 leader=self.partition.leadership.leader,
                 epoch=self.leader_epoch,

@@ -24,7 +24,7 @@ async def find_ranges(
 ) -> Ranges:
     """Return the offsets by partition; partitions for which the leader returned an error are absent.
 
-    :param broker_id: id of the follower; the leader then returns the log end instead of the high watermark.
+    :param broker_id: ID of the follower; the leader then returns the log end instead of the high watermark.
     :raise ClientError: the connection was lost.
     """
     ends = _request_offsets(connection, states, LATEST, broker_id, timeout_s)

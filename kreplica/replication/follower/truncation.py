@@ -1,10 +1,10 @@
 """Rules for truncating a follower's log to a prefix of its leader's log. Pure functions.
 
-Offset and leader epoch identify a record: an epoch has one leader, so logs that agree in both agree in all earlier
-records. Each fetch contains the epoch of the follower's last record. If the leader's history differs, the leader
-returns its largest epoch up to the follower's epoch, and the end of that epoch (KIP-101, KIP-595). Records after that
-end are certainly not in the leader's log; the next fetch checks the rest (KIP-279). Truncation therefore ends at the
-longest common prefix and never removes a record that both logs have.
+Offset and leader epoch identify a record: an epoch has one leader, so logs that agree on both for one record agree on
+all earlier records. Each fetch contains the epoch of the follower's last record. If the leader's history differs, the
+leader returns its largest epoch up to the follower's epoch, and the end of that epoch (KIP-101, KIP-595). Records after
+that end are certainly not in the leader's log; the next fetch checks the earlier ones (KIP-279). Truncation therefore
+ends at the longest common prefix and never removes a record that both logs have.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Restart(NamedTuple):
 def restart_out_of_range(log_end_offset: int, *, leader_start_offset: int, leader_end_offset: int) -> Restart | None:
     """Return the restart position after OFFSET_OUT_OF_RANGE for the follower's log end.
 
-    :return: None if the offset is within the leader's log by now.
+    :return: None if the offset is now within the leader's log.
     """
     if leader_end_offset < log_end_offset:
         # Only an unclean election can elect a replica with a shorter log.

@@ -17,7 +17,7 @@ class Progress:
         contained none.
     :ivar log_end_offset: offset of the last fetch, so the follower has all records below it; ``UNKNOWN_OFFSET`` before
         the first fetch.
-    :ivar log_start_offset: start of the follower's log; ``UNKNOWN_OFFSET`` if it did not send it.
+    :ivar log_start_offset: start of the follower's log; ``UNKNOWN_OFFSET`` if the follower did not send it.
     :ivar sent_offset: first offset of the last response that contained records.
     :ivar caught_up_s: last time at which the follower had all of the leader's records, by the leader's clock.
     """

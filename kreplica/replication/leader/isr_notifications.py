@@ -17,10 +17,10 @@ from kreplica.zookeeper import Created, ZooKeeperError
 log = Logger()
 
 INTERVAL_SECONDS = 0.5
-"""Interval between notifications; the first is sent at once, since a reassignment may wait for it."""
+"""Interval between notifications; the first is sent at once, since a reassignment may be waiting for it."""
 
 PARTITIONS_MAX = 2000
-"""Maximum number of partitions in one notification; topic names have up to 249 characters, and a znode holds 1 MB."""
+"""Maximum number of partitions in one notification; topic names have up to 249 characters, and a znode at most 1 MB."""
 
 PATH = f"{znodes.ISR_CHANGE_NOTIFICATION}/{znodes.ISR_CHANGE_PREFIX}"
 
@@ -62,7 +62,7 @@ class IsrNotifications:
                 try:
                     await self._client.create(PATH, documents.encode_partitions(sent), sequence=True)
                 except ZooKeeperError as error:
-                    log.warn("ISR change notification failed, will be retried: {error}", error=str(error))
+                    log.warn("ISR change notification failed and will be retried: {error}", error=str(error))
                 else:
                     for key in sent:
                         del self._changed[key]

@@ -13,7 +13,7 @@ from kreplica.replication.leadership import Leadership
 
 
 class Proposal(NamedTuple):
-    """Partition state that a leader wants to write in place of the one it knows.
+    """Partition state that a leader wants to write in place of the current one.
 
     :param base: the state to replace.
     :param joining: new members of ``isr``, each with the broker epoch of its fetches.
@@ -43,12 +43,12 @@ def propose(
     in_sync_required: int,
     unregistered_epochs: Mapping[int, int],
 ) -> Proposal | None:
-    """Return the state to write, or None if the known state is correct.
+    """Return the state to write, or None if the current state is correct.
 
-    :param lagging: lagging replicas. They leave and may not join, even if they have all committed records; otherwise a
-        dead replica would join and leave repeatedly while the high watermark does not advance.
-    :param unregistered_epochs: by broker, its last unregistered epoch; fetches with this or an earlier epoch do not
-        count.
+    :param lagging: lagging replicas. They must leave and must not join, even if they have all committed records;
+        otherwise a dead replica would join and leave repeatedly while the high watermark does not advance.
+    :param unregistered_epochs: last unregistered epoch of each broker; fetches with this or an earlier epoch are
+        ignored.
     """
     remaining = tuple(replica for replica in base.isr if replica not in lagging)
     joining = tuple(

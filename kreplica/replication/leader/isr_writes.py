@@ -73,7 +73,7 @@ class IsrWrites:
         """Writes whose outcome is unknown and whose znode is read after ``RETRY_SECONDS``."""
         self._retries = Retries(reactor, self._retry_postponed)
         self._unregistered_epochs: dict[int, int] = {}
-        """By broker: the last broker epoch found to be no longer registered. Epochs are never reused."""
+        """Last broker epoch of each broker that was found to be no longer registered. Epochs are never reused."""
         self._working: Deferred[None] | None = None
         self._stopped = False
 
@@ -148,7 +148,7 @@ class IsrWrites:
             return
         first, _, error = rejected[0]
         log.warn(
-            "{count} ISR writes failed and will be retried, such as {partition}: {error}",
+            "{count} ISR writes failed and will be retried, for example {partition}: {error}",
             count=len(rejected),
             partition=str(first.partition.topic_partition),
             error=str(error),

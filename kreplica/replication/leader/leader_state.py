@@ -44,7 +44,7 @@ class LeaderState(Role):
 
     :param known: followers of the previous leader state; progress of another epoch is discarded.
     :param unresolved: ISR write of an earlier term in the same epoch, whose outcome is unknown.
-    :ivar followers: progress of every other replica, by broker id.
+    :ivar followers: progress of every other replica, by broker ID.
     :ivar proposed: ISR write that is pending or whose outcome is unknown.
     """
 
@@ -141,7 +141,7 @@ class LeaderState(Role):
             )
         return KafkaError(
             ErrorCode.NOT_ENOUGH_REPLICAS,
-            f"{len(isr)} replicas of {key} are in sync, {partition.in_sync_required} are required",
+            f"{len(isr)} replicas of {key} are in sync, but {partition.in_sync_required} are required",
         )
 
     # --- high watermark ----------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class LeaderState(Role):
 
         :param broker_epoch: broker epoch in the fetch; -1 if absent.
         :raise KafkaError: UNKNOWN_LEADER_EPOCH if the broker is not a replica known to this leader;
-            NOT_LEADER_OR_FOLLOWER if a later registration of that broker has fetched already (KIP-903).
+            NOT_LEADER_OR_FOLLOWER if a later registration of that broker has already fetched (KIP-903).
         """
         partition = self.partition
         progress = self.followers.get(replica_id)
@@ -216,7 +216,7 @@ class LeaderState(Role):
                 f"{replica_id} is not a replica of {partition.topic_partition}",
             )
         if in_sync.is_of_earlier_incarnation(broker_epoch, progress.broker_epoch):
-            text = f"a later registration of broker {replica_id} has fetched"
+            text = f"a later registration of broker {replica_id} has already fetched"
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, text)
         progress.fetched(broker_epoch, fetch_offset, partition.log.log_end_offset, now_s)
         if log_start_offset > progress.log_start_offset:
@@ -272,7 +272,7 @@ class LeaderState(Role):
     def proposal(self, unregistered_epochs: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
         """Return the state to write, or None if nothing changed or a write is pending.
 
-        :param unregistered_epochs: by broker, the last broker epoch that is no longer registered and may not join.
+        :param unregistered_epochs: last broker epoch of each broker that is no longer registered and may not join.
         """
         if self.is_over or self.proposed is not None:
             return None

@@ -16,7 +16,7 @@ CHECK_SECONDS = 0.1
 
 
 class LeaseWaiter(Protocol):
-    """An object that is notified when the lease holds again."""
+    """An object that is notified when the lease is valid again."""
 
     def lease_restored(self) -> None: ...
 
@@ -34,7 +34,7 @@ class Lease:
         self._call: IDelayedCall | None = None
 
     def notify_when_restored(self, waiter: LeaseWaiter) -> None:
-        """Notify this object once when the lease holds again."""
+        """Notify this object once when the lease is valid again."""
         self._waiters[waiter] = None
         if self._call is None:
             self._call = self._reactor.callLater(CHECK_SECONDS, self._check)

@@ -23,7 +23,7 @@ class ReplicaSelector(Protocol):
     """Selects among the replicas that have the offset that a consumer requests."""
 
     def __call__(self, rack: str, leader: ReplicaView, followers: Iterable[ReplicaView]) -> int | None:
-        """Return the id of the broker to read from, or None for the leader.
+        """Return the ID of the broker to read from, or None for the leader.
 
         :param rack: rack of the consumer.
         """
