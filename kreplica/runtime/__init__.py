@@ -1,14 +1,14 @@
 """Runtime of a broker: the only source of time, randomness, files, threads and network connections.
 
-* ``disk`` interface to files; ``os_disk`` implements it; the simulated disk is in ``kreplica.testing.simulator.disk``
-* ``offload`` runs blocking functions in threads; ``slices`` runs long computations in short steps on the reactor
-* ``pause`` asynchronous sleep; ``time_slice`` lets long loops yield to the reactor; ``gather`` concurrent coroutines
-* ``pacing`` disables TCP pacing on local connections; ``lean_polling`` is a faster epoll loop
-* ``distribution`` quantiles of values; ``process_figures`` resource usage of the process
-* ``interpreter`` version of Python, and how it was compiled
-* ``shared_coroutine`` one coroutine with several waiters; ``parent_process`` ends a process with its parent
-* ``stalls`` measures how long the reactor was blocked
-* ``hosts/`` several programs in one process, which can be killed, paused and isolated separately
+* ``disk``: interface to files; ``os_disk`` implements it; the simulated disk is in ``kreplica.testing.simulator.disk``
+* ``offload``: runs blocking functions in threads; ``slices``: runs long computations in short steps on the reactor
+* ``pause``: asynchronous sleep; ``time_slice``: lets long loops yield to the reactor; ``gather``: concurrent coroutines
+* ``pacing``: disables TCP pacing on local connections; ``lean_polling``: a faster epoll loop
+* ``distribution``: histogram of values; ``process_usage``: resource usage of the process
+* ``interpreter``: version of Python, and how it was compiled
+* ``shared_coroutine``: one coroutine with several waiters; ``parent_process``: ends a process when its parent exits
+* ``stalls``: measures how long the reactor was blocked
+* ``hosts/``: several programs in one process, which can be killed, paused and isolated separately
 * this file: the reactor (monotonic time, TCP), the wall clock, randomness
 
 The packages that ``service`` imports do not import Twisted's global reactor, read a clock or create random generators.
@@ -32,7 +32,7 @@ from kreplica.runtime.os_disk import OsDisk
 
 
 class Reactor(Protocol):
-    """The part of Twisted's reactor that a broker uses; the simulated reactor implements it too."""
+    """The part of Twisted's reactor that a broker uses; the simulated reactor also implements it."""
 
     def seconds(self) -> float:
         """Return monotonic time in seconds from an arbitrary start."""
@@ -61,7 +61,7 @@ class Runtime:
     :param random: source of randomness for IDs, jitter and placement; not cryptographically secure.
     :param boot_id: changes with each boot of the machine. While it is the same, the page cache is intact, so even
         unsynced writes are not lost. Empty if unknown.
-    :param open_files_max: limit of open files of the process if this program has it for itself; 0 otherwise.
+    :param open_files_max: limit of open files of the process if no other program shares it; 0 otherwise.
     :param is_simulated: True if the reactor's time does not advance while code runs, so that stalls cannot be measured.
     """
 
@@ -98,7 +98,8 @@ def use_monotonic_clock(reactor: Any) -> None:
     """Replace the wall clock of a reactor with a monotonic clock; running timers keep their remaining time.
 
     With the wall clock, Twisted's default, a step backwards would delay every timer and let a broker trust an expired
-    session. The new clock also advances while the machine is suspended, because ZooKeeper sessions expire then too.
+    session. The new clock also advances while the machine is suspended, because ZooKeeper sessions can expire during
+    that time.
     """
     if reactor.seconds is monotonic_seconds:
         return

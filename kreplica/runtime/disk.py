@@ -2,6 +2,7 @@
 
 ``os_disk`` implements it. The simulated disk (``kreplica.testing.simulator.disk``) passes the same contract tests and
 can lose unsynced bytes.
+
 Only ``sync`` and ``sync_directory`` make bytes survive a power loss; everything written survives a killed process.
 """
 
@@ -87,7 +88,7 @@ class FileRange:
 class FileStatus(NamedTuple):
     """Size and modification time of a file or directory.
 
-    :param size: length of a file in bytes; has no meaning for a directory.
+    :param size: length of a file in bytes; meaningless for a directory.
     :param modified_ns: time of the last write, or of the last change of a directory's entries, in nanoseconds since
         1970. The system's clock has a coarser resolution.
     """
@@ -155,7 +156,7 @@ class Disk(Protocol):
     def lock_directory(self, path: str) -> DirectoryLock:
         """Lock a directory.
 
-        :raise StorageError: the directory is locked already.
+        :raise StorageError: the directory is already locked.
         """
 
 

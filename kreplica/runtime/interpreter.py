@@ -1,7 +1,7 @@
 """The Python interpreter: its version, and how it was compiled.
 
 ``packaging/check_python.py`` runs this file with interpreters that have none of kreplica's dependencies, so it imports
-the standard library only.
+only the standard library.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _NEEDED = ("_poller", "_selectables", "_doReadOrWrite", "_disconnectSelectable",
 
 
 SPIN_SHARE_MIN = 1 / 8
-"""Part of the maximum time below which busy polling is suspended."""
+"""Fraction of the maximum time below which busy polling is suspended."""
 
 Poll = Callable[[float, int], list[tuple[int, int]]]
 """Waits for events: a timeout in seconds, or -1, and a maximum number of events."""

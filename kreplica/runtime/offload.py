@@ -25,7 +25,7 @@ class Offload(Protocol):
 
 
 class ThreadOffload:
-    """An ``Offload`` with its own thread pool, because the reactor's pool is shared with DNS look-ups.
+    """An ``Offload`` with its own thread pool, because the reactor's pool is shared with DNS lookups.
 
     Threads start on demand and end with ``stop``.
     """

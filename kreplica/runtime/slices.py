@@ -28,7 +28,7 @@ SLICE_STEPS_MAX = 64
 """Maximum number of steps in a slice, so that slices also end with a simulated clock, which does not advance."""
 
 INLINE_S = 0.001
-"""Maximum duration in seconds of the first part, which runs immediately; the rest is queued."""
+"""Maximum duration in seconds of the first part, which runs immediately; the remaining work is queued."""
 
 INLINE_STEPS_MAX = 8
 
@@ -45,7 +45,7 @@ An owner that exceeds it is admitted only if no other owner of its class is.
 """
 
 LONG_S = 0.02
-"""A step that runs for this time after the end of its slice is reported to ``Slices.on_long``."""
+"""A step that overruns its slice by this time is reported to ``Slices.on_long``."""
 
 ACTIVE_SMALL_MAX, ACTIVE_LARGE_MAX = 64, 4
 """Maximum number of small and of large owners that are admitted at the same time."""
@@ -105,7 +105,7 @@ class Slices:
     """Scheduler of the long computations of one broker.
 
     The owner with the fewest steps so far runs first, so short work overtakes long work. Only a limited number
-    of owners is admitted at the same time, because they hold memory; small and large requests wait separately.
+    of owners is admitted at the same time, because they use memory; small and large requests wait separately.
 
     :ivar steps: number of steps of queued tasks since the start.
     :ivar on_long: called with a description of work that blocked the event loop for long, and its duration in seconds.

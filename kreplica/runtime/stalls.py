@@ -36,7 +36,7 @@ class Stall(NamedTuple):
 
 
 class StallWatch:
-    """A timer that measures how late it is; useful on a real reactor only (``Runtime.is_simulated``).
+    """A timer that measures how late it is; useful only on a real reactor (``Runtime.is_simulated``).
 
     :param threshold_s: minimum delay of a stall, which is logged with its cause.
     :ivar counts: number of delays in each bucket of ``BOUNDS_S``, and above the last bound.
@@ -71,7 +71,7 @@ class StallWatch:
         return self._reactor.seconds() - stall.at_s
 
     def note(self, cause: str, seconds: float) -> None:
-        """Report long work; the longest since the last measurement is the cause of a stall.
+        """Report long work; the longest since the last measurement is reported as the cause of a stall.
 
         :param seconds: duration of the work, or a lower bound.
         """

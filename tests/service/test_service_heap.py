@@ -10,12 +10,12 @@ import pytest
 PROGRAM = """
 import sys
 from twisted.internet import reactor
-from kreplica.runtime.process_figures import process_figures
+from kreplica.runtime.process_usage import process_usage
 from kreplica.service.process import heap
 
 heap.CHECK_INTERVAL_S = 0.2
 trimmer = heap.HeapTrimmer(reactor)
-before = process_figures().resident_bytes
+before = process_usage().resident_bytes
 if sys.argv[1] == "trimmed":
     trimmer.start()
 blocks = [bytearray(b"x") * 60_000 for _ in range(2000)]
@@ -25,7 +25,7 @@ reactor.callLater(1.0, blocks.clear)
 reactor.callLater(2.0, reactor.stop)
 reactor.run()
 trimmer.stop()
-print(process_figures().resident_bytes - before)
+print(process_usage().resident_bytes - before)
 """
 
 

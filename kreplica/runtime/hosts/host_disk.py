@@ -17,7 +17,7 @@ class HostFile(OsFile):
     __slots__ = ("__weakref__",)
 
     def invalidate(self) -> int:
-        """Mark the file closed and return its descriptor, which the caller must close; -1 if it was closed already."""
+        """Mark the file closed and return its descriptor, which the caller must close; -1 if it was already closed."""
         descriptor, self._fd = self._fd, -1
         return descriptor
 

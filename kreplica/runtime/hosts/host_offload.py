@@ -45,10 +45,10 @@ class HostOffload:
     def kill(self) -> Deferred[None]:
         """Reject all later calls.
 
-        :return: a Deferred that fires when all running calls have returned; the exit of a process waits for them too.
+        :return: a Deferred that fires when all running calls have returned; an exiting process waits for them too.
         """
         with self._lock:
-            assert not self._killed, "killed already"
+            assert not self._killed, "already killed"
             self._killed = True
             if self._running_count:
                 self._idle = Deferred()

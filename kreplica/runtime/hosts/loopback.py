@@ -73,9 +73,9 @@ class Loopback:
 
     # --- partitions ---
 
-    def cut(self, some: Collection[str], others: Iterable[str]) -> None:
+    def cut(self, group: Collection[str], other_group: Iterable[str]) -> None:
         """Block all traffic between two groups of hosts."""
-        for a, b in product(some, others):
+        for a, b in product(group, other_group):
             if a != b:
                 self._cut[frozenset((a, b))] = None
         self._changed()

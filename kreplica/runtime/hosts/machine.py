@@ -107,10 +107,10 @@ class Machine(Generic[ProgramT]):
 
         If this fails or is cancelled, the caller must stop or kill the machine.
 
-        :raise KilledWhileStarting: the machine was killed meanwhile.
+        :raise KilledWhileStarting: the machine was killed during the start.
         """
-        assert self._program is None, f"{self.name} is running already"
-        assert self._starting is None, f"{self.name} is starting already"
+        assert self._program is None, f"{self.name} is already running"
+        assert self._starting is None, f"{self.name} is already starting"
         starting = self._starting = Deferred(lambda _: started.cancel())
         started = Deferred.fromCoroutine(self._start_program())
         # A killed program may never finish its start, and the result is ignored if it does.
@@ -162,7 +162,7 @@ class Machine(Generic[ProgramT]):
             self._is_ending = True
             resources.end().addBoth(self._on_end)
         if starting is not None and not starting.called:
-            starting.errback(KilledWhileStarting(f"{self.name} was killed while it started"))
+            starting.errback(KilledWhileStarting(f"{self.name} was killed while it was starting"))
 
     def _on_end(self, outcome: object) -> None:
         self._is_ending = False

@@ -9,7 +9,7 @@ from kreplica.interfaces import Family, Sample
 from kreplica.interfaces import MetricKind as Kind
 from kreplica.runtime import Runtime
 from kreplica.runtime.interpreter import interpreter
-from kreplica.runtime.process_figures import process_figures
+from kreplica.runtime.process_usage import process_usage
 from kreplica.service.metrics.disk_usage import read_usage
 from kreplica.service.metrics.metric_families import counter, gauge
 from kreplica.storage.directories.log_directory import LogDirectory
@@ -17,7 +17,7 @@ from kreplica.storage.directories.log_directory import LogDirectory
 
 def process_families() -> Iterator[Family]:
     """Yield process metrics with the names of Prometheus clients; brokers of one process report the same values."""
-    figures = process_figures()
+    figures = process_usage()
     yield counter("process_cpu_seconds", "User and system CPU time.", figures.cpu_s)
     yield gauge("process_resident_memory_bytes", "Resident memory.", figures.resident_bytes)
     if figures.open_files is not None:

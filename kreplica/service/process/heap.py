@@ -10,7 +10,7 @@ from twisted.internet.task import LoopingCall
 from twisted.internet.threads import deferToThreadPool
 from twisted.logger import Logger
 
-from kreplica.runtime.process_figures import process_figures
+from kreplica.runtime.process_usage import process_usage
 
 log = Logger()
 
@@ -39,7 +39,7 @@ class HeapTrimmer:
         self._reactor = reactor
         self._loop = LoopingCall(self._check)
         self._loop.clock = reactor
-        self._lowest_bytes = self._previous_bytes = self._trimmed_bytes = process_figures().resident_bytes
+        self._lowest_bytes = self._previous_bytes = self._trimmed_bytes = process_usage().resident_bytes
         self._interval_s = CHECK_INTERVAL_S
         self._next_trim_s = 0.0
 
@@ -54,7 +54,7 @@ class HeapTrimmer:
             self._loop.stop()
 
     def _check(self) -> Deferred[None] | None:
-        previous, resident = self._previous_bytes, process_figures().resident_bytes
+        previous, resident = self._previous_bytes, process_usage().resident_bytes
         self._previous_bytes = resident
         self._lowest_bytes = min(self._lowest_bytes, resident)
         now_s = self._reactor.seconds()
@@ -67,7 +67,7 @@ class HeapTrimmer:
         return trimming.addCallback(self._trimmed, resident)
 
     def _trimmed(self, _: int, before: int) -> None:
-        self._trimmed_bytes = self._previous_bytes = process_figures().resident_bytes
+        self._trimmed_bytes = self._previous_bytes = process_usage().resident_bytes
         is_useful = before - self._trimmed_bytes >= CHANGE_BYTES
         self._interval_s = CHECK_INTERVAL_S if is_useful else min(2 * self._interval_s, TRIM_INTERVAL_MAX_S)
         self._next_trim_s = self._reactor.seconds() + self._interval_s

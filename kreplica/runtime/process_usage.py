@@ -7,7 +7,7 @@ import resource
 from typing import NamedTuple
 
 
-class ProcessFigures(NamedTuple):
+class ProcessUsage(NamedTuple):
     """CPU time, resident memory and number of open files of this process.
 
     :param resident_bytes: the maximum since the start if there is no ``/proc``.
@@ -19,7 +19,7 @@ class ProcessFigures(NamedTuple):
     open_files: int | None
 
 
-def process_figures() -> ProcessFigures:
+def process_usage() -> ProcessUsage:
     """Read the current values, which takes microseconds."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     try:
@@ -28,4 +28,4 @@ def process_figures() -> ProcessFigures:
         open_files: int | None = len(os.listdir("/proc/self/fd"))
     except OSError:
         resident, open_files = usage.ru_maxrss * 1024, None
-    return ProcessFigures(usage.ru_utime + usage.ru_stime, resident, open_files)
+    return ProcessUsage(usage.ru_utime + usage.ru_stime, resident, open_files)
