@@ -151,15 +151,15 @@ class Partition:
 
         The ISR in the request counts only if it is newer than the leader's own last write.
         """
-        known, leader_state = self.leadership, self.leader_state
-        if leadership.partition_epoch <= known.partition_epoch:
+        current, leader_state = self.leadership, self.leader_state
+        if leadership.partition_epoch <= current.partition_epoch:
             leadership = leadership._replace(
-                isr=known.isr, eligible=known.eligible, partition_epoch=known.partition_epoch
+                isr=current.isr, eligible=current.eligible, partition_epoch=current.partition_epoch
             )
         elif leader_state is not None:
             # The state znode has a newer version: a pending write is included in it or will never take effect.
             leader_state.proposed = None
-        if leadership != known:
+        if leadership != current:
             self.leadership = leadership
             self.role.state_changed()
 

@@ -367,12 +367,12 @@ class Partitions:
             if partition is not None:
                 partition.log_synced()
 
-    def _damaged(self, log_: Log, found: Damage) -> None:
+    def _damaged(self, log_: Log, damage: Damage) -> None:
         partition = self.get(log_.topic_partition)
         if partition is not None and damaged_replicas.has_other_copy(partition.leadership, self._broker_id):
-            self.directories.take_offline(log_.topic_partition, found)
+            self.directories.take_offline(log_.topic_partition, damage)
         else:
-            log_.damage.exclude(found)
+            log_.damage.exclude(damage)
 
     def _directory_failed(self, keys: list[TopicPartition]) -> None:
         for key in keys:

@@ -65,16 +65,16 @@ class Progress:
 
 
 def followers_in_epoch(
-    known: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float
+    earlier: Mapping[int, Progress], leadership: Leadership, own_id: int, now_s: float
 ) -> dict[int, Progress]:
     """Return the followers at the start of a leader epoch, or after a change of the replicas within it.
 
-    :param known: earlier progress; used only if it was collected in the same epoch.
+    :param earlier: earlier progress; used only if it was collected in the same epoch.
     """
     followers = {}
     for replica in leadership.replicas:
         if replica != own_id:
-            progress = known.get(replica)
+            progress = earlier.get(replica)
             if progress is None or not is_of_epoch(progress.leader_epoch, leadership.leader_epoch):
                 progress = Progress(leadership.leader_epoch, now_s)
             followers[replica] = progress

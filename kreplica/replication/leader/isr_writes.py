@@ -73,7 +73,7 @@ class IsrWrites:
         """Writes whose outcome is unknown and whose znode is read after ``RETRY_SECONDS``."""
         self._retries = Retries(reactor, self._retry_postponed)
         self._unregistered_epochs: dict[int, int] = {}
-        """Last broker epoch of each broker that was found to be no longer registered. Epochs are never reused."""
+        """Highest broker epoch of each broker found to be no longer registered. Epochs are never reused."""
         self._working: Deferred[None] | None = None
         self._stopped = False
 
@@ -194,17 +194,17 @@ class IsrWrites:
             self._queued[leader] = None
 
     async def _registered_epochs(self, brokers: list[int]) -> dict[int, int | None]:
-        found = await self._read(map(znodes.broker_path, brokers))
+        results = await self._read(map(znodes.broker_path, brokers))
         return {
             broker: None if isinstance(result, ZooKeeperError) else result[1].czxid
-            for broker, result in zip(brokers, found, strict=True)
+            for broker, result in zip(brokers, results, strict=True)
         }
 
     async def _read(self, paths: Iterable[str]) -> list[tuple[bytes, Stat] | ZooKeeperError]:
         """Read znodes after a sync, so that all earlier writes are visible."""
         # Both requests are sent without waiting in between; the server reads after it has synced.
-        _, found = await gather([self._sync(), read_all(self._client, list(paths))])
-        return found or []
+        _, results = await gather([self._sync(), read_all(self._client, list(paths))])
+        return results or []
 
     async def _sync(self) -> None:
         await self._client.sync()

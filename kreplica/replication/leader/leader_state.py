@@ -42,7 +42,7 @@ class LeaderContext:
 class LeaderState(Role):
     """State of the leader role in one leader epoch; replaced in the next one.
 
-    :param known: followers of the previous leader state; progress of another epoch is discarded.
+    :param earlier: followers of the previous leader state; progress of another epoch is discarded.
     :param unresolved: ISR write of an earlier term in the same epoch, whose outcome is unknown.
     :ivar followers: progress of every other replica, by broker ID.
     :ivar proposed: ISR write that is pending or whose outcome is unknown.
@@ -56,13 +56,13 @@ class LeaderState(Role):
         self,
         partition: RolePartition,
         context: LeaderContext,
-        known: Mapping[int, Progress],
+        earlier: Mapping[int, Progress],
         unresolved: Proposal | None = None,
     ) -> None:
         super().__init__(partition)
         self._epoch_start_offset = partition.log.log_end_offset
         self.proposed = unresolved
-        self.followers = followers_in_epoch(known, partition.leadership, context.broker_id, context.seconds())
+        self.followers = followers_in_epoch(earlier, partition.leadership, context.broker_id, context.seconds())
         self._context = context
         self._select_counted()
 
@@ -272,7 +272,7 @@ class LeaderState(Role):
     def proposal(self, unregistered_epochs: Mapping[int, int] = NO_REPLICAS) -> Proposal | None:
         """Return the state to write, or None if nothing changed or a write is pending.
 
-        :param unregistered_epochs: last broker epoch of each broker that is no longer registered and may not join.
+        :param unregistered_epochs: by broker, its last unregistered broker epoch, which may not join.
         """
         if self.is_over or self.proposed is not None:
             return None
@@ -330,11 +330,11 @@ class LeaderState(Role):
 
     def _apply_state(self, state: LeaderAndIsr, partition_epoch: int) -> None:
         self.proposed = None
-        known = self.partition.leadership
-        self.partition.leadership = known._replace(
+        current = self.partition.leadership
+        self.partition.leadership = current._replace(
             isr=state.isr,
             eligible=state.eligible_leader_replicas,
             partition_epoch=partition_epoch,
-            controller_epoch=max(state.controller_epoch, known.controller_epoch),
+            controller_epoch=max(state.controller_epoch, current.controller_epoch),
         )
         self.state_changed()

@@ -77,13 +77,13 @@ def guard_offset_fetch(permissions: Permissions, handle: Handler) -> Handler:
 
 def _remove_rejected(permissions: Permissions, request: Request, row: Row) -> list[Row]:
     """Remove rejected topics from the request of a group; return their error rows."""
-    kept, rejected = [], []
+    allowed, rejected = [], []
     for each in row["topics"]:
         if permissions.allows(request, Operation.DESCRIBE, topic(each["name"])):
-            kept.append(each)
+            allowed.append(each)
         else:
             rejected.append(_rejected(each, _TOPIC_REJECTED))
-    row["topics"] = kept
+    row["topics"] = allowed
     return rejected
 
 

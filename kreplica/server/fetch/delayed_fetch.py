@@ -240,10 +240,10 @@ class DelayedFetch:
                 assert read.partition is not None
                 row = row_without_records(self._reader, fetch_partition, read.partition)
             rows[fetch_partition] = row
-        session_id, kept = self._context.finish(rows)
+        session_id, included_rows = self._context.finish(rows)
         responses: list[Row] = []
         last: FetchPartition | None = None
-        for fetch_partition, row in kept:
+        for fetch_partition, row in included_rows:
             if last is None or fetch_partition.topic != last.topic or fetch_partition.topic_id != last.topic_id:
                 responses.append(
                     {"topic": fetch_partition.topic, "topic_id": fetch_partition.topic_id, "partitions": []}

@@ -105,9 +105,9 @@ class Watch:
         """Stop watching a partition."""
         partition, fetch_partition.watched = fetch_partition.watched, None
         if partition is not None:
-            others = self._fetch_partitions[partition]
-            others.remove(fetch_partition)
-            if not others:
+            fetch_partitions = self._fetch_partitions[partition]
+            fetch_partitions.remove(fetch_partition)
+            if not fetch_partitions:
                 del self._fetch_partitions[partition]
                 partition.watchers.pop(self, None)
 

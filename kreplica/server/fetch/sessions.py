@@ -269,17 +269,17 @@ class FetchSessions:
             if is_open:
                 self._add(session)
             return FetchContext(list(session.pending), session if is_open else None, is_full=True)
-        known = self._sessions.get(session_id)
-        if known is not None and known.epoch == epoch and known.by_id == by_id:
-            if known.supersede is not None:
-                known.supersede()
-            known.epoch = CHANGING
+        open_session = self._sessions.get(session_id)
+        if open_session is not None and open_session.epoch == epoch and open_session.by_id == by_id:
+            if open_session.supersede is not None:
+                open_session.supersede()
+            open_session.epoch = CHANGING
             try:
-                yield from known.change_in_steps(topics, forgotten)
+                yield from open_session.change_in_steps(topics, forgotten)
             except GeneratorExit:
                 self._end(session_id)  # the connection has closed
                 raise
-            known.epoch = epoch
+            open_session.epoch = epoch
         return self.begin(session_id, epoch, (), (), by_id=by_id, now_s=now_s, is_follower=is_follower)
 
     def withhold(self, context: FetchContext, read: Iterable[FetchPartition]) -> int:

@@ -89,8 +89,8 @@ class MetadataCache:
         Requests to the controller are restricted to existing partitions, because the controller records each requested
         partition in its journal, and a request can name hundreds of thousands.
         """
-        known = self.topics.get(topic)
-        return known is not None and partition in known.partitions
+        topic_metadata = self.topics.get(topic)
+        return topic_metadata is not None and partition in topic_metadata.partitions
 
     def name_of(self, topic_id: UUID) -> str | None:
         """Return the name of the topic with this ID; None if it is unknown."""

@@ -48,7 +48,7 @@ class AddressLoad:
 
     :ivar connections: number of open connections.
     :ivar requests: number of pending requests; its connections update it.
-    :ivar check_at: number of requests above which each new request calls ``check``.
+    :ivar check_at: at or above this number of requests, each new request calls ``check``.
     :ivar is_full: each connection of the address may have only one pending request.
     :ivar relax_at: number of requests at which a full address calls ``relax``.
     :ivar held_bytes: bytes of unread responses.

@@ -241,9 +241,11 @@ class Dispatch:
         client_id = _probable_client_id(frame) if header.client_id is None else header.client_id
         connection.abort(f"{name} version {header.api_version} from client {client_id!r} is not supported")
 
-    def _abort_malformed(self, connection: Connection, what: str, client_id: str | None, error: ProtocolError) -> None:
+    def _abort_malformed(
+        self, connection: Connection, subject: str, client_id: str | None, error: ProtocolError
+    ) -> None:
         client = "" if client_id is None else f" from client {client_id!r}"
-        connection.abort(f"{what}{client} is malformed: {error}")
+        connection.abort(f"{subject}{client} is malformed: {error}")
 
 
 def _probable_client_id(frame: memoryview) -> str | None:

@@ -224,9 +224,9 @@ class ConnectionLimits:
         """Remove a connection."""
         self.open -= 1
         self.counters(listener).open -= 1
-        left = self._by_address[address] - 1
-        if left:
-            self._by_address[address] = left
+        remaining_count = self._by_address[address] - 1
+        if remaining_count:
+            self._by_address[address] = remaining_count
         else:
             del self._by_address[address]
         if self.is_limited:

@@ -122,11 +122,12 @@ class ThrottleEvents:
         subject, described = _names(client)
         text = f"{described}: {_unit_noun(client)} are throttled by the quota {client.quota}"
         details = _details(client)
-        others = len(self._unrecorded - {client})
+        unrecorded_count = len(self._unrecorded - {client})
         self._unrecorded.clear()
-        if others:
-            text = f"{text}; since the previous record, quotas throttled {others} more {_client_noun(others)}"
-            details["unrecorded_clients"] = others
+        if unrecorded_count:
+            more = f"{unrecorded_count} more {_client_noun(unrecorded_count)}"
+            text = f"{text}; since the previous record, quotas throttled {more}"
+            details["unrecorded_clients"] = unrecorded_count
         self._record(STARTED, subject, text, details)
 
     def _check(self) -> None:
@@ -166,8 +167,8 @@ def _client_noun(count: int) -> str:
 
 
 def _details(client: _Client) -> dict[str, Any]:
-    given = {"user": _short(client.user), "client_id": _short(client.client_id), "address": client.address}
-    return {"quota": client.quota, **{name: value for name, value in given.items() if value}}
+    names = {"user": _short(client.user), "client_id": _short(client.client_id), "address": client.address}
+    return {"quota": client.quota, **{name: value for name, value in names.items() if value}}
 
 
 def _short(name: str) -> str:

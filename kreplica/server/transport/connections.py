@@ -141,13 +141,14 @@ class Connections:
         excess = self._limits.excess - closing
         if excess <= 0:
             return
-        others = (each for each in self._open if each.listener != protected and not each.closed)
+        candidates = (each for each in self._open if each.listener != protected and not each.closed)
         # If brokers share a listener with clients, connections of other brokers are closed last.
-        order = nsmallest(min(excess, CLOSED_AT_ONCE), others, key=lambda each: (each.is_control, each.last_active_s))
-        for connection in order:
+        count = min(excess, CLOSED_AT_ONCE)
+        idlest = nsmallest(count, candidates, key=lambda each: (each.is_control, each.last_active_s))
+        for connection in idlest:
             self._limits.excess_closed += 1
             connection.drop("the broker has too many connections (max.connections), and this one was idle longest")
-        if excess > len(order) > 0:
+        if excess > len(idlest) > 0:
             self._closing_excess = self._resources.reactor.callLater(0, self._close_excess)
 
     # --- stop and timeouts -------------------------------------------------------------------------------------------

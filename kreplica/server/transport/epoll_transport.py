@@ -121,11 +121,11 @@ class EpollTransport(AcceptedSocket):
         if self._frame is not None:
             return self._read_into_frame(self._frame, now_s)
         scratch = resources.scratch
-        kept = len(self._remainder)
+        remainder_size = len(self._remainder)
         try:
-            if kept:
-                scratch[:kept] = self._remainder
-                size = self.socket.recv_into(scratch[kept:])
+            if remainder_size:
+                scratch[:remainder_size] = self._remainder
+                size = self.socket.recv_into(scratch[remainder_size:])
             else:
                 size = self.socket.recv_into(scratch)
         except BlockingIOError:
@@ -138,7 +138,7 @@ class EpollTransport(AcceptedSocket):
         self.is_bulk = False
         connection.last_active_s = now_s
         with resources.flush_scope:
-            self._handle(scratch, kept + size, now_s + budget_s)
+            self._handle(scratch, remainder_size + size, now_s + budget_s)
         return None
 
     def _note_if_long(self, frame: memoryview, seconds: float) -> None:
@@ -156,8 +156,8 @@ class EpollTransport(AcceptedSocket):
         connection = self.connection
         view = memoryview(buffer)
         try:
-            rest = view[self._frame_filled : self._frame_size]
-            size = self.socket.recvmsg_into((rest, resources.scratch))[0]
+            missing = view[self._frame_filled : self._frame_size]
+            size = self.socket.recvmsg_into((missing, resources.scratch))[0]
         except BlockingIOError:
             return None
         except OSError:
@@ -211,12 +211,12 @@ class EpollTransport(AcceptedSocket):
         if position < size and not connection.closed:
             self._keep(view[position:size])
 
-    def _keep(self, rest: memoryview) -> None:
-        if len(rest) < REMAINDER_BYTES_MAX or self.connection.paused:
-            self._remainder = bytes(rest)
+    def _keep(self, data: memoryview) -> None:
+        if len(data) < REMAINDER_BYTES_MAX or self.connection.paused:
+            self._remainder = bytes(data)
             return
-        self._frame_size = _LENGTH.unpack_from(rest)[0] + _LENGTH.size
-        reason = self._resources.dispatch.reason_too_large(rest[_LENGTH.size :], self._frame_size - _LENGTH.size)
+        self._frame_size = _LENGTH.unpack_from(data)[0] + _LENGTH.size
+        reason = self._resources.dispatch.reason_too_large(data[_LENGTH.size :], self._frame_size - _LENGTH.size)
         if reason is not None:
             self.connection.abort(reason)
             return
@@ -225,13 +225,13 @@ class EpollTransport(AcceptedSocket):
         except OSError as error:
             self.connection.abort(f"no memory for a request of {self._frame_size} bytes: {error}")
             return
-        self._frame_filled = len(rest)
-        self._frame[: len(rest)] = rest
-        self._resources.partial_frames.update(self, len(rest), self._frame_size)
+        self._frame_filled = len(data)
+        self._frame[: len(data)] = data
+        self._resources.partial_frames.update(self, len(data), self._frame_size)
 
-    def _set_aside(self, rest: memoryview) -> None:
+    def _set_aside(self, frames: memoryview) -> None:
         """Keep complete frames until this connection's next turn."""
-        self._remainder = rest if isinstance(rest.obj, bytes) else bytes(rest)
+        self._remainder = frames if isinstance(frames.obj, bytes) else bytes(frames)
         self.is_bulk = True
         self.reactor.removeReader(self)
         self._queue_turn()

@@ -117,12 +117,12 @@ class OutgoingQueue:
             self._queue[1] = data
         run: list[bytes | bytearray | memoryview] = []
         size = 0
-        more = 0
+        flags = 0
         for index, piece in enumerate(self._queue):
             if isinstance(piece, FileRange):
                 data = _read_small(piece)
                 if data is None:
-                    more = MSG_MORE
+                    flags = MSG_MORE
                     break
                 self._queue[index] = piece = data
             if len(run) == PIECES_MAX or size > SEND_BYTES_MAX:
@@ -130,11 +130,11 @@ class OutgoingQueue:
             run.append(piece)
             size += len(piece)
         if len(run) == 1:
-            sent = self._socket.send(run[0], more)
+            sent = self._socket.send(run[0], flags)
         elif size <= JOIN_BYTES_MAX:
-            sent = self._socket.send(b"".join(run), more)
+            sent = self._socket.send(b"".join(run), flags)
         else:
-            sent = self._socket.sendmsg(run, (), more)
+            sent = self._socket.sendmsg(run, (), flags)
         if sent < size:
             self._is_blocked = True
         self._remove_sent(sent, len(run))

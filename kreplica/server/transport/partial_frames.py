@@ -148,9 +148,9 @@ class _Pool:
             self._evict_slow()
             self._wake()
 
-    def _count(self, frame: _Frame, more: int) -> None:
-        self.held_bytes += more
-        total = self._by_address.get(frame.address, 0) + more
+    def _count(self, frame: _Frame, size_change: int) -> None:
+        self.held_bytes += size_change
+        total = self._by_address.get(frame.address, 0) + size_change
         if total:
             self._by_address[frame.address] = total
         else:

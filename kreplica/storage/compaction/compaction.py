@@ -236,12 +236,12 @@ class Compaction:
         for source in group:
             for header, data in _batches(self._disk.open(source.path), source):
                 try:
-                    kept = batch_filter.keep(header, data)
+                    remaining = batch_filter.keep(header, data)
                 except ProtocolError as error:
                     raise StorageError(f"{source.path}: the batch of offset {header.base_offset}: {error}") from error
-                if kept is None:
+                if remaining is None:
                     continue
-                target.append((kept,), (parse_header(kept),), self._plan.config.index_interval_bytes)
+                target.append((remaining,), (parse_header(remaining),), self._plan.config.index_interval_bytes)
                 aborted = batch_filter.ended_by(header)
                 if aborted is not None:
                     target.aborted.append(aborted)

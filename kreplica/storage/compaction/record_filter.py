@@ -113,10 +113,10 @@ class BatchFilter:
                 return not is_past_horizon
             return True
 
-        kept = filter_batch(data, keep, keep_empty=keep_empty)
-        if kept is None or not tombstones or header.has_delete_horizon:
-            return kept
-        return filter_batch(kept, _keep_all, delete_horizon_ms=self._new_horizon_ms)
+        remaining = filter_batch(data, keep, keep_empty=keep_empty)
+        if remaining is None or not tombstones or header.has_delete_horizon:
+            return remaining
+        return filter_batch(remaining, _keep_all, delete_horizon_ms=self._new_horizon_ms)
 
     def _is_past_horizon(self, header: BatchHeader) -> bool:
         """True if the delete horizon of the batch is set and in the past."""

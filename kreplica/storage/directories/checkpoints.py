@@ -68,8 +68,8 @@ class Checkpoints:
 
         A power loss may undo a truncation and the appends after it; the truncated records were never committed.
         """
-        found = self._recovery_points_found
-        self.high_watermarks = {key: min(end, found.get(key, 0)) for key, end in self.high_watermarks.items()}
+        recovery_points = self._recovery_points_found
+        self.high_watermarks = {key: min(end, recovery_points.get(key, 0)) for key, end in self.high_watermarks.items()}
 
     def start(self) -> None:
         """Start writing; call it after the results of recovery were reported."""

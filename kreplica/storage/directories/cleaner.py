@@ -59,7 +59,7 @@ class Cleaner:
         self, directory: LogDirectory, high_watermarks: Mapping[TopicPartition, int]
     ) -> list[tuple[Log, CompactionPlan]]:
         now_ms = self._runtime.wall_clock_ms()
-        found = []
+        plans = []
         time_slice = TimeSlice(self._runtime.reactor)
         for key in list(directory.logs):  # a damaged log goes offline
             if time_slice.is_over:
@@ -73,9 +73,9 @@ class Cleaner:
                     self._handle_error(log, error)
                     continue
                 if plan is not None:
-                    found.append((log, plan))
-        found.sort(key=lambda item: (item[1].overdue, item[1].dirty_ratio), reverse=True)
-        return found
+                    plans.append((log, plan))
+        plans.sort(key=lambda item: (item[1].overdue, item[1].dirty_ratio), reverse=True)
+        return plans
 
     def _is_uncleanable(self, key: TopicPartition, log: Log) -> bool:
         entry = self._uncleanable.get(key)

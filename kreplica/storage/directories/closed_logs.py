@@ -191,7 +191,7 @@ def read_closed_logs(disk: Disk, directory: str, broker_epoch: int | None) -> di
     """Read the file.
 
     :param broker_epoch: broker epoch in the clean-shutdown marker, None without a marker.
-    :return: rows by directory name; empty if the file is missing, damaged, or older than the marker.
+    :return: rows by directory name; empty if the file is missing, damaged, or not from the shutdown of the marker.
     """
     if broker_epoch is None or broker_epoch == NO_BROKER_EPOCH:
         return {}

@@ -92,13 +92,13 @@ def read_meta_properties(disk: Disk, path: str) -> MetaProperties | None:
         text = disk.read_file(path).decode("latin-1")
     except FileNotFoundError:
         return None
-    found = dict(_parse_properties(text))
-    if found.pop("version", None) != "0":
+    properties = dict(_parse_properties(text))
+    if properties.pop("version", None) != "0":
         raise StorageError(f"{path}: only version 0 (a cluster in ZooKeeper mode) is supported")
-    cluster_id, broker_id = found.pop("cluster.id", ""), found.pop("broker.id", "")
+    cluster_id, broker_id = properties.pop("cluster.id", ""), properties.pop("broker.id", "")
     if not cluster_id or not broker_id.isdecimal():
         raise StorageError(f"{path}: cluster.id or broker.id is missing or malformed")
-    return MetaProperties(cluster_id, int(broker_id), found)
+    return MetaProperties(cluster_id, int(broker_id), properties)
 
 
 def _parse_properties(text: str) -> Iterator[tuple[str, str]]:

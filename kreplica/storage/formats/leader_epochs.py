@@ -110,8 +110,8 @@ class LeaderEpochs:
         if epoch == self.latest:
             return epoch, log_end_offset
         index = bisect_right(self._entries, epoch, key=lambda entry: entry.epoch)
-        known = self._entries[index - 1].epoch if index else epoch
-        return known, self._entries[index].start_offset
+        largest_epoch = self._entries[index - 1].epoch if index else epoch
+        return largest_epoch, self._entries[index].start_offset
 
     def truncate_to(self, end_offset: int) -> None:
         """Remove epochs that start at or after ``end_offset``."""

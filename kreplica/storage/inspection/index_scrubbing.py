@@ -102,8 +102,8 @@ class IndexesToCheck:
         rebuilt = Segment(directory, target.base_offset, self.disk, OpenSegments(), size=0, new=True)
         wrong: dict[int, str] = {}
 
-        def note(number: int, found: Iterator[Mismatch]) -> None:
-            for entry_position, why in found:
+        def note(number: int, mismatches: Iterator[Mismatch]) -> None:
+            for entry_position, why in mismatches:
                 wrong.setdefault(number, f"{('.index', '.timeindex')[number]}, position {entry_position}: {why}")
 
         next_offset = target.base_offset

@@ -113,15 +113,15 @@ class Verification:
                                  options=self._options)  # fmt: skip
             try:
                 with closing(check.problems()) as problems:
-                    found = list(islice(problems, PROBLEMS_MAX))
+                    current = list(islice(problems, PROBLEMS_MAX))
             except FileNotFoundError:
                 return [], state
-            if attempt and found:
+            if attempt and current:
                 earlier_problems = set(confirmed)
-                confirmed = [problem for problem in found if problem in earlier_problems]
+                confirmed = [problem for problem in current if problem in earlier_problems]
             else:
-                confirmed = found
-            if not found or (attempt and confirmed == found):
+                confirmed = current
+            if not current or (attempt and confirmed == current):
                 break
             self._pause()
         self.tally.segments += 1

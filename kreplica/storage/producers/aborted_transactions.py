@@ -128,11 +128,11 @@ class AbortedTransactions:
         self._unwritten = tuple(aborted for aborted in self._unwritten if aborted.last_offset < offset)
         if self._is_absent:
             return
-        kept = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._unwritten)
+        remaining_count = sum(1 for aborted in self if aborted.last_offset < offset) - len(self._unwritten)
         if self._disk.exists(self._path):
             file = self._disk.open(self._path)
             try:
-                file.truncate(kept * _ENTRY.size)
+                file.truncate(remaining_count * _ENTRY.size)
             finally:
                 file.close()
 

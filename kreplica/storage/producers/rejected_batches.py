@@ -75,14 +75,14 @@ class Rejections:
         if first == NO_SEQUENCE or code in _NOT_REJECTED:
             return
         epoch, end = header.producer_epoch, (header.last_sequence + 1) & SEQUENCE_MASK
-        known = self.by_producer.pop(header.producer_id, None)
-        if known is not None and known.epoch > epoch:
-            self.by_producer[header.producer_id] = known
+        previous = self.by_producer.pop(header.producer_id, None)
+        if previous is not None and previous.epoch > epoch:
+            self.by_producer[header.producer_id] = previous
             return
-        if known is None or known.epoch != epoch:
+        if previous is None or previous.epoch != epoch:
             rejection = Rejection(epoch, first, end, code, now_ms) if code.retriable else None
         else:
-            rejection = _updated(known, first, end, code, now_ms)
+            rejection = _updated(previous, first, end, code, now_ms)
         if rejection is not None:
             self.by_producer[header.producer_id] = rejection
             if len(self.by_producer) > self._producers_max:
@@ -155,20 +155,20 @@ def _is_rejected(sequence: int, rejection: Rejection) -> bool:
     return _distance(rejection.first, sequence) < _distance(rejection.first, rejection.end)
 
 
-def _updated(known: Rejection, first: int, end: int, code: ErrorCode, now_ms: int) -> Rejection | None:
-    """Return this state updated by another rejection of the same epoch, or None if no batch is awaited any longer."""
+def _updated(previous: Rejection, first: int, end: int, code: ErrorCode, now_ms: int) -> Rejection | None:
+    """Return the state after another rejection in the same epoch, or None if no batch is missing any longer."""
     if not code.retriable:
-        if not _is_rejected(first, known):
-            return known
-        return None if first == known.first else known._replace(end=first)
-    if first == known.end:
-        return known._replace(end=end)
-    if first == known.first:
-        return known._replace(end=known.end if _is_rejected(end, known) else end, code=code, noted_ms=now_ms)
-    if _distance(first, known.first) < _HALF:
-        joined = known.end if end == known.first else end
-        return Rejection(known.epoch, first, joined, code, now_ms)
-    return known if now_ms - known.noted_ms < RESENT_WITHIN_MS else None
+        if not _is_rejected(first, previous):
+            return previous
+        return None if first == previous.first else previous._replace(end=first)
+    if first == previous.end:
+        return previous._replace(end=end)
+    if first == previous.first:
+        return previous._replace(end=previous.end if _is_rejected(end, previous) else end, code=code, noted_ms=now_ms)
+    if _distance(first, previous.first) < _HALF:
+        combined_end = previous.end if end == previous.first else end
+        return Rejection(previous.epoch, first, combined_end, code, now_ms)
+    return previous if now_ms - previous.noted_ms < RESENT_WITHIN_MS else None
 
 
 def _distance(start: int, sequence: int) -> int:

@@ -36,11 +36,11 @@ class Verifications:
 
     def begin(self, producer_id: int, producer_epoch: int, *, starts_at_zero: bool) -> Verification:
         """Start a verification, or return the pending one; verifications of older epochs become invalid."""
-        known = self._by_producer.get(producer_id)
-        if known is not None and known.producer_epoch == producer_epoch:
-            return known
+        pending = self._by_producer.get(producer_id)
+        if pending is not None and pending.producer_epoch == producer_epoch:
+            return pending
         verification = Verification(producer_epoch, starts_at_zero=starts_at_zero)
-        if known is None or known.producer_epoch < producer_epoch:
+        if pending is None or pending.producer_epoch < producer_epoch:
             self._by_producer[producer_id] = verification
         # Otherwise the verification is not stored, and its result has no effect.
         return verification

@@ -53,9 +53,9 @@ class RecomputedAborts:
         """True if an index with these entries hides all aborted records and, if exact, no others."""
         if self.is_exact:
             return list(found) == list(self.aborted)
-        known = {(each.producer_id, each.last_offset): each.first_offset for each in found}
+        found_offsets = {(each.producer_id, each.last_offset): each.first_offset for each in found}
         expected = {(each.producer_id, each.last_offset): each.first_offset for each in self.aborted}
-        return all(key in known and known[key] <= first for key, first in expected.items())
+        return all(key in found_offsets and found_offsets[key] <= first for key, first in expected.items())
 
 
 def recompute(disk: Disk, files: Sequence[SegmentFile], *, compacted: bool) -> RecomputedAborts:

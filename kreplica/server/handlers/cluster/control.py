@@ -84,14 +84,14 @@ class LeaderAndIsr:
 
     async def _leaderships(self, body: Row) -> dict[TopicPartition, Leadership]:
         time_slice = TimeSlice(self._reactor)
-        found = {}
+        leaderships = {}
         for topic in body["topic_states"]:
             topic_id = topic.get("topic_id", ZERO_UUID)
             for row in topic["partition_states"]:
-                found[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
+                leaderships[TopicPartition(topic["topic_name"], row["partition_index"])] = _leadership(topic_id, row)
                 if time_slice.is_over:
                     await time_slice.next()
-        return found
+        return leaderships
 
     def _is_new(self, topic: Row) -> bool:
         return not self._settings.knows(topic["topic_name"]) or any(row["is_new"] for row in topic["partition_states"])

@@ -46,11 +46,11 @@ class DescribeConfigs:
                 row |= {"error_code": int(error.code), "error_message": error.message or None}
             else:
                 requested = resource["configuration_keys"]
-                wanted = None if requested is None else set(requested)
+                requested_names = None if requested is None else set(requested)
                 row["configs"] = [
                     _config(config, with_synonyms, with_documentation)
                     for config in rows
-                    if wanted is None or config.name in wanted
+                    if requested_names is None or config.name in requested_names
                 ]
             results.append(row)
             yield

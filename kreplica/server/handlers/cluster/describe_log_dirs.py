@@ -27,21 +27,23 @@ class DescribeLogDirs:
 
     def _response(self, request: Request) -> Steps[Row]:
         requested = request.body["topics"]
-        wanted = None
+        requested_logs = None
         if requested is not None:
-            wanted = {TopicPartition(topic["topic"], index) for topic in requested for index in topic["partitions"]}
+            requested_logs = {
+                TopicPartition(topic["topic"], index) for topic in requested for index in topic["partitions"]
+            }
         results = []
         for directory in list(self._partitions.directories.directories):
-            results.append((yield from self._row(directory, wanted)))
+            results.append((yield from self._row(directory, requested_logs)))
         return {"error_code": 0, "results": results}
 
-    def _row(self, directory: LogDirectory, wanted: set[TopicPartition] | None) -> Steps[Row]:
+    def _row(self, directory: LogDirectory, requested_logs: set[TopicPartition] | None) -> Steps[Row]:
         row: Row = {"error_code": 0, "log_dir": directory.path, "topics": []}
         if directory.offline is not None:
             return row | {"error_code": int(ErrorCode.KAFKA_STORAGE_ERROR)}
         topics: dict[str, list[Row]] = defaultdict(list)
         # A request for one of 10,000 logs must not cost a scan of all logs.
-        for number, key in enumerate(sorted(directory.logs if wanted is None else wanted), 1):
+        for number, key in enumerate(sorted(directory.logs if requested_logs is None else requested_logs), 1):
             if number % STEP_ROWS == 0:
                 yield
             log = directory.logs.get(key)

@@ -29,15 +29,15 @@ class OffsetDelete:
     def _response(self, request: Request) -> Steps[Row | None]:
         body = request.body
         group_id = body["group_id"]
-        wanted: Partitions = {}
+        to_delete: Partitions = {}
         topics: list[Row] = []
         try:
             _, group = self._group(group_id)
             for topic in body["topics"]:
-                topics.append((yield from self._topic(group, topic, wanted)))
+                topics.append((yield from self._topic(group, topic, to_delete)))
             # The group may have changed between two slices.
             shard, group = self._group(group_id)
-            _reject_subscribed(group, topics, wanted)
+            _reject_subscribed(group, topics, to_delete)
         except KafkaError as error:
             return {"error_code": int(error.code), "throttle_time_ms": 0, "topics": []}
 
@@ -48,7 +48,7 @@ class OffsetDelete:
             else:
                 request.respond({"error_code": int(code), "throttle_time_ms": 0, "topics": []})
 
-        records = shard.offsets.tombstones(group_id, lambda topic, index: (topic, index) in wanted)
+        records = shard.offsets.tombstones(group_id, lambda topic, index: (topic, index) in to_delete)
         if records:
             shard.offsets.remove(records, respond)
         else:
@@ -69,7 +69,7 @@ class OffsetDelete:
         group.check_offset_delete()
         return shard, group
 
-    def _topic(self, group: Group, requested: Row, wanted: Partitions) -> Steps[Row]:
+    def _topic(self, group: Group, requested: Row, to_delete: Partitions) -> Steps[Row]:
         name = requested["name"]
         if self._view.partition_count(name) is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -82,17 +82,17 @@ class OffsetDelete:
         for number, row in enumerate(requested["partitions"], 1):
             index = row["partition_index"]
             if code is ErrorCode.NONE:
-                wanted[name, index] = None
+                to_delete[name, index] = None
             rows.append({"partition_index": index, "error_code": int(code)})
             if number % STEP_ROWS == 0:
                 yield
         return {"name": name, "partitions": rows}
 
 
-def _reject_subscribed(group: Group, topics: list[Row], wanted: Partitions) -> None:
+def _reject_subscribed(group: Group, topics: list[Row], to_delete: Partitions) -> None:
     """Reject the deletion of offsets of topics that the group subscribed to in the meantime."""
     for topic in topics:
         for row in topic["partitions"] if group.is_subscribed_to(topic["name"]) else ():
             if row["error_code"] == int(ErrorCode.NONE):
                 row["error_code"] = int(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
-                wanted.pop((topic["name"], row["partition_index"]), None)
+                to_delete.pop((topic["name"], row["partition_index"]), None)

@@ -21,7 +21,7 @@ GROUP_ERRORS_FROM = 2
 NO_OFFSET = -1
 
 Row = dict[str, Any]
-Wanted = Iterable[tuple[str, Iterable[int]]]
+TopicPartitions = Iterable[tuple[str, Iterable[int]]]
 PartitionRow = Callable[[str, int], Row]
 
 
@@ -47,8 +47,8 @@ class OffsetFetch:
         response = yield from self._group(body, require_stable)
         if response["error_code"] and request.version < GROUP_ERRORS_FROM:
             code = ErrorCode.of(response["error_code"])
-            wanted = ((topic["name"], topic["partition_indexes"]) for topic in body["topics"])
-            response["topics"] = yield from _topics(wanted, lambda _, index: _error_row(index, code))
+            requested = ((topic["name"], topic["partition_indexes"]) for topic in body["topics"])
+            response["topics"] = yield from _topics(requested, lambda _, index: _error_row(index, code))
         return {"throttle_time_ms": 0, **response}
 
     def _group(self, requested: Row, require_stable: bool) -> Steps[Row]:
@@ -64,18 +64,18 @@ class OffsetFetch:
         topics = requested["topics"]
         if topics is None:
             # A copy, because other commits can happen between two slices.
-            wanted: Wanted = [
+            topic_partitions: TopicPartitions = [
                 (topic, list(partitions)) for topic, partitions in shard.offsets.partitions_of(group_id)
             ]
         else:
-            wanted = ((topic["name"], topic["partition_indexes"]) for topic in topics)
-        rows = yield from _topics(wanted, _committed_row(shard, group_id, require_stable))
+            topic_partitions = ((topic["name"], topic["partition_indexes"]) for topic in topics)
+        rows = yield from _topics(topic_partitions, _committed_row(shard, group_id, require_stable))
         return {"group_id": group_id, "topics": rows, "error_code": 0}
 
 
-def _topics(wanted: Wanted, partition_row: PartitionRow) -> Steps[list[Row]]:
+def _topics(topic_partitions: TopicPartitions, partition_row: PartitionRow) -> Steps[list[Row]]:
     topics, count = [], 0
-    for topic, partitions in wanted:
+    for topic, partitions in topic_partitions:
         rows = []
         for index in partitions:
             rows.append(partition_row(topic, index))

@@ -48,11 +48,11 @@ class CreatePartitions:
         await self._topics.add_partitions(name, count, chosen, dry_run=validate_only)
 
         def all_have_leaders() -> bool:
-            known = self._metadata.topic(name)
+            topic = self._metadata.topic(name)
             return (
-                known is not None
-                and len(known.partitions) >= count
-                and all(partition.leader != NO_LEADER for partition in known.partitions.values())
+                topic is not None
+                and len(topic.partitions) >= count
+                and all(partition.leader != NO_LEADER for partition in topic.partitions.values())
             )
 
         if not validate_only and not await self._metadata.wait_until(all_have_leaders, timeout_s):

@@ -100,12 +100,12 @@ class CreateTopics:
         """Wait until all partitions have a leader; False after the timeout."""
 
         def all_have_leaders() -> bool:
-            known = self._metadata.topic(assignment.topic)
+            topic = self._metadata.topic(assignment.topic)
             return (
-                known is not None
-                and known.topic_id == assignment.topic_id
+                topic is not None
+                and topic.topic_id == assignment.topic_id
                 and all(
-                    partition in known.partitions and known.partitions[partition].leader != NO_LEADER
+                    partition in topic.partitions and topic.partitions[partition].leader != NO_LEADER
                     for partition in assignment.partitions
                 )
             )

@@ -96,8 +96,8 @@ class DeleteTopics:
         """Wait until a topic is removed from ZooKeeper and from this broker's metadata."""
 
         def is_removed() -> bool:
-            known = self._metadata.topic(name)
-            return known is None or known.topic_id != topic_id
+            topic = self._metadata.topic(name)
+            return topic is None or topic.topic_id != topic_id
 
         deleted = await self._topics.until_deleted(name, max(deadline_s - seconds(), 0.0))
         if not deleted or not await self._metadata.wait_until(is_removed, deadline_s - seconds()):

@@ -50,18 +50,18 @@ class ElectLeaders:
 
     async def _response(self, request: Request, body: Row) -> Row:
         topics, election_type = body["topic_partitions"], body.get("election_type", PREFERRED)
-        wanted = None if topics is None else await in_slices(request, _partitions(topics))
-        existing = None if wanted is None else await in_slices(request, self._existing(wanted))
+        requested = None if topics is None else await in_slices(request, _partitions(topics))
+        existing = None if requested is None else await in_slices(request, self._existing(requested))
         if election_type not in TYPES:
-            return await in_slices(request, _rejection(ErrorCode.INVALID_REQUEST, wanted))
+            return await in_slices(request, _rejection(ErrorCode.INVALID_REQUEST, requested))
         try:
             results = dict(await self._request_election(election_type, existing))
         except KafkaError as error:
-            return await in_slices(request, _rejection(error.code, wanted))
-        results = dict.fromkeys(wanted or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
+            return await in_slices(request, _rejection(error.code, requested))
+        results = dict.fromkeys(requested or (), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) | results
         await self._wait_for_leaders(request, results, election_type, body["timeout_ms"] / 1000)
         # If all partitions are requested, those that need no election are omitted.
-        hidden = ErrorCode.ELECTION_NOT_NEEDED if wanted is None else None
+        hidden = ErrorCode.ELECTION_NOT_NEEDED if requested is None else None
         rows = await in_slices(request, _rows(results, hidden))
         return {"throttle_time_ms": 0, "error_code": 0, "replica_election_results": rows}
 
@@ -104,27 +104,27 @@ class ElectLeaders:
 
     def _has_new_leader(self, partition: TopicPartition, election_type: int) -> bool:
         topic = self._metadata.topic(partition.topic)
-        known = topic.partitions.get(partition.partition) if topic is not None else None
-        if known is None:
+        metadata = topic.partitions.get(partition.partition) if topic is not None else None
+        if metadata is None:
             return True  # deleted in the meantime
-        return known.leader == known.replicas[0] if election_type == PREFERRED else known.leader >= 0
+        return metadata.leader == metadata.replicas[0] if election_type == PREFERRED else metadata.leader >= 0
 
 
 def _partitions(topics: list[Row]) -> Steps[list[TopicPartition]]:
-    wanted: dict[TopicPartition, None] = {}
+    partitions: dict[TopicPartition, None] = {}
     count = 0
     for row in topics:
         for partition in row["partitions"]:
-            wanted[TopicPartition(row["topic"], partition)] = None
+            partitions[TopicPartition(row["topic"], partition)] = None
             count += 1
             if count % STEP_ROWS == 0:
                 yield
-    return list(wanted)
+    return list(partitions)
 
 
-def _rejection(error: ErrorCode, wanted: list[TopicPartition] | None) -> Steps[Row]:
+def _rejection(error: ErrorCode, requested: list[TopicPartition] | None) -> Steps[Row]:
     # Version 0 has no top-level error, so each partition's row contains it.
-    rows = yield from _rows(dict.fromkeys(wanted or (), error))
+    rows = yield from _rows(dict.fromkeys(requested or (), error))
     return {"throttle_time_ms": 0, "error_code": int(error), "replica_election_results": rows}
 
 

@@ -109,10 +109,10 @@ def _segment_offsets(partition: Partition, requested: Row, end: int) -> list[int
         except (OSError, StorageError) as error:
             raise partition.read_failed(log.log_start_offset, error) from error
         del offsets[older[-1] if older else 0 :]
-    found = offsets[::-1][: max(requested["max_num_offsets"], 0)]
-    if found and found[0] > end:
-        return [end, *(offset for offset in found if offset <= end)]
-    return found
+    latest_first = offsets[::-1][: max(requested["max_num_offsets"], 0)]
+    if latest_first and latest_first[0] > end:
+        return [end, *(offset for offset in latest_first if offset <= end)]
+    return latest_first
 
 
 def _find_committed(partition: Partition, timestamp: int, isolation: int) -> tuple[int, int, int]:

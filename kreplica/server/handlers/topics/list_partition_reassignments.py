@@ -51,9 +51,9 @@ class ListPartitionReassignments:
         respond_with_result(request, self._response(request, request.body["topics"]))
 
     async def _response(self, request: Request, topics: list[Row] | None) -> Row:
-        wanted = None if topics is None else await in_slices(request, _existing(topics, self._metadata))
+        partitions = None if topics is None else await in_slices(request, _existing(topics, self._metadata))
         try:
-            moves = await self._request_moves(wanted)
+            moves = await self._request_moves(partitions)
         except KafkaError as error:
             return {"error_code": int(error.code), "error_message": error.message or None, "topics": []}
         return {"error_code": 0, "error_message": None, "topics": _rows(moves)}

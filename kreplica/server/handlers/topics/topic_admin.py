@@ -268,18 +268,18 @@ class TopicAdmin:
     def _new_partitions(
         self, old: TopicAssignment, count: int, assignments: Iterable[tuple[int, ...]] | None
     ) -> dict[int, tuple[int, ...]]:
-        known = len(old.partitions)
+        old_count = len(old.partitions)
         topic, factor = old.topic, len(old.partitions[0])
         if assignments is None:
             places = self._places(old.topic, factor)
             start = next((i for i, p in enumerate(places) if p.broker_id == old.partitions[0][0]), 0)
             return self._place_replicas(
-                topic, places, count - known, factor, start_index=start, shift=known, first_partition=known
+                topic, places, count - old_count, factor, start_index=start, shift=old_count, first_partition=old_count
             )
         rows = list(assignments)
-        if len(rows) != count - known:
-            raise _bad_assignment(f"{count - known} partitions are added, but {len(rows)} assignments are given")
-        new = {known + i: replicas for i, replicas in enumerate(rows)}
+        if len(rows) != count - old_count:
+            raise _bad_assignment(f"{count - old_count} partitions are added, but {len(rows)} assignments are given")
+        new = {old_count + i: replicas for i, replicas in enumerate(rows)}
         self._check_replicas(new, factor=factor)
         return new
 
@@ -357,15 +357,15 @@ def _check_not_reassigned(topic: TopicAssignment) -> None:
 
 
 def _check_growth(old: TopicAssignment, count: int) -> None:
-    known = len(old.partitions)
-    if count == known:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {known} partitions.")
-    if count < known:
+    old_count = len(old.partitions)
+    if count == old_count:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {old_count} partitions.")
+    if count < old_count:
         raise KafkaError(
             ErrorCode.INVALID_PARTITIONS,
-            f"Topic currently has {known} partitions, which is higher than the requested {count}.",
+            f"Topic currently has {old_count} partitions, which is higher than the requested {count}.",
         )
-    _check_count(count - known)
+    _check_count(count - old_count)
     _check_removed(old, count)
 
 
