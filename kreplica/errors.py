@@ -195,10 +195,10 @@ _RETRIABLE = frozenset(
 
 
 class KafkaError(KreplicaError):
-    """A request, or a part of it, failed with an error code.
+    """A request, or part of it, failed with an error code.
 
     :param code: sent to the client.
-    :param message: one sentence with the cause; some responses contain it.
+    :param message: one sentence that states the cause; included in some responses.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -208,7 +208,7 @@ class KafkaError(KreplicaError):
 
 
 class RecordsRejected(KafkaError):
-    """A batch was rejected because of some of its records (KIP-467).
+    """A batch was rejected because some of its records are invalid (KIP-467).
 
     :param records: index in the batch -> why that record is invalid.
     """
@@ -221,7 +221,7 @@ class RecordsRejected(KafkaError):
 
 
 class ProtocolError(KreplicaError):
-    """Bytes do not match their schema; all decoders raise only this error.
+    """The bytes do not match the schema; decoders raise no other error.
 
     :param path: path of the field, starting with the message name: ``ProduceRequest.topic_data[3].name``.
     :param reason: why the bytes are invalid.
@@ -242,10 +242,10 @@ class SettingsError(KreplicaError):
 
 
 class AuthenticationError(KreplicaError):
-    """The other side could not be authenticated; the texts contain no secret.
+    """The peer could not be authenticated; the texts contain no secrets.
 
     :param message: sent to the client.
-    :param logged: a more precise reason for the log; the message if it is None.
+    :param logged: a more precise reason for the log; None to log the message.
     """
 
     def __init__(self, message: str, *, logged: str | None = None) -> None:
@@ -260,7 +260,7 @@ class StorageError(KreplicaError):
 def reason_of(error: BaseException, *, with_path: bool = False) -> str:
     """Return the text of an error for users: ``Permission denied`` instead of ``[Errno 13] Permission denied: '/a'``.
 
-    :param with_path: add the path of the file to an error of the operating system.
+    :param with_path: append the file's path to operating system errors.
     """
     if not isinstance(error, OSError) or not error.strerror:
         return str(error)

@@ -1,4 +1,4 @@
-"""Immutable values that every package uses. Imports no other module of kreplica."""
+"""Immutable value types shared by all packages. Imports no other module of kreplica."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_LEADER = -1
 """Leader ID of a partition without a leader."""
 
 LEADER_DURING_DELETE = -2
-"""Leader ID in UpdateMetadata that means that the topic is being deleted."""
+"""Leader ID in UpdateMetadata for a topic that is being deleted."""
 
 NO_EPOCH = -1
 """Unknown leader epoch."""
@@ -19,7 +19,7 @@ NO_BROKER_EPOCH = -1
 """Unknown broker epoch."""
 
 ZERO_UUID = UUID(int=0)
-"""Topic ID that means "none"."""
+"""Topic ID of a topic without an ID."""
 
 
 class TopicPartition(NamedTuple):
@@ -49,7 +49,7 @@ class Endpoint(NamedTuple):
 class BrokerRegistration:
     """Registration of a broker in ``/brokers/ids/N``.
 
-    ``epoch`` is the czxid of that znode (KIP-380), so it grows with every restart.
+    ``epoch`` is the czxid of that znode (KIP-380), so it increases with every restart.
 
     :param intact_since: epoch of the earliest registration since which the broker has lost no records: every process
         since then stopped cleanly, or was killed while its machine kept running. -1 if that is this registration:
@@ -102,7 +102,7 @@ class RemovedPartition:
 
     :param leader_epoch: its last leader epoch. A new partition with the same number starts above it, so that replicas
         and clients can distinguish the two.
-    :param replicas: brokers that may still have its files. The number is not used again while there is one.
+    :param replicas: brokers that may still have its files. The partition number is not reused until none is left.
     """
 
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""The name by which Spark finds ``format("kreplica")`` without registration; everything is in ``kreplica.spark``."""
+"""Lets Spark find ``format("kreplica")`` by package name, without registration; the code is in ``kreplica.spark``."""
 
 from kreplica.spark.data_source import KreplicaDataSource as DefaultSource
 

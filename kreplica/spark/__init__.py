@@ -2,7 +2,7 @@
 
 * ``data_source``: the data source ``format("kreplica")``; Spark discovers it through the package ``pyspark_kreplica``
 * ``client_settings``, ``option_parsing``: options shared by source and sink
-* ``connection_security``: TLS and SASL of the connections of driver and executors
+* ``connection_security``: TLS and SASL for connections from the driver and executors
 * ``source``: batch and streaming reads, from brokers or from segment files
 * ``sink``: batch and streaming writes, at least once or exactly once
 * ``pipelines``: archive, replay, compare, audit and profile of whole topics

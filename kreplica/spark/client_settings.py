@@ -45,7 +45,7 @@ class ClientSettings:
 def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, str]) -> ClientSettings:
     """Parse the options that begin with ``kafka.`` and ignore all others.
 
-    A Kafka setting that the kreplica client does not have is ignored with a warning.
+    A Kafka setting that the kreplica client does not support is ignored with a warning.
 
     :param unsupported: options that are not allowed, by lower-case name with the prefix, and the reasons.
     :raise ValueError: an option is not supported or malformed.
@@ -91,7 +91,7 @@ def client_settings(raw_options: Mapping[str, str], unsupported: Mapping[str, st
     for name in sorted(values.keys() - reader.read_names - {"bootstrap.servers", "group.id"}):
         if is_security_setting(name):
             continue
-        log.warning("option %s%s: the client of kreplica has no such setting; the option is ignored", PREFIX, name)
+        log.warning("option %s%s is ignored: the kreplica client has no such setting", PREFIX, name)
     return settings
 
 

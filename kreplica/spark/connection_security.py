@@ -1,4 +1,4 @@
-"""Security of the connections of Spark's driver and executors, from options such as ``kafka.sasl.jaas.config``."""
+"""Security of connections from Spark's driver and executors, from options such as ``kafka.sasl.jaas.config``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMES = ("security.", "ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSecurity:
-    """Security settings with the names of Kafka's Java clients; sent to executors, which read the named files.
+    """Security settings, named as in Kafka's Java clients; sent to executors, which read the files they refer to.
 
     ``repr`` shows no values, because some of them are passwords.
     """
@@ -26,9 +26,9 @@ class ConnectionSecurity:
 
     @classmethod
     def of(cls, settings: Mapping[str, str]) -> ConnectionSecurity:
-        """Return the security settings among all settings of a client.
+        """Select the security settings from all settings of a client.
 
-        :raise ValueError: a setting is unknown or invalid; the message names it, and contains no secret.
+        :raise ValueError: a setting is unknown or invalid; the message names it and contains no secrets.
         """
         chosen = {name: value for name, value in settings.items() if is_security_setting(name)}
         if chosen:
@@ -42,7 +42,7 @@ class ConnectionSecurity:
         return cls(tuple(sorted(chosen.items())))
 
     def runtime(self) -> BlockingRuntime:
-        """Return a runtime for clients that applies these settings.
+        """Return a client runtime that applies these settings.
 
         :raise ValueError: a file on this machine cannot be read.
         """
@@ -62,12 +62,12 @@ class ConnectionSecurity:
 
 
 PLAINTEXT = ConnectionSecurity()
-"""Connections without encryption and authentication."""
+"""Connections without encryption or authentication."""
 
 
 @lru_cache(maxsize=16)
 def _secured_runtime(security: ConnectionSecurity) -> BlockingRuntime:
-    """Return the runtime for settings; cached, because a worker opens many connections."""
+    """Return the runtime for these settings; cached, because a worker opens many connections."""
     from kreplica.blocking.secured_runtime import secured_runtime
 
     return secured_runtime(dict(security.settings))

@@ -21,10 +21,10 @@ from kreplica.spark.source.stream_read import StreamReader
 
 
 class KreplicaDataSource(DataSource):
-    """A table of the records of a Kafka-compatible cluster, with the columns of Spark's own Kafka source.
+    """Table of records in a Kafka-compatible cluster, with the columns of Spark's built-in Kafka source.
 
     Spark calls these methods in separate processes. Each reader or writer is used to plan one job or to run one task,
-    except the stream reader, which exists as long as its query.
+    except the stream reader, which is used until its query ends.
     """
 
     @classmethod
@@ -57,7 +57,7 @@ class KreplicaDataSource(DataSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Create the writer for ``DataFrame.write``.
 
-        :raise ValueError: an option or a column is wrong, or the save mode is ``overwrite``.
+        :raise ValueError: an option or a column is invalid, or the save mode is ``overwrite``.
         """
         if overwrite:
             raise ValueError('topics cannot be overwritten: use .mode("append")')
@@ -75,7 +75,7 @@ class KreplicaDataSource(DataSource):
         """Create the writer for ``DataFrame.writeStream``.
 
         :param overwrite: True in complete mode: each micro-batch writes the whole result again.
-        :raise ValueError: an option or a column is wrong.
+        :raise ValueError: an option or a column is invalid.
         """
         options = self._sink_options(schema)
         if options.batch_id is not None:

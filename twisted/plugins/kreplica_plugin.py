@@ -1,4 +1,4 @@
-"""Registers the ``kreplica`` command with ``twistd``; everything is in ``kreplica.service``."""
+"""Registers the ``kreplica`` command with ``twistd``; the code is in ``kreplica.service``."""
 
 from twisted.application.service import ServiceMaker
 

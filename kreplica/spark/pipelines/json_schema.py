@@ -1,7 +1,7 @@
 """Evolving schema of JSON values: new fields are added, changed types are widened.
 
-``bigint`` becomes ``double`` if a number has a fraction; after any other conflict, a field is a ``string`` that
-contains JSON. Columns of existing files keep their types: after a change of type the column gets a new name, so that
+``bigint`` becomes ``double`` if a number has a fraction; after any other conflict, a field becomes a ``string`` that
+contains JSON. Columns of existing files keep their types: after a type change, the column gets a new name, so that
 all files still form one table (``mergeSchema``). Needs no Spark session.
 """
 
@@ -28,7 +28,7 @@ from kreplica.spark.pipelines.archive.layout import FORMAT, NoArchive, schema_fi
 COLUMN = "json"
 
 FIELDS_MAX = 1000
-"""Maximum number of fields on all levels: objects whose keys are data would otherwise create ever more columns."""
+"""Maximum number of fields at all levels: objects whose keys are data would otherwise keep adding columns."""
 
 
 class MergedSchema(NamedTuple):
@@ -54,7 +54,7 @@ class Version(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The schemas of an archive; each contains all fields of the earlier ones."""
+    """The schemas of an archive; each contains all fields of its predecessors."""
 
     versions: tuple[Version, ...] = ()
 
@@ -65,7 +65,7 @@ class History:
 
     @property
     def column(self) -> str:
-        """Column name of the latest schema: ``json``; after a change of type ``json_2`` and so on."""
+        """Column name of the latest schema: ``json``; after type changes, ``json_2`` and so on."""
         changes = sum(each.is_changed for each in self.versions)
         return f"{COLUMN}_{changes + 1}" if changes else COLUMN
 

@@ -1,4 +1,4 @@
-"""Parsing of JSON object values into a column of their fields."""
+"""Parses record values that are JSON objects into a column with their fields."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _OBJECT = r"^\s*\{"
 
 
 def add_json_column(rows: DataFrame, path: str, batch: int, store: Store) -> DataFrame:
-    """Add the column of parsed values to the rows of a micro-batch; the rows are read one additional time.
+    """Add a column of parsed values to the rows of a micro-batch; this reads the rows one additional time.
 
-    New fields are first stored for readers of the archive and for later batches. No column is added until a value is an
-    object.
+    New fields are stored first, for readers of the archive and for later batches. No column is added until some value
+    is an object.
     """
     history = read_history(path, store)
     updated = history.with_batch(infer_schema(rows), batch)

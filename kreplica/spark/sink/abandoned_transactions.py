@@ -1,8 +1,8 @@
 """Abandoned transactions of a sink: left open by failed attempts to write a micro-batch, or by failed task attempts.
 
-Read-committed consumers wait for the end of open transactions, forever if these have no timeout. The sink looks up
+Read-committed consumers wait until open transactions end, which is forever if these have no timeout. The sink looks up
 abandoned transactions before it decides a micro-batch, and aborts them after the decision. The decision succeeds only
-if no newer run has started; the transactions of a run that starts later have other producer epochs and are not aborted.
+if no newer run has started; a run that starts later has other producer epochs, so its transactions are not aborted.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ log = logging.getLogger(__name__)
 
 ONGOING = "Ongoing"
 SEARCH_TIMEOUT_S = 15.0
-"""Timeout of the search; brokers detect the failure of another broker in less time."""
+"""Timeout of the lookup; brokers detect the failure of another broker in less time."""
 
 _LANE_SUFFIX = re.compile(r"-[0-9a-f]+-\d+-\d+")
 
 
 class AbandonedTransaction(NamedTuple):
-    """An open transaction of a lane, and the producer ID and epoch that end it."""
+    """An open transaction of a lane, and the producer ID and epoch with which to end it."""
 
     transactional_id: str
     identity: ProducerIdentity
@@ -63,7 +63,7 @@ def _open_transactional_ids(cluster: Cluster) -> set[str]:
 
 
 def open_producer(cluster: Cluster, transactional_id: str) -> ProducerIdentity | None:
-    """Return the producer that has an open transaction with that transactional ID, or None.
+    """Return the producer of a transactional ID's open transaction, or None.
 
     :raise ClientError: the coordinator does not respond.
     """

@@ -1,8 +1,8 @@
-"""Batches whose numbers are set by a driver, and the position at which it resumes after a restart.
+"""Batches that a driver numbers itself, and the position at which it resumes after a restart.
 
 Spark's streams have a checkpoint for this; a sequence uses committed offsets of the group ``<sink ID>-settled``. These
 offsets mark the last batch that is decided and committed in every lane. Without this mark, a task of the next batch
-could reuse a lane whose decided transaction is not committed yet.
+could reuse a lane whose transaction is decided but not committed yet.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class BatchSequence:
     def mark_decided_settled(self) -> int:
         """Mark the last decided batch as committed, after its write succeeded.
 
-        :return: number of the last decided batch; that of an earlier batch if the last one had no task, thus no
+        :return: number of the last decided batch; that of an earlier batch if the last one had no tasks and thus no
             decision.
         """
         decision = read_decision(self._cluster, self._topic, self._sink_id)

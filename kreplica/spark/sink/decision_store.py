@@ -1,10 +1,10 @@
-"""Decisions of a sink, stored as committed offsets of the group that has the sink's ID as name.
+"""Decisions of a sink, stored as committed offsets of the group whose ID is the sink's ID.
 
 A decision makes a micro-batch final: from then on its transactions are only committed, never aborted. The committed
-offset is the number of the next micro-batch. Its metadata has the query and the transactions of the decided
+offset is the number of the next micro-batch. Its metadata contains the query and the transactions of the decided
 micro-batch, so that a later run can commit them if an earlier one has not. Offsets are committed in a transaction, and
-read in one request, without scanning a topic; the topic for which they are committed is always empty. The decision of a
-sink that does not run expires after ``offsets.retention.minutes``.
+read in one request, without scanning a topic; the topic for which they are committed is always empty. If the sink is
+not running, its decision expires after ``offsets.retention.minutes``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from kreplica.model import TopicPartition
 
 PARTITIONS = 20
 """Partitions of the decisions topic. The offset of the last one marks the decision whose transactions are committed;
-the metadata of the others is the decision, up to ``METADATA_SIZE_MAX`` bytes in each.
+the metadata of the others contains the decision, up to ``METADATA_SIZE_MAX`` bytes in each.
 """
 
 SETTLED_PARTITION = PARTITIONS - 1
@@ -33,14 +33,14 @@ METADATA_SIZE_MAX = 4000
 
 
 class TooManyLanes(ValueError):
-    """The transactions of a micro-batch do not fit into one decision."""
+    """The transactions of a micro-batch do not fit in one decision."""
 
 
 class DecidedLane(NamedTuple):
     """The transaction of one task.
 
     :param attempt: number of the task attempt that wrote it.
-    :param identity: producer ID and epoch that end it.
+    :param identity: producer ID and epoch with which to end it.
     """
 
     number: int
@@ -69,7 +69,7 @@ class Decision(NamedTuple):
 def lane_id(sink_id: str, run: str, lane: int, attempt: int) -> str:
     """Return the transactional ID of a lane, which later micro-batches of the same run reuse.
 
-    It contains run and attempt, so that one attempt cannot fence a lane that another may commit.
+    It contains the run and the attempt, so that one attempt cannot fence a lane that another may commit.
     """
     return f"{sink_id}-{run}-{lane}-{attempt}"
 
@@ -114,14 +114,14 @@ def mark_settled(cluster: Cluster, topic: str, sink_id: str, decision: Decision)
 
 
 def decision_offsets(topic: str, decision: Decision) -> dict[TopicPartition, CommittedOffset]:
-    """Return the offsets to commit for a decision, in one transaction.
+    """Return the offsets to commit, in one transaction, for a decision.
 
     :raise TooManyLanes: the decision does not fit.
     """
     first = f"{decision.query};{decision.topic};{decision.run};"
     parts = _metadata_parts(first, (_text(each) for each in decision.lanes))
     if len(parts) > SETTLED_PARTITION:
-        raise TooManyLanes(f"{len(decision.lanes)} tasks do not fit into a decision; use coalesce() for fewer")
+        raise TooManyLanes(f"{len(decision.lanes)} tasks do not fit in a decision; reduce their number with coalesce()")
     return {
         TopicPartition(topic, number): CommittedOffset(decision.batch_id + 1, metadata=part)
         for number, part in enumerate(parts)

@@ -1,4 +1,4 @@
-"""Encodes Arrow columns as record batches: Arrow concatenates the fields of records; Python only processes whole
+"""Encodes Arrow columns as record batches: Arrow concatenates the fields of records; Python processes only whole
 batches.
 """
 
@@ -58,7 +58,7 @@ def encode(
 ) -> Iterator[EncodedBatch]:
     """Encode rows as batches, in order.
 
-    :param batch_size: approximate bytes of a batch before compression; a larger row gets its own batch.
+    :param batch_size: approximate size of a batch in bytes before compression; a larger row gets its own batch.
     """
     if not len(rows.timestamps_ms):
         return
@@ -161,7 +161,7 @@ def _records(rows: Rows, time_deltas: Numbers, offset_deltas: Numbers) -> pa.Arr
 
 
 def _sizes(column: pa.Array) -> Numbers:
-    """Return the bytes of each element; -1 for null."""
+    """Return the size of each element in bytes; -1 for null."""
     if column.null_count == len(column):
         return np.full(len(column), -1, dtype=np.int64)
     sizes = np.diff(_offsets(column)).astype(np.int64)
@@ -171,7 +171,7 @@ def _sizes(column: pa.Array) -> Numbers:
 
 
 def _offsets(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """Return the start offsets of the elements in the column's data, and the end of the last."""
+    """Return the start offset of each element in the column's data, and the end of the last element."""
     buffer = column.buffers()[1]
     return np.frombuffer(buffer, dtype=np.int32)[column.offset : column.offset + len(column) + 1]
 
@@ -193,7 +193,7 @@ def _zigzag(numbers: Numbers) -> np.ndarray[Any, np.dtype[np.uint64]]:
 
 
 def _varints(numbers: Numbers) -> pa.Array:
-    """Encode numbers as zigzag varints: by table lookup if all are small, otherwise each distinct number once."""
+    """Encode numbers as zigzag varints: by table lookup if all are small, otherwise once per distinct number."""
     zigzag = _zigzag(numbers)
     if int(zigzag.max()) < _TABLE_SIZE:
         return _TABLE.take(pa.array(zigzag.astype(np.int32)))

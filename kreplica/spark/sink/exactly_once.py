@@ -1,7 +1,7 @@
 """Exactly-once writes: every row is visible once to read-committed consumers, despite crashes of drivers and tasks.
 
 Spark retries a micro-batch with the same number until its sink has committed it. Tasks may also be retried, with other
-rows, and an earlier driver may still run. Therefore each micro-batch has one decision (``decision_store``), which is
+rows, and an earlier driver may still be running. Therefore each micro-batch has one decision (``decision_store``),
 written with a transactional ID of the sink, the decider. The transactional ID of a task is called a lane.
 
 * A task first initializes the decider, which fences every earlier decider. Then it checks whether the micro-batch is
@@ -61,13 +61,13 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 SEARCH_INTERVAL_S = 60.0
-"""Interval at which a driver looks for abandoned transactions if no task was retried."""
+"""Interval at which a driver looks up abandoned transactions if no task was retried."""
 
 _ABORTED_CODES = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE,
          ErrorCode.INVALID_PRODUCER_ID_MAPPING)  # fmt: skip
 
 _last_search_s: dict[tuple[str, str], float] = {}
-"""Time of this process's last search for abandoned transactions, by sink and run."""
+"""Time of this process's last lookup of abandoned transactions, by sink and run."""
 
 
 class TaskTransactionAborted(KreplicaError):
@@ -193,9 +193,9 @@ def fence_deciders(cluster: Cluster, sink_id: str) -> None:
 
 
 def abort_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> None:
-    """Abort the transactions of prepared tasks, unless they are decided; those that cannot be aborted are left open.
+    """Abort the transactions of prepared tasks, unless decided; those that cannot be aborted are left open.
 
-    Spark also calls abort for a micro-batch that was committed, if the driver did not receive the response.
+    Spark also calls abort for a committed micro-batch if the driver did not receive the response.
     """
     if not messages:
         return
@@ -210,7 +210,7 @@ def abort_prepared(messages: Sequence[PreparedTask], options: SinkOptions) -> No
 
 
 def _abort(cluster: Cluster, prepared: Iterable[tuple[str, PreparedTask]], decision: Decision | None) -> None:
-    """Abort those transactions of prepared tasks that are not part of a decision.
+    """Abort the prepared tasks' transactions that are not part of a decision.
 
     :param prepared: tasks, each with its transactional ID.
     """
@@ -227,7 +227,7 @@ def _abort(cluster: Cluster, prepared: Iterable[tuple[str, PreparedTask]], decis
 def _find_abandoned(
     cluster: Cluster, messages: Sequence[PreparedTask], to_commit: Container[str]
 ) -> list[AbandonedTransaction]:
-    """Return the abandoned transactions; looked up after a task retry, otherwise at intervals."""
+    """Look up abandoned transactions after a task retry, otherwise at intervals; empty in between."""
     task, now_s = messages[0].task, time.monotonic()
     key = task.sink_id, task.run
     if now_s - _last_search_s.get(key, -SEARCH_INTERVAL_S) < SEARCH_INTERVAL_S and not any(

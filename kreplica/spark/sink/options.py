@@ -37,7 +37,7 @@ class ExactlyOnce(Enum):
 
     OFF = "off"
     ONE = "one"
-    """One task writes; the batch number is committed in the task's own transaction."""
+    """A single task writes; the batch number is committed in the task's own transaction."""
 
     MANY = "many"
     """Every task has its own transaction; one decision applies to all of them."""
@@ -56,12 +56,12 @@ class SinkOptions:
     """Options of a write.
 
     :param topic: topic of all rows; None if a column contains it.
-    :param sink_id: identifies the transactions and decisions of a sink; None for the query's ID.
+    :param sink_id: identifies the transactions and decisions of a sink; None to use the query's ID.
     :param batch_id: number of an exactly-once batch write; None for a stream, whose micro-batches Spark numbers.
     :param batch_after: number of the batch that must be the last decided one (-1 for none); None if that is not
         checked.
     :param first_batch: number of the first micro-batch of a sink, if it is not 0.
-    :param decisions_topic: empty topic; the offsets that are committed for it are the decisions.
+    :param decisions_topic: empty topic; the offsets committed for it are the decisions.
     """
 
     bootstrap: str
@@ -104,7 +104,7 @@ def sink_options(raw_options: Mapping[str, str]) -> SinkOptions:
     batch_id = number(options.get("kreplica.batch.id"), "kreplica.batch.id", 0)
     batch_after = number(options.get("kreplica.batch.after"), "kreplica.batch.after", -1)
     if batch_after is not None and (batch_id is None or batch_after >= batch_id):
-        raise ValueError("option 'kreplica.batch.after': requires a larger kreplica.batch.id")
+        raise ValueError("option 'kreplica.batch.after': kreplica.batch.id must be set to a larger number")
     return SinkOptions(
         bootstrap=bootstrap,
         topic=None if topic is None else topic.strip(),

@@ -29,13 +29,13 @@ def partitions_of_keys(keys: pa.Array, partitions: int) -> Numbers:
 
 
 def murmur2(keys: pa.Array, seed: int = SEED) -> np.ndarray[Any, np.dtype[np.uint32]]:
-    """Return the murmur2 hash of each key; null hashes as the empty key.
+    """Return the murmur2 hash of each key; a null key has the hash of an empty key.
 
     :param seed: 32 bits; clients choose partitions with ``SEED``.
     """
     offsets = np.frombuffer(keys.buffers()[1], dtype=np.int32)[keys.offset : keys.offset + len(keys) + 1]
     starts, sizes = offsets[:-1].astype(np.int64), np.diff(offsets).astype(np.int64)
-    # Padding, so that a word can be read at every position.
+    # Padding allows a word to be read at every position.
     data = np.frombuffer(bytes(memoryview(keys.buffers()[2] or b"")) + bytes(4), dtype=np.uint8)
     result = np.uint32(seed) ^ sizes.astype(np.uint32)
     for start in range(0, int(sizes.max(initial=0)) & ~3, 4):

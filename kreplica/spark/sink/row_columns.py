@@ -1,4 +1,4 @@
-"""Columns of the rows to write: validation, and sorting of rows by partition."""
+"""Columns of the rows to write: validates them, and sorts rows by partition."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class InvalidRows(ValueError):
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Validate that rows of a schema can be written.
+    """Check that rows with this schema can be written.
 
     :param topic: the topic given by the options, if any.
     :raise ValueError: a column is missing or has the wrong type; the message names it.
@@ -72,13 +72,13 @@ def _is_headers(kind: DataType) -> bool:
 
 @dataclass(slots=True)
 class RowSorter:
-    """Sorts the rows of Arrow batches by their partition; the order within a partition is kept.
+    """Sorts the rows of Arrow batches by partition; the order within a partition is kept.
 
     :param topic: topic of all rows; None if a column contains it.
     :param partition_count: returns the number of partitions of a topic.
     :param now_ms: returns the timestamp for rows without one.
-    :param round_robin: counter; all rows of a batch without key and partition go to one partition, those of the next
-        batch to the next partition.
+    :param round_robin: counter; all rows of a batch that have neither key nor partition go to one partition, those of
+        the next batch to the next partition.
     """
 
     topic: str | None

@@ -38,7 +38,7 @@ DECIDER_TIMEOUT_S = 60.0
 class PreparedTask(WriterCommitMessage):
     """Result of one task.
 
-    :param identity: producer ID and epoch that end the transaction of the task; None if it wrote nothing.
+    :param identity: producer ID and epoch with which to end the task's transaction; None if it wrote nothing.
     :param decider: producer ID and epoch that the driver uses to write the decision; None with a single lane.
     :param was_decided: True if the micro-batch was already decided.
     """
@@ -54,7 +54,7 @@ def prepare_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions, task: 
     """Write the rows of a task in a transaction that stays open.
 
     :raise InvalidRows: a row cannot be written, or several tasks have rows although only one lane is allowed.
-    :raise KreplicaError: the micro-batch may not be written; see ``should_write``.
+    :raise KreplicaError: the micro-batch must not be written; see ``should_write``.
     :raise ClientError: the cluster did not accept the rows.
     """
     cluster = worker_cluster(options.bootstrap, options.settings)
@@ -115,7 +115,7 @@ def _drain(batches: Iterable[pa.RecordBatch]) -> None:
 
 
 def _producer(cluster: Cluster, options: SinkOptions, transactional_id: str) -> Producer:
-    """Return a producer with an open transaction, which has no timeout if options and brokers allow that."""
+    """Return a producer with an open transaction, without a timeout if the options and the brokers allow that."""
     two_phase = options.two_phase is not TwoPhase.OFF
     while True:
         producer = Producer(cluster, producer_options(options.settings, transactional_id, two_phase=two_phase))

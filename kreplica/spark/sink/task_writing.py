@@ -18,8 +18,8 @@ from kreplica.spark.sink.options import SinkOptions
 from kreplica.spark.sink.row_columns import InvalidRows, RowSorter
 from kreplica.spark.source.range_reading import worker_cluster
 
-PIECE_SIZE_MAX = 32 << 20
-"""Approximate maximum bytes of rows that are encoded together; Spark passes 10,000 rows of any size at a time."""
+CHUNK_SIZE_MAX = 32 << 20
+"""Approximate maximum bytes of rows encoded together; Spark passes 10,000 rows of any size at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class WrittenRows(WriterCommitMessage):
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: SinkOptions) -> WrittenRows:
-    """Write all rows at least once, and return when they are acknowledged.
+    """Write all rows at least once, and return after they are acknowledged.
 
     :raise InvalidRows: a row cannot be written.
     :raise ClientError: the cluster did not accept the rows.
@@ -68,7 +68,7 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
         cluster.runtime.wall_clock_ms,
         cluster.runtime.random.randrange(1 << 16),
     )
-    for batch in chain.from_iterable(map(_pieces, batches)):
+    for batch in chain.from_iterable(map(_chunks, batches)):
         for partition, rows in sorter.sort(batch):
             for encoded in encode(
                 rows,
@@ -79,9 +79,9 @@ def send_rows(batches: Iterable[pa.RecordBatch], producer: Producer, cluster: Cl
                 producer.send_batch(partition, encoded.data, encoded.record_count)
 
 
-def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into parts of about ``PIECE_SIZE_MAX``, since encoding needs several times their size in memory."""
-    count = max(1, -(-batch.nbytes // PIECE_SIZE_MAX))
+def _chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Split a batch into chunks of about ``CHUNK_SIZE_MAX``, since encoding uses several times their size in memory."""
+    count = max(1, -(-batch.nbytes // CHUNK_SIZE_MAX))
     rows = max(1, -(-batch.num_rows // count))
     for first in range(0, batch.num_rows, rows):
         yield batch.slice(first, rows)

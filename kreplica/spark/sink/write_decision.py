@@ -1,7 +1,7 @@
-"""Rules that determine whether a task writes its micro-batch, skips it because it is decided, or fails; pure.
+"""Rules that determine whether a task writes its micro-batch, skips it because it is decided, or fails; no I/O.
 
-The number does not identify a micro-batch: a new checkpoint starts at 0 again, and decisions expire. Therefore a
-decision contains its query, and a micro-batch that cannot be distinguished from another fails and is never skipped.
+The number alone does not identify a micro-batch: a new checkpoint starts at 0 again, and decisions expire. Therefore a
+decision contains its query, and a micro-batch that might be mistaken for another fails instead of being skipped.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NONE_DECIDED = -1
 class Task:
     """A Spark task that writes part of one micro-batch.
 
-    :param sink_id: ID of the sink, the same for all attempts and micro-batches.
+    :param sink_id: ID of the sink; the same in all attempts and micro-batches.
     :param lane: number of the task within the micro-batch.
     :param query: ID of the streaming query, stored in its checkpoint; empty for a batch.
     :param run: ID of the query's run; unique per driver.
@@ -36,7 +36,7 @@ class Task:
 
 
 class ConcurrentRun(KreplicaError):
-    """Another run writes to the same sink, and has decided micro-batches since this one was planned."""
+    """Another run is writing to the same sink, and has decided micro-batches since this one was planned."""
 
 
 class SinkOfOtherQuery(KreplicaError):
@@ -70,7 +70,7 @@ def should_write(
     if decided > task.batch_id:
         raise ConcurrentRun(
             f"batch {task.batch_id} of sink {task.sink_id}: batch {decided} is already decided, and numbers must "
-            "increase: another run writes to the sink, or the checkpoint is older than the last written batch"
+            "increase: another run is writing to the sink, or the checkpoint is older than the last written batch"
         )
     if batch_after not in (None, decided):
         raise ConcurrentRun(

@@ -26,11 +26,11 @@ the ID of this run of the query.
 """
 
 _run_of_process: dict[int, str] = {}
-"""Run ID by process ID: a process that Spark forks from the one that plans batches needs its own run ID."""
+"""Run ID by process ID: a process that Spark forks from the process that plans batches needs its own run ID."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame at least once; rows of finished tasks stay written if the job fails."""
+    """Writes a DataFrame at least once; if the job fails, rows written by finished tasks remain."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options

@@ -45,7 +45,7 @@ class BatchReader(DataSourceReader):
         ranges = [OffsetRange(each, starts[each], ends[each]) for each in partitions]
         backward = next((each for each in ranges if each.size < 0), None)
         if backward is not None:
-            text = f"{backward.partition}: the end, {backward.end}, is before the start, {backward.start}"
+            text = f"{backward.partition}: the end offset {backward.end} is before the start offset {backward.start}"
             if options.fail_on_data_loss:
                 raise DataLoss(text)
             log.warning("%s; the partition is skipped", text)

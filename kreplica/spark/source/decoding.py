@@ -1,5 +1,4 @@
-"""Decodes record batches into Arrow columns: Python only processes the start of each record; numpy and Arrow process
-the remaining bytes.
+"""Decodes record batches into Arrow columns: Python processes only the start of each record, numpy and Arrow the rest.
 
 One buffer contains the records of many batches. The offsets of an Arrow array over the buffer delimit, in this order,
 each key, the bytes before the value, the value, and the bytes before the next key. ``take`` then copies the keys and
@@ -42,7 +41,7 @@ class DecodedRecords(NamedTuple):
     """Records of one partition as columns, ordered by offset.
 
     :param timestamp_types: values of ``TimestampType``.
-    :param headers: list of key and value pairs per record, null for a record without headers; None if headers are not
+    :param headers: list of key-value pairs per record, null for a record without headers; None if headers were not
         requested.
     """
 
@@ -96,7 +95,7 @@ def decode(sections: Sequence[Section], *, with_headers: bool = False) -> Decode
     :param sections: batches with ascending offsets, at most ``BUFFER_SIZE_MAX`` bytes in total.
     :raise ProtocolError: a record is malformed.
     """
-    # Two bytes of padding, so that a word can be read at every byte.
+    # Two bytes of padding allow a word to be read at every byte.
     buffer = b"".join([*[section.records for section in sections], b"\x00\x00"])
     if not any(section.header.record_count for section in sections):
         return _empty(with_headers)
@@ -165,7 +164,7 @@ def _varints(words: Words, positions: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _long_varints(words: Words, positions: Numbers) -> tuple[Numbers, Numbers]:
-    """Decode varints of three bytes and more; return their values and sizes."""
+    """Decode varints of three or more bytes; return their values and sizes."""
     raw = np.zeros(len(positions), dtype=np.uint64)
     sizes = np.zeros(len(positions), dtype=np.int64)
     unfinished = np.arange(len(positions))
@@ -188,8 +187,8 @@ def _unzigzag(raw: np.ndarray[Any, np.dtype[np.uint64]]) -> Numbers:
 
 
 def _short_varints() -> Numbers:
-    """Return a table, indexed by 16-bit word: the varint at the start of the word, with its size in the lowest bits; 0
-    if the varint is longer than the word.
+    """Return a table, indexed by 16-bit word, of the varint at the start of the word, with its size in the lowest bits;
+    0 if the varint is longer than the word.
     """
     word = np.arange(1 << 16, dtype=np.uint64)
     first, second = word & np.uint64(0xFF), word >> np.uint64(8)
@@ -231,7 +230,7 @@ def _times(deltas: Numbers, sections: Sequence[Section], counts: list[int]) -> t
 
 
 def _pieces(buffer: bytes, cuts: Sequence[Numbers]) -> pa.Array:
-    """Cut the buffer at positions that ascend from list to list, then from row to row, and return the pieces.
+    """Cut the buffer at positions that ascend first across lists, then across rows, and return the pieces.
 
     The bytes before the first position are omitted; the piece after the last position is empty.
     """
@@ -269,14 +268,14 @@ def _each_headers(sections: Sequence[Section]) -> Iterable[Headers]:
 
 
 def _text(name: str) -> str:
-    """Decode bytes as text as Arrow does: invalid UTF-8 becomes the replacement character."""
+    """Decode bytes to text as Arrow does: invalid UTF-8 becomes the replacement character."""
     return name.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def _raise_malformed(sections: Sequence[Section]) -> None:
     """Find the malformed record, and raise an error.
 
-    :raise ProtocolError: always, with the malformed record and field if they are found.
+    :raise ProtocolError: always; names the malformed record and field if they are found.
     """
     for header, data in sections:
         records = bytes(data)

@@ -40,7 +40,7 @@ class Lag:
 
     @property
     def total(self) -> int:
-        """Sum of the lag of all partitions, in offsets."""
+        """Total lag of all partitions, in offsets."""
         return sum(self.behind.values())
 
     @property
@@ -100,7 +100,7 @@ class LagListener(StreamingQueryListener):
         self.last: dict[UUID, Lag] = {}
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Ignored: the lag is not known yet."""
+        """Do nothing: the lag is not known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Report the lag after a micro-batch."""
@@ -111,8 +111,8 @@ class LagListener(StreamingQueryListener):
                 self._on_lag(lag)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Ignored: an idle query has no new lag."""
+        """Do nothing: the lag of an idle query does not change."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Forget the lag of a query that ended."""
+        """Remove the lag of a query that has ended."""
         self.last.pop(event.id, None)

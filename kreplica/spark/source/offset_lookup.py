@@ -1,4 +1,4 @@
-"""Offset lookup for reads: the selected partitions, and the offsets at which a read starts and ends."""
+"""Looks up the selected partitions, and the offsets at which a read starts and ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEW_TOPIC_WAIT_S = 5.0
 
 
 class OffsetLookup:
-    """Looks up partitions and offsets in the cluster, with the retries that the options set.
+    """Looks up partitions and offsets in the cluster; the options set the number of retries.
 
     :param cluster: closed by the caller.
     """
@@ -43,7 +43,7 @@ class OffsetLookup:
         return self._retry(self._partitions)
 
     def named_partitions(self) -> list[TopicPartition]:
-        """Return the selected partitions; those named by options must exist.
+        """Return the selected partitions; those named in the options must exist.
 
         :raise ValueError: a named topic or partition does not exist.
         :raise ClientError: no broker responds.
@@ -85,10 +85,10 @@ class OffsetLookup:
     def offsets(
         self, position: Position, partitions: Iterable[TopicPartition], option: str
     ) -> dict[TopicPartition, int]:
-        """Return the offset of a position in each partition.
+        """Return the offset that a position denotes in each partition.
 
-        :param option: the option of the position, for errors.
-        :raise ValueError: the option names partitions other than these, or a timestamp after the last record.
+        :param option: the option that sets the position, for error messages.
+        :raise ValueError: the option names other partitions, or a timestamp after the last record.
         """
         requested = list(partitions)
         if isinstance(position, CommonOffset):
@@ -106,7 +106,7 @@ class OffsetLookup:
         return self._retry(lambda: earliest_offsets(self._cluster, partitions)) if partitions else {}
 
     def latest(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the end of the readable records of each partition, for the configured isolation level."""
+        """Return the end of each partition's readable records at the configured isolation level."""
         if not partitions:
             return {}
         return self._retry(lambda: end_offsets(self._cluster, partitions, self._options.settings.isolation))
@@ -156,7 +156,7 @@ def find_missing(selection: Selection, found: Iterable[TopicPartition]) -> str |
 def _check_partitions(offsets: Offsets, requested: list[TopicPartition], option: str) -> None:
     """Check that an option contains exactly the partitions that are read.
 
-    :raise ValueError: a partition is missing, or is not read.
+    :raise ValueError: the option lacks a partition, or contains one that is not read.
     """
     missing, additional = sorted(set(requested) - offsets.keys()), sorted(offsets.keys() - set(requested))
     if missing:

@@ -1,4 +1,4 @@
-"""Options of the source, parsed and validated: those of Spark's Kafka source, and additional ones (``kreplica.``)."""
+"""Options of the source, parsed and validated: those of Spark's Kafka source, and others prefixed ``kreplica.``."""
 
 from __future__ import annotations
 
@@ -79,8 +79,8 @@ class SourceOptions:
     :param bootstrap: bootstrap brokers.
     :param columns: columns of the rows, in order.
     :param log_dirs: log directories of one broker to read; empty to fetch from brokers.
-    :param poll_timeout_s: time for which a task waits for records before it fails.
-    :param min_partitions: approximate minimum number of tasks; None for one per partition that is not empty.
+    :param poll_timeout_s: time that a task waits for records before it fails.
+    :param min_partitions: approximate minimum number of tasks; None for one per nonempty partition.
     :param records_per_partition_max: maximum offsets of one task.
     :param offsets_per_trigger_max: maximum offsets of one micro-batch, over all partitions. A micro-batch starts when
         ``offsets_per_trigger_min`` offsets are available, or after ``trigger_delay_s_max``.
@@ -160,9 +160,9 @@ def source_options(raw_options: Mapping[str, str], *, is_streaming: bool) -> Sou
 
 
 def source_columns(raw_options: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns that options select, without parsing other options.
+    """Return the columns that the options select, without parsing other options.
 
-    :raise ValueError: the options about columns are malformed.
+    :raise ValueError: an option that selects columns is malformed.
     """
     return _columns(_Options(raw_options))
 
@@ -250,7 +250,7 @@ def _ending(options: _Options) -> Position:
 
 
 def _by_time(options: _Options, common_option: str, partition_option: str, no_match: NoMatch) -> AtTime | None:
-    """Parse a timestamp position; the option for all partitions takes precedence over the option by partition."""
+    """Parse a timestamp position; the option for all partitions takes precedence over the per-partition option."""
     text = options.get(common_option)
     if text is not None:
         return AtTime(common_ms=number(text, common_option, 0), no_match=no_match)

@@ -1,7 +1,6 @@
-"""Start and end positions of reads, as given to Spark's Kafka source and as stored in its checkpoints.
+"""Start and end positions of reads, in the formats of Spark's Kafka source and its checkpoints.
 
-Offsets are JSON as Spark's Kafka source writes it, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest offset, -1
-the latest.
+Offsets are written as JSON, ``{"orders": {"0": 23, "1": -1}}``; -2 is the earliest offset, -1 the latest.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ INT64_END = 1 << 63
 
 
 class NoMatch(Enum):
-    """Result of ``startingOffsetsByTimestamp`` if no record has that timestamp or a later one."""
+    """Behavior of ``startingOffsetsByTimestamp`` if no record has that timestamp or a later one."""
 
     ERROR = "error"
     LATEST = "latest"

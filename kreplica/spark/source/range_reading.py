@@ -27,8 +27,8 @@ from kreplica.wire.batches import BatchHeader
 log = logging.getLogger(__name__)
 
 CHUNK_SIZE = 2 << 20
-"""Approximate bytes of decompressed records per Arrow batch. Small enough for the cache of a core, and for the C
-library to keep the memory after it is freed; otherwise the kernel would have to map it again page by page.
+"""Approximate bytes of decompressed records per Arrow batch. Small enough to fit in a core's cache, and for the C
+library to keep freed memory; otherwise the kernel would have to map it again page by page.
 """
 
 _TOPIC_DELETED_CODES = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -71,7 +71,7 @@ def worker_cluster(bootstrap: str, settings: ClientSettings) -> Cluster:
 
 
 def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of an offset range; some offsets may have no record.
+    """Yield the rows of an offset range; not every offset has a record.
 
     :raise DataLoss: records were deleted, and ``failOnDataLoss`` is true; otherwise they are skipped with a warning.
     :raise ClientError: the records cannot be read.
@@ -94,7 +94,7 @@ def read_range(offset_range: OffsetRange, options: SourceOptions) -> Iterator[pa
 def _read(
     cluster: Cluster, offset_range: OffsetRange, options: SourceOptions
 ) -> Iterator[tuple[int, pa.RecordBatch | None]]:
-    """Yield rows, each batch with the offset after its last row."""
+    """Yield batches of rows, each with the offset after its last row."""
     settings = options.settings
     reader_options = ReaderOptions(
         isolation=settings.isolation,
@@ -158,7 +158,7 @@ def _rows(sections: list[Section], offset_range: OffsetRange, options: SourceOpt
 
 
 def _offset_after_loss(cluster: Cluster, offset_range: OffsetRange, start: int, error: ClientError) -> int:
-    """Return the next readable offset after deleted records; the end of the range if there is none.
+    """Return the first readable offset after deleted records; the end of the range if there is none.
 
     :raise ClientError: the error is not a data loss.
     """

@@ -1,4 +1,4 @@
-"""Rules that assign offsets to tasks, and limit the offsets of a micro-batch; pure functions."""
+"""Pure functions that assign offsets to tasks and limit the offsets of a micro-batch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class OffsetRange(NamedTuple):
 def split(
     ranges: Iterable[OffsetRange], *, min_partitions: int | None = None, records_max: int | None = None
 ) -> list[OffsetRange]:
-    """Split ranges into tasks of about equal size.
+    """Split ranges into tasks of about the same size.
 
     :param min_partitions: approximate minimum number of tasks; each range is split in proportion to its size.
     :param records_max: maximum offsets per task.

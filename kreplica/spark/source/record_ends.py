@@ -1,5 +1,5 @@
-"""End positions of records, which can only be found one after another within a batch. A few batches are processed in
-Python, many in parallel with numpy.
+"""Finds the end positions of records, which is possible only sequentially within a batch. A few batches are processed
+in Python, many in parallel with numpy.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _VARINT_SHIFT_MAX = 63
 
 
 def record_ends(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> Numbers:
-    """Return the end position of each record of several batches, according to its length field; the next record
+    """Return the end position of each record in several batches, computed from its length field; the next record
     starts there.
 
     :param buffer: the records of all batches, concatenated, and at least one byte of padding.
-    :param counts: number of records of each batch; ``sizes`` are their bytes.
+    :param counts: number of records in each batch; ``sizes`` are the batches' record bytes.
     :raise ValueError: the records of a batch do not end at the end of the batch.
     :raise IndexError: a record extends beyond the buffer.
     """
@@ -36,7 +36,7 @@ def record_ends(buffer: bytes, counts: Sequence[int], sizes: Sequence[int]) -> N
 
 
 def words_of(buffer: bytes) -> Words:
-    """Return the little-endian 16-bit word at each position, without a copy."""
+    """Return the little-endian 16-bit word at each position, without copying."""
     return np.ndarray((len(buffer) - 1,), dtype="<u2", buffer=buffer, strides=(1,))
 
 
@@ -96,7 +96,9 @@ def _length(buffer: bytes, position: int) -> tuple[int, int]:
 
 
 def _steps() -> Numbers:
-    """Return a table by the first two bytes of a record: bytes to the next record; 0 if the length field is longer."""
+    """Return a table of the distance to the next record, indexed by a record's first two bytes; 0 if the length field
+    is longer.
+    """
     word = np.arange(1 << 16)
     first, second = word & 0xFF, word >> 8
     steps = np.where(first < 0x80, (first >> 1) + 1, (second << 6 | (first & 0x7F) >> 1) + 2)

@@ -48,7 +48,7 @@ class ReplicaFiles(NamedTuple):
         return segment_bases(ReadOnlyDisk().list_directory(self.path))
 
     def end(self) -> int:
-        """Return the high watermark; the log end offset if there is no checkpoint of it."""
+        """Return the high watermark; the log end offset if no checkpoint contains one."""
         return self.log_end() if self.high_watermark is None else self.high_watermark
 
     def log_end(self) -> int:
@@ -77,7 +77,7 @@ class ReplicaFiles(NamedTuple):
         return ReadOnlyDisk().open(f"{self.path}/{base:0{NAME_DIGITS}}.log")
 
     def position(self, base: int, offset: int) -> int:
-        """Return the file position from which to search for an offset, according to the index; 0 without an entry."""
+        """Return the file position from which to search for an offset, from the index; 0 if there is no entry."""
         disk, path = ReadOnlyDisk(), f"{self.path}/{base:0{NAME_DIGITS}}.index"
         with closing(offset_index(disk, path)) as index:
             count = index.size // OFFSET_ENTRY_SIZE

@@ -52,7 +52,7 @@ class SegmentLookup:
         return sorted(each for each in self._replicas if is_selected(each))
 
     def named_partitions(self) -> list[TopicPartition]:
-        """Return the selected partitions; those named by options must exist.
+        """Return the selected partitions; those named in the options must exist.
 
         :raise ValueError: a named topic or partition does not exist.
         """
@@ -63,9 +63,9 @@ class SegmentLookup:
         return found
 
     def offsets(self, position: Position, partitions: list[TopicPartition], option: str) -> dict[TopicPartition, int]:
-        """Return the offset of a position in each partition.
+        """Return the offset that a position denotes in each partition.
 
-        :raise ValueError: the option names partitions other than these, or a timestamp after the last record.
+        :raise ValueError: the option names other partitions, or a timestamp after the last record.
         """
         if isinstance(position, CommonOffset):
             return {each: self._resolve(each, position.offset) for each in partitions}

@@ -22,14 +22,14 @@ from kreplica.spark.source.range_reading import close_clusters, read_range, repo
 from kreplica.spark.source.ranges import OffsetRange, limit_ends, split
 
 IDLE_S_MAX = 0.2
-"""Time for which the source waits for new records before it reports none; otherwise Spark would poll every 10 ms."""
+"""Time that the source waits for new records before it reports none; otherwise Spark would poll every 10 ms."""
 
 IDLE_STEP_S = 0.02
 DISCOVERY_S = 1.0
-"""Interval of searches for new partitions."""
+"""Interval at which the source looks for new partitions."""
 
 LEADERS_TIMEOUT_S = 3.0
-"""Time to wait for partition leaders before the existence of the partitions is checked."""
+"""Time to wait for partition leaders before checking that the partitions exist."""
 
 LOSS_CHECK_S = 10.0
 """Time during which a missing or truncated partition is rechecked before data loss is reported.
@@ -71,7 +71,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if count_max is None else ReadMaxRows(count_max)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch; ``start`` if none is due.
+        """Return the end of the next micro-batch; ``start`` if there is none yet.
 
         :raise DataLoss: partitions were deleted, or end before offsets already read, and ``failOnDataLoss`` is true.
         """
@@ -97,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return None if self._latest is None else as_json(self._latest)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Set the end of the query to the current offsets."""
+        """Make the query end at the current offsets."""
         self._final_ends = self._ends()
 
     def _wait_for_records(self, read_offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -114,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends.keys() != read_offsets.keys() or any(end != read_offsets[each] for each, end in ends.items())
 
     def _recheck_loss(self, read_offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the end offsets, after apparent data loss was rechecked.
+        """Recheck apparent data loss, and return the end offsets.
 
         :raise DataLoss: see ``latestOffset``.
         """
@@ -156,7 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_range(partition.value, self._options)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: Spark stores the offsets in its checkpoint."""
+        """Do nothing: Spark stores the offsets in its checkpoint."""
 
     def stop(self) -> None:
         """Close the connections."""

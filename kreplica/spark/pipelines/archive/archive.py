@@ -1,4 +1,4 @@
-"""Archive of topics as Parquet files: a stream that writes each record once and resumes where it stopped."""
+"""Archives topics as Parquet files: a stream that writes each record once and resumes where it stopped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ArchiveOptions:
     :param file_records_max: maximum records per file.
     :param follow_every: run until stopped, with this trigger interval in Spark's notation; None: archive the current
         records and return.
-    :param adopt: continue an archive of another cluster or with other options, and record the new ones.
+    :param adopt: continue an archive that has another cluster or other options, and record the new ones.
     :param allow_data_loss: skip records that the cluster deleted before they were archived.
     :param kafka: additional options of the source.
     """
@@ -109,7 +109,7 @@ class ArchiveOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicTotal:
-    """Records of one topic that a run archived.
+    """Number of records of one topic that a run archived.
 
     :param lag: offsets that are not archived yet.
     """
@@ -152,8 +152,8 @@ def archive(
 
     :param should_stop: polled; when it returns True, the run stops, and the next run writes the incomplete batch again.
     :raise ArchiveError: the archive has another cluster or other options, or the directory is not an archive.
-    :raise StoreError: another run writes to the archive.
-    :raise ValueError: an option is wrong.
+    :raise StoreError: another run is writing to the archive.
+    :raise ValueError: an option is invalid.
     """
     source_settings = options.source()
     parsed_options = source_options(source_settings, is_streaming=True)
@@ -176,7 +176,7 @@ def archive(
 def _partitions(lookup: OffsetLookup, parsed_options: SourceOptions, *, may_be_empty: bool) -> list[TopicPartition]:
     """Return the selected partitions that exist.
 
-    :param may_be_empty: allow that no topic matches the pattern yet.
+    :param may_be_empty: do not fail if no topic matches the pattern yet.
     :raise ArchiveError: a named topic does not exist, or no topic matches.
     """
     partitions = lookup.partitions()
@@ -281,7 +281,7 @@ class _Run:
         self._started_s = monotonic()
 
     def expect(self, partitions: list[TopicPartition]) -> None:
-        """Determine how many offsets the run has to archive."""
+        """Compute the number of offsets that the run must archive."""
         spans = read_archive(self._path, self._store).spans
         self._ends = {each: end for each, (_, end) in spans.items()}
         if self._options.follow_every is None:

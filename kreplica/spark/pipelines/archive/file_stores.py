@@ -1,6 +1,6 @@
 """Storage of an archive's metadata: local files, or a Hadoop file system (``hdfs://``, ``s3a://``).
 
-Spark reads and writes the rows itself; this module handles the small metadata files, and lists data files.
+Spark itself reads and writes the rows; this module handles the small metadata files and lists the data files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TEMPORARY_SUFFIX = ".writing"
 """Suffix of files that are still being written."""
 
 REPLACEMENT_SUFFIX = ".new"
-"""Suffix of complete files that are about to replace a file."""
+"""Suffix of complete files that have yet to replace the previous version."""
 
 
 class StoreError(KreplicaError):
@@ -45,7 +45,7 @@ class Store(Protocol):
         """Return the text of a file; None if it does not exist."""
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, or replace it; a reader never sees a part of the text."""
+        """Write or replace a file; readers never see partial text."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a directory; empty if it does not exist."""
@@ -115,8 +115,8 @@ class LocalStore:
 class HadoopStore:
     """A file system that Spark's JVM resolves by its URI scheme.
 
-    Hadoop's rename does not replace files. Therefore a text that replaces another one is first stored as a complete
-    file with ``REPLACEMENT_SUFFIX``; it is read while the file itself does not exist.
+    Hadoop's rename does not replace files. Therefore a new version of a file is first stored, complete, with the suffix
+    ``REPLACEMENT_SUFFIX``; it is read while the file itself does not exist.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -131,7 +131,7 @@ class HadoopStore:
         return target.getFileSystem(session._jsparkSession.sessionState().newHadoopConf()), target
 
     def read(self, path: str) -> str | None:
-        # The path is tried again, since a writer may rename the replacement between the first two attempts.
+        # The path is tried twice, since a writer may rename the replacement between the first two attempts.
         for each in (path, path + REPLACEMENT_SUFFIX, path):
             system, target = self._at(each)
             if system.exists(target):
@@ -146,7 +146,7 @@ class HadoopStore:
             stream.close()
 
     def write(self, path: str, text: str) -> None:
-        """Write a file, or replace it; after a crash, ``read`` returns the complete old or new text.
+        """Write or replace a file; after a crash, ``read`` returns the complete old text or the complete new text.
 
         :raise StoreError: the file system rejected a rename.
         """
@@ -188,7 +188,7 @@ class HadoopStore:
         system.delete(target, True)
 
     def exclusive_lock(self, path: str) -> AbstractContextManager[None]:
-        """Does nothing: such file systems have no locks."""
+        """Do nothing: such file systems have no locks."""
         return nullcontext()
 
 
@@ -206,7 +206,7 @@ def normalize_path(path: str) -> str:
 
 
 def store_of(path: str, spark: SparkSession | None = None) -> Store:
-    """Return the store of a path, resolved as Spark resolves it.
+    """Return the store for a path, which is resolved as Spark resolves it.
 
     :param spark: required for a path with a scheme other than ``file:``. If the default file system of the
         session is not local, a path without a scheme refers to that file system.

@@ -36,7 +36,7 @@ _TOPIC = re.compile(r"^topic=([^/]*)/")
 
 
 class NoArchive(KreplicaError):
-    """The path has no archive, or one that cannot be read."""
+    """There is no archive at the path, or it cannot be read."""
 
 
 class ArchivedRange(NamedTuple):

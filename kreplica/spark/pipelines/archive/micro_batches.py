@@ -30,9 +30,9 @@ SETTINGS = {
     # Rows are ordered by partition and offset; one open writer per day avoids sorting them by day.
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # The driver lists the few directories of a batch faster than a Spark job.
+    # The driver lists the few directories of a batch faster than a Spark job would.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1024",
-    # Streams have no adaptive execution; counts by partition are only a few rows.
+    # Streams have no adaptive execution, and counts by partition have few rows.
     "spark.sql.shuffle.partitions": "4",
 }
 """Settings of the stream's own session."""
@@ -56,7 +56,7 @@ class BatchWriter:
     :param codec: compression codec of the files.
     :param file_records_max: maximum records per file.
     :param earliest: log start offsets, for partitions that are new in the archive.
-    :param add_columns: returns the rows of the batch with the given number, with additional columns.
+    :param add_columns: returns the rows of a batch with additional columns.
     :param on_batch: called with each complete batch.
     """
 
@@ -87,7 +87,7 @@ class BatchWriter:
         """
         ends = batch_ends(checkpoint(self._path), number, self._store)
         if ends is None:
-            raise BatchMismatch(f"{checkpoint(self._path)} has no end offsets of batch {number}")
+            raise BatchMismatch(f"{checkpoint(self._path)} has no end offsets for batch {number}")
         complete = read_batch(self._path, number, self._store)
         if complete is not None:
             if complete.ends() != ends:
@@ -105,8 +105,7 @@ class BatchWriter:
         self._on_batch(batch)
 
     def _delete_interrupted_attempt(self, number: int) -> None:
-        """Delete the files of an interrupted attempt to write this batch; the retry may write files with other names.
-        """
+        """Delete an interrupted attempt to write this batch, since the retry may use other file names."""
         for each in self._store.find(self._path, f"topic=*/day=*/batch={number}"):
             self._store.delete(each.path)
         for name in self._store.names(self._path):

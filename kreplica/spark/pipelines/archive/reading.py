@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.json_schema import History
 
 SETTING = ("spark.sql.sources.parallelPartitionDiscovery.threshold", "10000")
-"""Makes the driver list local files itself, which is fast; a Spark job for this takes seconds."""
+"""Make the driver list local files itself, which is fast; a Spark job takes seconds."""
 
 
 def read_rows(
     spark: SparkSession, archive: Archive, topics: Collection[str] | None = None, batches: Iterable[Batch] | None = None
 ) -> DataFrame:
-    """Read the records of complete batches in their original columns, plus ``day`` and ``batch``; unordered.
+    """Read the records of complete batches, unordered; the columns are the original ones, ``day`` and ``batch``.
 
-    If the archive's values are JSON, a column ``json`` has the latest schema for all files.
+    If the archive's values are JSON, there is also a column ``json``, with the latest schema for all files.
 
     :param topics: only these topics.
     :param batches: only these batches.

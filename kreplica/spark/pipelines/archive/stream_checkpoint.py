@@ -22,7 +22,7 @@ def batch_numbers(checkpoint: str, store: Store) -> list[int]:
 
 
 def batch_ends(checkpoint: str, number: int, store: Store) -> dict[TopicPartition, int] | None:
-    """Return the end offsets of a micro-batch; None if the checkpoint does not have it.
+    """Return the end offsets of a micro-batch; None if the checkpoint does not contain it.
 
     :raise UnknownCheckpoint: the entry cannot be parsed.
     """

@@ -43,7 +43,7 @@ class AuditOptions:
     :param bootstrap: bootstrap brokers; required without log directories.
     :param via_brokers: fetch replicas from their brokers instead of reading files.
     :param topics: empty: all topics, including internal ones.
-    :param compacted: compacted topics, in addition to those that the cluster reports.
+    :param compacted: topics to treat as compacted, in addition to those that the cluster reports.
     :param resume: path of a work file with the results of an interrupted audit.
     :param security: security of the connections to brokers.
     """
@@ -59,7 +59,7 @@ class AuditOptions:
 
     @property
     def identity(self) -> dict[str, object]:
-        """Options that a work file must share with the audit that resumes it."""
+        """Options that must be the same when a work file is resumed."""
         directories = {str(broker): list(paths) for broker, paths in sorted(self.log_dirs_of.items())}
         return {
             "via_brokers": self.via_brokers,
@@ -131,7 +131,7 @@ def audit(spark: SparkSession, options: AuditOptions, report: Report = ignore_pr
 
 
 def make_plan(options: AuditOptions) -> Plan:
-    """Plan the audit; differences that are found without reading batches are confirmed by planning twice."""
+    """Plan the audit; differences found without reading batches are confirmed by planning twice."""
     first = _plan(options)
     if not any(found.differences for found in first.found.values()):
         return first
@@ -225,8 +225,8 @@ class _ReadableReplicas(NamedTuple):
     """The readable replicas of a slice.
 
     :param notes: reasons why other replicas cannot be read.
-    :param missing: errors of the brokers that report that they have no replica.
-    :param is_gone: True if no replica exists, for example after deletion of the topic.
+    :param missing: error responses of the brokers that do not have the replica.
+    :param is_gone: True if no replica exists, for example because the topic was deleted.
     """
 
     replicas: list[AnyReplica]
@@ -249,7 +249,7 @@ def _readable_replicas(slice_: Slice) -> _ReadableReplicas:
         except ClientError as error:
             cause = error.__cause__ if isinstance(error, GaveUp) else error
             if isinstance(cause, BrokerRefused):
-                missing[each.broker] = f"the broker responds with {cause.code.name}"
+                missing[each.broker] = f"the broker responded with {cause.code.name}"
             else:
                 notes.append(f"{slice_.partition}: broker {each.broker} is unreachable: {error}")
         else:

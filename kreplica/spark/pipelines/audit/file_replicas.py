@@ -1,7 +1,7 @@
 """Replicas read from the files of brokers' log directories, for the audit.
 
-The brokers may be running: files grow, are truncated above the high watermark, and are deleted by retention. A log
-start offset that moved raises ``LogStartMoved``, and an incomplete last batch ends the log.
+The brokers may be running: files grow, are truncated above the high watermark, and are deleted by retention. If the log
+start offset moves, ``LogStartMoved`` is raised; an incomplete last batch is treated as the end of the log.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ class FileReplica(NamedTuple):
     def cleaned_end(self) -> int:
         """Return the end of the part of the log that may be compacted.
 
-        If the log was compacted before and the broker was not shut down cleanly, compaction may be running, and the
-        whole log counts as compacted.
+        If the log was compacted before and the broker was not shut down cleanly, compaction may be running, so the
+        whole log is treated as compacted.
         """
         directory, disk = os.path.dirname(self.files.path), ReadOnlyDisk()
         cleaned = read_offsets(disk, f"{directory}/{CLEANER_OFFSETS}").get(self.files.partition, 0)
@@ -181,7 +181,7 @@ class _SegmentScan:
         return following is None or following.base_offset < header.next_offset
 
     def _next_indexed_position(self, base: int, position: int, size: int) -> int | None:
-        """Return the next file position at which the index has a batch; None if there is none."""
+        """Return the next batch position in the index; None if there is none."""
         path = f"{self._files.path}/{base:0{NAME_DIGITS}}.index"
         with closing(offset_index(ReadOnlyDisk(), path)) as index:
             indexed_positions = (entry.position for entry in offset_entries(index, base))
@@ -215,10 +215,10 @@ def broker_directories(paths: Sequence[str], paths_by_broker: Mapping[int, Seque
         except StorageError:
             if owner is None:
                 raise
-            continue  # in another format, such as that of a KRaft cluster: the user has given the broker
+            continue  # in another format, such as that of a KRaft cluster: the user specified the broker
         if meta is None:
             if owner is None:
-                raise StorageError(f"{path} has no {META_PROPERTIES}: name its broker with --log-dirs BROKER={path}")
+                raise StorageError(f"{path} has no {META_PROPERTIES}: specify its broker with --log-dirs BROKER={path}")
             continue
         if owner is None:
             found.setdefault(meta.broker_id, []).append(path)

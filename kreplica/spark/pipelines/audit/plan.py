@@ -30,7 +30,7 @@ AnyReplica = FileReplica | BrokerReplica
 class Slice(NamedTuple):
     """A slice of a partition, compared by one task.
 
-    :param size_bytes: approximate size of the slice, added over all replicas.
+    :param size_bytes: approximate total size of the slice in all replicas.
     """
 
     partition: TopicPartition
@@ -129,7 +129,7 @@ def plan_for_brokers(
 def _matching_replicas(
     partition: TopicPartition, replicas: list[FileReplica], partition_facts: PartitionFacts | None, plan: Plan
 ) -> list[FileReplica]:
-    """Omit replicas of a deleted topic of the same name, and replicas that are no longer assigned."""
+    """Omit replicas of a deleted topic with the same name, and replicas that are no longer assigned."""
     ids = Counter(each.topic_id for each in replicas if each.topic_id is not None)
     topic_id: UUID | None = ids.most_common(1)[0][0] if ids else None
     if partition_facts is not None and partition_facts.topic_id.int:
@@ -160,7 +160,7 @@ def _note_missing(partition: TopicPartition, present: set[int], partition_facts:
     """Record a difference for each assigned broker whose directories have no replica."""
     for broker in sorted(set(partition_facts.replicas) & set(plan.brokers) - present):
         found = plan.found.setdefault(partition, Comparison(*partition, 0, 0))
-        found.add(broker, partition_facts.start or 0, Kind.MISSING, "no directory has the assigned replica")
+        found.add(broker, partition_facts.start or 0, Kind.MISSING, "no directory contains the assigned replica")
 
 
 def _add(plan: Plan, partition: TopicPartition, replicas: Sequence[AnyReplica], span: Span) -> None:

@@ -1,8 +1,8 @@
 """Comparison of the replicas of one partition, batch by batch, below the high watermark.
 
-Replicas have identical bytes. Therefore only the headers of batches are compared, and their checksums verified; records
-are decoded only in compacted parts. Each damaged, missing or different batch is reported with its broker. If one
-replica differs from the others, that replica is reported.
+Replicas are byte-identical. Therefore only batch headers are compared, and checksums are verified; records are decoded
+only in compacted parts. Each damaged, missing or different batch is reported with its broker. If one replica differs
+from the others, that replica is reported.
 
 Each replica is compacted independently. Therefore, in compacted parts, batches that some replicas lack are counted but
 are not differences, and batches that differ are compared by the records that they have in common.
@@ -36,7 +36,7 @@ class ReplicaDeleted(KreplicaError):
 
 
 class Batch(NamedTuple):
-    """A batch as it was read.
+    """A batch as read from a replica.
 
     :param crc_is_valid: True if the checksum matches.
     """
@@ -82,7 +82,7 @@ class Replica(Protocol):
         """Return the end of the part that may be compacted, according to the replica; 0 if unknown."""
 
     def batches(self, start: int, end: int) -> Iterator[Batch | Gap]:
-        """Yield the batches whose last offset is in a range, ascending.
+        """Yield the batches whose last offset is in a range, in ascending order.
 
         :raise LogStartMoved: the log now starts after ``start``.
         """
@@ -291,11 +291,11 @@ class _MismatchRules:
         self._found.compacted_count += 1
         records = [(cursor, _records(cursor)) for cursor in valid]
         for cursor, own_records in records:
-            rare = next(
+            differing_offset = next(
                 (offset for offset, record in own_records.items() if not _is_most_common(record, records)), None
             )
-            if rare is not None:
-                text = f"the record at offset {rare} differs from the other replicas"
+            if differing_offset is not None:
+                text = f"the record at offset {differing_offset} differs from that of the other replicas"
                 self._found.add(cursor.broker, base, Kind.DIFFERENT, text)
 
 

@@ -32,7 +32,7 @@ class AuditReport:
     :param source: ``files`` or ``brokers``.
     :param brokers: brokers whose replicas were read.
     :param notes: omitted partitions and replicas, and the reasons.
-    :param taken_over: partitions with results of an earlier run.
+    :param taken_over: partitions whose results come from an earlier run.
     :param undone: slices that could not be compared.
     :param read_bytes: bytes read by this run.
     """
@@ -129,7 +129,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def merge_slices(slices: Sequence[Comparison]) -> Comparison:
-    """Merge the results of one partition: that of the plan, which has the whole range, and those of the slices."""
+    """Merge the results of one partition: that of the plan, which covers the whole range, and those of the slices."""
     first = slices[0]
     total = Comparison(first.topic, first.partition, first.start, first.high_watermark)
     listed = sorted((each for each_slice in slices for each in each_slice.differences), key=lambda each: each.identity)

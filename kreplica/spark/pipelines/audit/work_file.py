@@ -1,7 +1,7 @@
 """Work file of an audit: results by partition, from which an interrupted audit resumes.
 
-The first line identifies the audit; each following line is a partition. An incomplete last line is ignored. A finished
-audit deletes the file, so the next one starts from the beginning.
+The first line identifies the audit; each following line has the result of one partition. An incomplete last line is
+ignored. A finished audit deletes the file, so the next one starts from the beginning.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class WorkFile:
             is_ours = False
         if not is_ours:
             raise ValueError(f"{self._path} is not a work file of this audit: delete it, or use another --resume file")
-        found = [_comparison(json.loads(line)) for line in lines[:-1]]  # incomplete last line
+        found = [_comparison(json.loads(line)) for line in lines[:-1]]  # the last line may be incomplete
         return {TopicPartition(each.topic, each.partition): each for each in found}
 
     def __enter__(self) -> Self:

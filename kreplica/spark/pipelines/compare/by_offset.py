@@ -96,17 +96,17 @@ class _Records:
         self._width = width
 
     def examine(
-        self, differing: list[Bucket], counts: dict[int, dict[Kind, int]], shown_max: int, unwanted: Kind | None
+        self, differing: list[Bucket], counts: dict[int, dict[Kind, int]], shown_max: int, unlisted: Kind | None
     ) -> list[Difference]:
         """Count the differences, and list the first ones.
 
-        :param unwanted: kind that is counted but not listed.
+        :param unlisted: kind that is counted but not listed.
         """
         found = self._find_differences(self._sides(differing)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             for row in found.groupBy("partition", "kind").agg(sql.sum("count").alias("count")).collect():
                 counts[row.partition][Kind(row.kind)] = row["count"]
-            listed = found if unwanted is None else found.where(sql.col("kind") != unwanted.value)
+            listed = found if unlisted is None else found.where(sql.col("kind") != unlisted.value)
             rows = listed.orderBy("partition", "offset", "kind").limit(shown_max).collect()
             return [_difference(self._topic, row) for row in rows]
         finally:

@@ -33,7 +33,7 @@ def compare_order(
     """Compare the records of an archive and a topic by their digests, in order.
 
     :param archive: columns ``partition``, ``offset``, ``digest``; ``topic`` has the same.
-    :param shortened: partitions of the topic whose first records retention deleted.
+    :param shortened: partitions of the topic whose oldest records were deleted by retention.
     :param records: approximate number of records.
     :param shown_max: maximum number of differences listed.
     """
@@ -101,11 +101,11 @@ def _count_and_list(
     deleted: dict[int, int],
     shown_max: int,
 ) -> list[Difference]:
-    """Count the differences from the given ranks on, and list the first ones."""
+    """Count the differences at or after the given ranks, and list the first ones."""
     spark = ranked.sparkSession
     rows = [(partition, rank, partition in shortened) for partition, rank in first_ranks.items()]
-    chosen = spark.createDataFrame(rows, "partition int, first_rank long, is_shortened boolean")
-    remaining_rows = ranked.join(sql.broadcast(chosen), "partition").where("rank >= first_rank")
+    first_rank_rows = spark.createDataFrame(rows, "partition int, first_rank long, is_shortened boolean")
+    remaining_rows = ranked.join(sql.broadcast(first_rank_rows), "partition").where("rank >= first_rank")
     found = _differences(_match_records(remaining_rows)).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         for row in found.groupBy("partition", "kind").count().collect():
@@ -120,7 +120,7 @@ def _count_and_list(
 
 
 def _match_records(remaining_rows: DataFrame) -> DataFrame:
-    """Return a row per record of the archive with its copy, or per record without a counterpart.
+    """Return one row per record of the archive with its copy, and one per record without a counterpart.
 
     Of several records with equal content, the n-th in the archive is matched with the n-th in the topic.
     """
@@ -174,7 +174,7 @@ def _unmatched(matched: DataFrame) -> DataFrame:
 
 
 def _one_side(matched: DataFrame, side: str) -> DataFrame:
-    """Return the records of one side only, with the ``gap`` between matched pairs and the ``number`` within it."""
+    """Return the unmatched records of one side, with the ``gap`` between matched pairs and the ``number`` within it."""
     rank = f"{side}_rank"
     is_pair = sql.expr("archive_rank is not null and topic_rank is not null")
     window = Window.partitionBy("partition").orderBy(rank).rowsBetween(Window.unboundedPreceding, 0)

@@ -63,8 +63,8 @@ class CompareReport:
 
     :param differences: the first differences; ``difference_count`` counts all.
     :param deleted: records not compared because retention or compaction deleted them from the topics.
-    :param lag: offsets of the topics after the end of the archive, which are not a difference.
-    :param lost_files: missing files of the archive, whose records count as missing.
+    :param lag: number of offsets after the end of the archive, which are not differences.
+    :param lost_files: missing files of the archive; their records are counted as missing.
     """
 
     path: str
@@ -145,7 +145,7 @@ def _records(archive: Archive, topics: list[str]) -> int:
 
 
 def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tuple[Archive, list[str]]:
-    """Return the archive with its existing files, and the paths of the missing ones."""
+    """Return the archive restricted to its existing files, and the paths of the missing ones."""
     existing: set[str] = set()
     for topic in topics:
         found = store.find(archive.path, f"topic={topic}/day=*/batch=*/*.parquet")
@@ -166,9 +166,9 @@ def _without_lost_files(archive: Archive, topics: list[str], store: Store) -> tu
 
 
 class _TopicComparison:
-    """Comparison of one topic of the archive with one of the cluster.
+    """Comparison of a topic in the archive with a topic in the cluster.
 
-    :ivar lag: offsets after the end of the archive.
+    :ivar lag: number of offsets after the end of the archive.
     """
 
     def __init__(self, spark: SparkSession, archive: Archive, topic: str, options: CompareOptions) -> None:

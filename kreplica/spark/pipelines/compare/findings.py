@@ -10,7 +10,7 @@ from typing import NamedTuple
 class Bounds(NamedTuple):
     """Offset range of a partition to compare.
 
-    :param start: first offset; the archive may have earlier records that retention deleted from the topic.
+    :param start: first offset; the archive may have earlier records, which retention deleted from the topic.
     :param end: exclusive.
     """
 
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     """Key, value, headers or timestamp differ."""
 
     OUT_OF_ORDER = "out of order"
-    """The copy has the record before one that precedes it in the original."""
+    """In the copy, the record comes before one that precedes it in the original."""
 
     EXTRA = "extra"
     """The copy has a record that the original lacks."""

@@ -23,7 +23,7 @@ from kreplica.wire.batches import BatchHeader, iter_headers
 log = logging.getLogger(__name__)
 
 BatchFilter: TypeAlias = Callable[[BatchHeader], bool]
-"""Returns True if the bytes of a batch are needed, not only its header."""
+"""Returns True if the bytes of a batch are needed, not just its header."""
 
 RawBatch: TypeAlias = tuple[BatchHeader, memoryview | None]
 
@@ -54,7 +54,7 @@ class _RawReader(Reader):
 def read_batches(offset_range: OffsetRange, options: SourceOptions, needs_bytes: BatchFilter) -> Iterator[RawBatch]:
     """Yield the batches whose last offset is in a range, so that each belongs to one slice.
 
-    The bytes of a batch are None unless ``needs_bytes`` selects it. Batches that retention deletes meanwhile are
+    The bytes of a batch are None unless ``needs_bytes`` selects it. Batches that retention deletes in the meantime are
     omitted.
 
     :raise KreplicaError: the batches cannot be read.
@@ -121,7 +121,7 @@ def all_batches(_: BatchHeader) -> bool:
 
 
 def sample_filter(share: float) -> BatchFilter:
-    """Return a filter that selects about a share of the batches, always the same ones, and all control batches."""
+    """Return a filter that selects all control batches and about ``share`` of the others, always the same ones."""
     if share >= 1:
         return all_batches
     limit = int(share * (1 << 32))

@@ -18,8 +18,8 @@ from kreplica.wire.batches import HEADER_SIZE, BatchHeader
 Numbers: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 PRODUCERS_KEPT = 10_000
-"""Number of producers whose totals stay separate when there are more than twice as many: those with the most bytes. The
-others are summed under ``SMALL_PRODUCERS``.
+"""Number of producers that keep separate totals, if there are more than twice as many: those with the most bytes. The
+others are combined as ``SMALL_PRODUCERS``.
 """
 
 SMALL_PRODUCERS = -2
@@ -63,7 +63,7 @@ class Tally:
 class Measures:
     """Measures of a slice, a partition or a topic.
 
-    :ivar opened: number of decoded records: all, or a sample.
+    :ivar opened: number of decoded records: all of them, or a sample.
     :ivar keyed: number of decoded records with a key.
     :ivar without_value: number of decoded records without a value, which are tombstones in a compacted topic.
     :ivar batch_sizes: sizes of batches in the log.
@@ -119,7 +119,7 @@ class Measures:
     def add_records(self, sections: Sequence[Section], first_offset: int) -> None:
         """Add the records of decompressed batches.
 
-        :param first_offset: earlier records are not counted: they are deleted, although their batch still has them.
+        :param first_offset: earlier records are not counted: they are deleted, although still part of their batch.
         """
         whole = decode(sections)
         records = whole.between(first_offset, 1 << 62)

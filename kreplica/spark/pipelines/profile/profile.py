@@ -65,7 +65,7 @@ def profile(
     :param options: options of the source ``kreplica``: cluster or files, and topics.
     :param sample: share of batches whose records are decoded, in (0, 1].
     :param top: number of keys and producers listed per topic.
-    :raise ValueError: an option is wrong, or no partition is selected.
+    :raise ValueError: an option is invalid, or no partition is selected.
     :raise KreplicaError: brokers or files cannot be read.
     """
     if not 0 < sample <= 1:

@@ -1,4 +1,4 @@
-"""Converts a profile to a request for a rebalance plan; pure."""
+"""Converts a profile to a request for a rebalance plan; no I/O."""
 
 from __future__ import annotations
 
@@ -31,5 +31,5 @@ def rebalance_request(report: ProfileReport, by: str) -> dict[str, Any]:
     }
 
 
-def _weight(figures: PartitionStatistics, by: str) -> int:
-    return figures.size_bytes if by == BYTES else ceil(figures.bytes_per_second)
+def _weight(statistics: PartitionStatistics, by: str) -> int:
+    return statistics.size_bytes if by == BYTES else ceil(statistics.bytes_per_second)

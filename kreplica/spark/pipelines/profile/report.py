@@ -73,7 +73,7 @@ class KeyStatistics:
     """Keys of the decoded records.
 
     :param distinct: exact if ``is_exact``, otherwise accurate to 2 %.
-    :param superseded: records with a later record of the same key in the same partition, which compaction could delete.
+    :param superseded: records that compaction could delete: the same partition has a later record with the same key.
     :param count_error: maximum number of records that the count of a top key omits.
     """
 
@@ -145,7 +145,7 @@ class TopicStatistics:
     """One topic.
 
     :param size_in_memory: decompressed size of its batches.
-    :param opened: number of decoded records: all, or those of a sample.
+    :param opened: number of decoded records: all of them, or a sample.
     :param imbalance: bytes of the largest partition divided by the mean; 1 is balanced.
     """
 

@@ -1,7 +1,7 @@
 """Mergeable summaries of millions of values, independent of order.
 
-Sums and extremes are exact, and counts except those of single keys (``Keys.error``). Quantiles and distinct counts are
-accurate to 2 %; distinct counts below ``HASHES_MAX`` are exact.
+Sums, extremes and counts are exact, except the counts of individual keys (``Keys.error``). Quantiles and distinct
+counts are accurate to 2 %; distinct counts below ``HASHES_MAX`` are exact.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Rates:
         self._add_all((index // factor, records, size) for index, (records, size) in counts.items())
 
     def buckets(self) -> list[Bucket]:
-        """Return the buckets that are not empty, in order of time."""
+        """Return the nonempty buckets in chronological order."""
         return [Bucket(index * self.width_ms, *self._counts[index]) for index in sorted(self._counts)]
 
 
@@ -200,7 +200,7 @@ class Keys:
             self.compact()
 
     def compact(self) -> None:
-        """Aggregate the pending counts and keep only the most frequent keys, to bound the size."""
+        """Aggregate the pending counts and keep only the most frequent keys, to limit memory."""
         counted = _sum_by_key(pa.concat_tables(self._tables())) if self._pending else self._counts
         self._pending, self._pending_rows = [], 0
         if counted is not None and counted.num_rows > KEYS_MAX:
@@ -222,7 +222,7 @@ class Keys:
 
     @property
     def distinct(self) -> int:
-        """Number of distinct keys of the counted records."""
+        """Number of distinct keys among the counted records."""
         if self._hashes.size < HASHES_MAX:
             return int(self._hashes.size)
         # The k-th smallest of n uniformly distributed numbers is about k / n.

@@ -1,4 +1,4 @@
-"""Count of records in committed, aborted and open transactions, from the markers in the log.
+"""Counts the records in committed, aborted and open transactions, from the markers in the log.
 
 A log is read in independent slices. A transaction can begin in one slice and end in a later one: the records after a
 producer's last marker in a slice belong to its first marker in a later slice. Therefore slices are merged in offset
@@ -22,7 +22,7 @@ class Amount(NamedTuple):
     size_bytes: int = 0
 
     def plus(self, other: Amount) -> Amount:
-        """Return the sum of both."""
+        """Return the sum of two amounts."""
         return Amount(self.records + other.records, self.size_bytes + other.size_bytes)
 
 

@@ -46,10 +46,10 @@ class ReplayOptions:
     :param renamed: target names by topic; ``NO_TOPIC`` denotes the only topic.
     :param starts: first offsets, by partition; ``ends`` are exclusive.
     :param from_ms: earliest timestamp, in milliseconds since 1970; ``to_ms`` is exclusive.
-    :param by_key: choose partitions by key instead of keeping them.
-    :param create: create missing topics with ``configs`` and ``replication_factor``; None: the brokers' default.
+    :param by_key: choose each record's partition by its key instead of keeping the original partition.
+    :param create: create missing topics with ``configs`` and ``replication_factor`` (None: the brokers' default).
     :param name: identifies this replay in the target cluster; None: derived from the other fields.
-    :param step_records: approximate records per step; ``step_bytes`` limits file bytes.
+    :param step_records: approximate maximum records per step; ``step_bytes`` limits the size of its files.
     :param options: options of the sink, ``kafka.*``.
     """
 
@@ -79,8 +79,8 @@ class Target(NamedTuple):
     """Target topic.
 
     :param partitions: number of partitions; None: the topic does not exist.
-    :param records: approximate number of records that the target already has, counted as offsets.
-    :param restamps: True if the brokers replace the timestamps of its records.
+    :param records: approximate number of records already in the target, counted as offsets.
+    :param restamps: True if the brokers replace the records' timestamps.
     :param retention_ms: retention time; -1: unlimited.
     """
 
@@ -98,10 +98,10 @@ class Plan:
     """Plan of a replay.
 
     :param name: identifies the replay in the target cluster.
-    :param description: text that identifies source and options; stored with the name, so that another replay
-        cannot use the name.
+    :param description: text that identifies the source and the options; stored with the name, so that another replay
+        cannot use that name.
     :param last_position: position that earlier runs have reached.
-    :param offsets: number of offsets of all steps; ``offsets_done`` are those that earlier runs have replayed.
+    :param offsets: number of offsets in all steps; earlier runs replayed ``offsets_done`` of them.
     :param steps: remaining steps.
     """
 
@@ -136,7 +136,7 @@ class Plan:
 def find_source(spark: SparkSession, path: str) -> Source:
     """Open the source at a path: an archive, or a directory of Parquet files.
 
-    :raise KreplicaError: the path has neither, or cannot be replayed.
+    :raise KreplicaError: the path contains neither, or its files cannot be replayed.
     """
     path = normalize_path(path)
     store = store_of(path, spark)

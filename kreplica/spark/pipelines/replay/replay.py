@@ -1,8 +1,7 @@
-"""Replay of Parquet files to topics: each record once, in order within its partition, with timestamp and headers.
+"""Replays Parquet files to topics: each record once, in order within its partition, with its timestamp and headers.
 
 The source is divided into steps (``steps``). Each step is a batch of the exactly-once sink, numbered by its end
-position, so the target cluster stores the progress. A restarted run resumes there; if two runs are concurrent, one of
-them fails.
+position, so the target cluster stores the progress. A restarted run resumes from it; of two concurrent runs, one fails.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def plan_replay(spark: SparkSession, path: str, options: ReplayOptions) -> Plan:
 def replay(spark: SparkSession, path: str, options: ReplayOptions, report: Report = ignore_progress) -> ReplayReport:
     """Write the records at a path to topics, resuming after an earlier run.
 
-    :raise KreplicaError: the replay is not possible, or failed. Written records are not repeated by the next run.
+    :raise KreplicaError: the replay is not possible, or failed. The next run does not write the same records again.
     """
     started_s = monotonic()
     source = find_source(spark, path)

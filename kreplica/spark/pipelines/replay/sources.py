@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 NO_TOPIC = ""
-"""Topic of rows without a topic column; they have one target topic."""
+"""Topic of rows without a topic column; all of them have the same target topic."""
 
 LANE, UNIT = "kreplica_lane", "kreplica_unit"
 _FIRST, _END, _FILE = "kreplica_first", "kreplica_end", "kreplica_file"
 _SINK_COLUMNS = ("key", "value", "topic", "partition", "timestamp", "headers")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 _PUSHED_RANGES_MAX = 64
-"""Maximum number of offset ranges that the Parquet reader gets as a filter; planning is slow with more of them."""
+"""Maximum number of offset ranges in the filter for the Parquet reader; more of them slow down planning."""
 
 
 class NotReplayable(KreplicaError):
@@ -97,7 +97,7 @@ class OffsetSource(Source):
 
 @dataclass(frozen=True)
 class FileSource(Source):
-    """Rows without offsets, ordered by file name and position in the file.
+    """Rows without offsets, ordered by file name and by position in the file.
 
     :param names: file names by unit.
     """
@@ -145,7 +145,7 @@ def archive_source(archive: Archive) -> OffsetSource:
 
 
 def directory_source(spark: SparkSession, path: str) -> Source:
-    """Return Parquet files as a source; the columns are those of the sink, and ``offset``.
+    """Return Parquet files as a source; their columns are those of the sink, and ``offset``.
 
     :raise NotReplayable: a column is missing or has the wrong type.
     """

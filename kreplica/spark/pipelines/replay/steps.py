@@ -41,7 +41,7 @@ class SourceUnit(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Records that are written as one batch of the sink.
+    """Records written as one batch of the sink.
 
     :param position: end position.
     :param units: numbers of the units that contain the records, ascending.
@@ -125,7 +125,7 @@ def _divide(
             parts.append((unit, first, end_index))
             remaining_share -= (end_index - first) / limit
             first = end_index
-            # The step is full, or too full for a part of the next unit.
+            # The step is full, or has too little room for a part of the next unit.
             if first < unit.size or remaining_share * limit < 0.5:
                 yield _position(unit, end_index), parts
                 parts, remaining_share = [], 1.0
@@ -139,7 +139,7 @@ def _position(unit: SourceUnit, count: int) -> int:
 
 
 def _share_of(whole: OffsetRange, unit_size: int, first: int, end_index: int) -> OffsetRange:
-    """Return the offsets of one partition in a part of a unit; the part has the same share of each partition."""
+    """Return the offsets of one partition in a part of a unit; the part contains the same share of every partition."""
     start, size = whole.start, whole.size
     return OffsetRange(whole.partition, start + size * first // unit_size, start + size * end_index // unit_size)
 
