@@ -77,11 +77,11 @@ def _no_resumption() -> Iterator[None]:
 
 @contextmanager
 def _no_urgency() -> Iterator[None]:
-    before = ControllerTerm.must_give_way
-    ControllerTerm.must_give_way = property(lambda term: False)  # type: ignore[assignment]
+    before = ControllerTerm.must_stop_early
+    ControllerTerm.must_stop_early = property(lambda term: False)  # type: ignore[assignment]
     BrokersChanged.urgent = False
     yield
-    ControllerTerm.must_give_way = before  # type: ignore[method-assign]
+    ControllerTerm.must_stop_early = before  # type: ignore[method-assign]
     BrokersChanged.urgent = True
 
 

@@ -1,9 +1,9 @@
 """The controller of one broker: runs for election and, while elected, handles cluster events one at a time.
 
-If the ZooKeeper connection is lost while an event is handled, the requests of the event continue after reconnecting
-(``effects.resumption``).  If the outcome of a write cannot be determined, the term ends, and a new term starts from
-the state in ZooKeeper if ``/controller`` still names this broker.  An expired session discards everything.  A failed
-check of ``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
+If the ZooKeeper connection is lost while an event is being handled, the event's requests continue after the client has
+reconnected (``effects.resumption``).  If the outcome of a write cannot be determined, the term ends, and a new term
+starts from the state in ZooKeeper if ``/controller`` still names this broker.  An expired session discards everything.
+A failed check of ``/controller_epoch`` means that another broker was elected; ``_failed`` handles it.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ RETRY_SECONDS_MIN = 1.0
 RETRY_SECONDS_MAX = 30.0
 
 RESIGNED_SECONDS = 1.0
-"""Time for which a broker that resigned does not run for election, so that another broker wins if there is one."""
+"""Time during which a broker that resigned does not run for election, so that another broker wins if there is one."""
 
 WAITING_EVENTS_MAX = 1000
-"""Queue length from which requests are rejected."""
+"""Queue length at which requests are rejected."""
 
 
 class Controller:
     """Runs for election and, while elected, handles events; owned by the broker's service.
 
-    The owner calls ``start`` after the broker has registered itself, and ``stand_for_election`` after an expired
-    ZooKeeper session was replaced.
+    The owner calls ``start`` after the broker has registered itself, and ``stand_for_election`` when a new ZooKeeper
+    session has replaced an expired one.
 
     :param observer: notified of calls to the controller and of its events, so that a journal can record them.
     """
@@ -66,7 +66,9 @@ class Controller:
         self._reactor = dependencies.runtime.reactor
         self._term: ControllerTerm | None = None
         self._commands_count = 0
-        """Commands sent in earlier terms.  A resumed term has the same epoch, and brokers order commands by number."""
+        """Number of commands sent in earlier terms; continued because a resumed term has the same epoch, in which
+        brokers order commands by number.
+        """
         self._retry: IDelayedCall | None = None
         self._retry_seconds = RETRY_SECONDS_MIN
         self._closing: list[Deferred[None]] = []
@@ -99,11 +101,11 @@ class Controller:
 
     @property
     def watches_count(self) -> int:
-        """Number of ZooKeeper watches that the current term holds; 0 while inactive."""
+        """Number of ZooKeeper watches set by the current term; 0 while inactive."""
         return self._term.watches_count if self._term else 0
 
     def start(self) -> None:
-        """Start to run for election."""
+        """Start running for election."""
         with self._observer.called("start"):
             self._start()
 
@@ -182,7 +184,7 @@ class Controller:
             result = await HANDLERS[type(request)](term, request)
         except KafkaError as error:
             result = error
-        # Settle last, because the requester may send its next request immediately.
+        # Send the response last, because the requester may send its next request immediately.
         request.settle(result)
 
     def _failed(self, event: Event, error: BaseException) -> None:

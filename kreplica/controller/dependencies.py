@@ -22,7 +22,7 @@ Watcher = Callable[[WatchEvent], None]
 
 
 class Client(Protocol):
-    """The part of the ZooKeeper client that a controller uses."""
+    """The subset of the ZooKeeper client's methods that a controller uses."""
 
     @property
     def session_id(self) -> int: ...
@@ -56,7 +56,7 @@ class Channel(Protocol):
 
 
 class Connect(Protocol):
-    """Opens a channel; the parameters are described at ``effects.broker_channels.BrokerChannel``."""
+    """Opens a channel; for the parameters, see ``effects.broker_channels.BrokerChannel``."""
 
     def __call__(
         self,
@@ -79,11 +79,11 @@ async def no_configurations_to_load(_: Sequence[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ControllerConfig:
-    """Configuration of a controller, fixed at its start.
+    """Configuration of a controller, fixed when it starts.
 
     :param listener: name of the inter-broker listener.
     :param unclean_allowed: returns True if a topic's configuration allows unclean leader election.
-    :param request_timeout_s: time in which a broker must respond to a command.
+    :param request_timeout_s: time within which a broker must respond to a command.
     :param min_insync_replicas: returns ``min.insync.replicas`` of a topic.
     :param read_topic_settings: loads topic configurations for ``unclean_allowed`` and ``min_insync_replicas``, because
         no notification announces the configuration of a new topic.
@@ -92,7 +92,7 @@ class ControllerConfig:
     :param rebalance_interval_s: ``leader.imbalance.check.interval.seconds``.
     :param imbalance_percentage: ``leader.imbalance.per.broker.percentage``: tolerated percentage of a broker's
         preferred partitions that are led by other brokers.
-    :param removal_wait_s: default time for which a partition is read-only before its removal.
+    :param removal_wait_s: default time that a partition is read-only before it is removed.
     :param preference: orders the candidates for leadership; None for the order of the assignment.
     :param endpoint_maker: creates the endpoints of connections to brokers.
     :param control_plane_listener: name of the listener to which commands are sent; None for ``listener``.
@@ -124,11 +124,11 @@ class LongLoop(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ControllerDependencies:
-    """Dependencies of one controller, shared by all its terms.
+    """Dependencies of one controller, shared by all of its terms.
 
     :param runtime: timers, randomness and wall clock.  Its reactor's time is used for metrics only.
     :param client: the broker's ZooKeeper session.
-    :param now_s: clock for decisions, in seconds of the reactor's clock.
+    :param now_s: clock for decisions: the reactor's clock, in seconds.
     :param long_loop: creates the ``LongLoop`` of a term.
     :param connect: opens channels to brokers.
     :param audit_clock_ms: wall clock for audit events.  No decision depends on it, so the journal omits it.

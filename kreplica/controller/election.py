@@ -36,11 +36,11 @@ class Elected(NamedTuple):
 
 
 class Election:
-    """Reads ``/controller``, runs for election, and gives ``/controller`` up if an operator requests a resignation.
+    """Reads ``/controller``, runs for election, and deletes ``/controller`` if an operator requests a resignation.
 
     :param check_again: queues another call of ``check``.
-    :param end_term: ends the current term of this broker, if there is one, for the given reason.
-    :param pause: called after this broker gave ``/controller`` up; the owner calls ``run_again`` later.
+    :param end_term: ends this broker's current term, if there is one, for the given reason.
+    :param pause: called after this broker has resigned; the owner calls ``run_again`` later.
     :ivar controller_id: the elected broker as of the last check, or None.
     """
 
@@ -65,17 +65,17 @@ class Election:
         self._has_given_up = False
 
     def watch_lost(self) -> None:
-        """Record that the session of the watch of ``/controller`` has ended."""
+        """Record that the session that watched ``/controller`` has ended."""
         self._is_watching = False
 
     def run_again(self) -> None:
-        """Run for election in the next check, even after this broker gave ``/controller`` up."""
+        """Run for election in the next check, even after this broker has resigned."""
         self._has_given_up = False
 
     async def check(self, has_term: bool) -> Elected | None:
-        """Read ``/controller``: run for election if it is absent, end the term if it is not this broker's.
+        """Read ``/controller``: run for election if it is absent, end the term if it belongs to another broker.
 
-        :param has_term: True if this broker acts as the controller already.
+        :param has_term: True if this broker already acts as the controller.
         :return: the term that this broker must start, if any.
         :raise ZooKeeperError: the znodes could not be read or written.
         """
@@ -106,7 +106,7 @@ class Election:
         return None
 
     def changed(self, _: object) -> None:
-        """Handle the notification of the watch of ``/controller``."""
+        """Handle a notification from the watch on ``/controller``."""
         self._is_watching = False
         self._check_again()
 
@@ -155,8 +155,8 @@ class Election:
     async def _catch_up(self, epoch_znode_version: int) -> None:
         """Wait until this broker's ZooKeeper server has applied all writes of its earlier term.
 
-        After a lost connection, the session may continue on a server that lacks them.  A write waits for them as a sync
-        does, and also checks the term.
+        After a lost connection, the session may continue on a server that lacks these writes.  A write waits for them,
+        as a sync does, and also checks the term.
 
         :raise MultiFailed: another controller was elected.
         """

@@ -19,16 +19,16 @@ log = Logger()
 
 
 class EventQueue:
-    """Passes events to a coroutine that handles one at a time: urgent ones first, otherwise in order.
+    """Passes events to a coroutine that handles them one at a time: urgent ones first, otherwise in order.
 
-    Owned by the controller.  An event that is already waiting is not queued again: handlers read the current state.
-    The queue is thus bounded by the number of different events, and by the controller's limit for requests.
+    Owned by the controller.  An event that is already waiting is not queued again, because handlers read the current
+    state.  The queue is thus bounded by the number of different events and by the controller's limit on requests.
 
-    :param handle: handles one event; its exceptions are passed to ``failed``, then the next event follows.
+    :param handle: handles one event; its exceptions are passed to ``failed``, and the next event follows.
     :param failed: reacts to a failed event (for example by resigning).
     :param cost: returns the total cost of all work so far.
     :param timeline: records the start and end of each event and provides the clock.
-    :param observer: notified of queued, started, failed and ended events.
+    :param observer: notified when events are queued, started, failed and ended.
     :ivar last_event: metrics of the event that was handled last.
     :ivar totals: metrics of all handled events.
     """
@@ -125,7 +125,7 @@ class EventQueue:
             return
         queued_at, event = (self._urgent or self._normal).popleft()
         self._queued.discard(event)
-        # Set before the coroutine runs, because it may queue events or finish before fromCoroutine returns.
+        # Set before the coroutine runs, since the coroutine may queue events or finish before fromCoroutine returns.
         self._running = placeholder = Deferred[None]()
         running = Deferred.fromCoroutine(self._run(event, queued_at))
         if self._running is placeholder:

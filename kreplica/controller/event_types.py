@@ -1,4 +1,4 @@
-"""Events of the controller, as frozen values created by watches, responses and timers."""
+"""The controller's events: immutable values created by watches, responses and timers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from kreplica.model import NO_BROKER_EPOCH, TopicPartition
 class Event:
     """Base class of events.
 
-    An event of a watch says that something changed, not its new value, so equal queued events are merged.
+    An event from a watch reports that something changed, not its new value, so equal queued events are merged.
 
     :cvar urgent: True if partitions may be unavailable until the event is handled.  An urgent event precedes all others
-        in the queue, and long handlers stop for it (``ControllerTerm.must_give_way``).
+        in the queue, and long handlers stop for it (``ControllerTerm.must_stop_early``).
     """
 
     urgent: ClassVar[bool] = False
@@ -42,7 +42,7 @@ class ControllerRequest(Event):
     __hash__ = object.__hash__
 
     def settle(self, result: object) -> None:
-        """Send the response or the error, unless the requester has cancelled."""
+        """Send the response or the error, unless the requester has cancelled the request."""
         if not self.response.called:
             if isinstance(result, Exception):
                 self.response.errback(result)
@@ -86,7 +86,7 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
-    """A broker responded to StopReplica for replicas that will be deleted.
+    """A broker responded to StopReplica for replicas that are to be deleted.
 
     :param broker_epoch: epoch of the process that responded.
     :param delete: True for the second phase, which deletes the files.
@@ -100,7 +100,7 @@ class ReplicasStopped(Event):
 
 @dataclass(frozen=True, slots=True)
 class FinishDeletions(Event):
-    """The removal of the znodes of deleted topics was interrupted for an urgent event.
+    """The removal of deleted topics' znodes was interrupted by an urgent event.
 
     :param topics: topics whose znodes may have to be removed.
     """
@@ -128,7 +128,7 @@ class CommandRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasRecovered(Event):
-    """A broker accepted roles for replicas whose log directory had failed."""
+    """A broker accepted LeaderAndIsr for replicas whose log directory had failed."""
 
     broker_id: int
     partitions: tuple[TopicPartition, ...]
@@ -141,7 +141,7 @@ class RetryReplicas(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentsRequested(Event):
-    """``/admin/reassign_partitions`` was written, or one of the moves that it requests ended."""
+    """``/admin/reassign_partitions`` was written, or a reassignment that it requests ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,10 +254,10 @@ RECORDED_NAMES = {
     "PreferredElectionRequested": "PreferredElectionAsked",
     "ShutdownRequested": "ShutdownAsked",
 }
-"""Earlier names of renamed event types; journals and the causes of decisions still use them."""
+"""Former names of renamed event types; journals and the causes of decisions still use them."""
 
 CURRENT_NAMES = {recorded: current for current, recorded in RECORDED_NAMES.items()}
-"""Current names of event types by their recorded names, where they differ."""
+"""Current names of event types by recorded name, for those that differ."""
 
 
 def recorded_name(event: Event) -> str:

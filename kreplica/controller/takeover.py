@@ -35,12 +35,12 @@ async def take_over(term: ControllerTerm) -> None:
     for registration in (await read_brokers(term)).values():
         context.add_broker(registration)
         term.open_channel(registration)
-    # Before any LeaderAndIsr, because brokers need the addresses of the others.
+    # Before any LeaderAndIsr, because brokers need each other's addresses.
     batch = term.new_batch()
     batch.publish(())
     batch.send()
 
-    # Everything read after this point includes the changes that these notifications announce.
+    # Everything read from here on includes the changes that these notifications announce.
     notifications = [*await isr_changes.notifications(term), *await log_dir_events.notifications(term)]
     await read_assignments(term, await list_topics(term))
     last_write_zxids = await term.read_states(context.all_partitions())
@@ -62,7 +62,7 @@ async def take_over(term: ControllerTerm) -> None:
     if notifications:
         await term.writes.remove(notifications)
 
-    # Pending requests are handled like new ones.
+    # Requests that are already pending are handled like new ones.
     await deletions_changed(term)
     await _resume(term)
     await preferred_election_requested(term)
@@ -81,7 +81,7 @@ async def take_over(term: ControllerTerm) -> None:
 async def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None:
     """Record the election and the broker changes since the last term as audit events.
 
-    :param bounced: brokers whose process differs from the last one that a controller handled.
+    :param bounced: brokers that have restarted since a controller last handled them.
     """
     context, history = term.context, term.history
     broker, live = term.config.broker_id, sorted(context.brokers)
@@ -117,7 +117,7 @@ async def _resume(term: ControllerTerm) -> None:
 async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
     """Set the initial states of partitions and replicas.
 
-    :param bounced: brokers whose current process has not been handled by any controller.
+    :param bounced: brokers whose current process no controller has handled yet.
     """
     context = term.context
     alive = context.brokers.keys()
@@ -134,11 +134,11 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
 
 
 async def _known_epochs(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """Return, by broker, the last epoch that a controller has handled.
+    """Return the last epoch of each broker that a controller has handled.
 
-    Controllers write these epochs to ZooKeeper.  If they are missing (a controller of another implementation was
-    active), they are derived from the partition states: the oldest state that contains a broker was written after
-    that broker registered.
+    Controllers write these epochs to ZooKeeper.  If they are missing because a controller of another implementation was
+    active, they are derived from the partition states: the oldest state that contains a broker was written after that
+    broker registered.
     """
     try:
         data, _ = await term.client.get_data(znodes.BROKER_EPOCHS)
@@ -146,7 +146,7 @@ async def _known_epochs(term: ControllerTerm, last_write_zxids: Mapping[TopicPar
     except NoNode:
         pass
     except znodes.ZnodeError as error:
-        log.error("controller: unreadable broker epochs are ignored: {error}", error=str(error))
+        log.error("controller: ignoring unreadable broker epochs: {error}", error=str(error))
     return await _epochs_by_states(term, last_write_zxids) | term.stored_epochs
 
 

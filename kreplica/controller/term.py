@@ -1,6 +1,6 @@
-"""State that a broker has only while it is the controller: the context, ZooKeeper writes and broker channels.
+"""State that exists only while a broker is the controller: the context, ZooKeeper writes and broker channels.
 
-Created when the broker wins the election and discarded when it resigns, so no state of one term can reach the next.
+Created when the broker wins the election and discarded when it resigns, so that no state carries over to the next term.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = Logger()
 T = TypeVar("T")
 
 CONFLICTS_MAX = 10
-"""Maximum number of attempts to write an event's decisions; one fails if a leader writes a state concurrently."""
+"""Maximum number of attempts to write an event's decisions; concurrent writes by leaders make an attempt fail."""
 
 SLICE = 500
 """Number of partitions processed between two checks of the clock."""
@@ -46,7 +46,7 @@ class TooManyConflicts(KreplicaError):
 
 
 class WaitingEvents(Protocol):
-    """The part of ``EventQueue`` that handlers use."""
+    """The subset of ``EventQueue`` that handlers use."""
 
     @property
     def has_urgent(self) -> bool: ...
@@ -99,7 +99,7 @@ class ControllerTerm:
         )
         self.writes = StateWrites(self.client, context.epoch_znode_version, self.yield_to_reactor)
         self.outdated_brokers: set[int] = set()
-        """Live brokers that missed commands and need the full state again."""
+        """Live brokers that missed commands, so the full state must be sent to them again."""
         self.stored_epochs: dict[int, int] = {}
         """Contents of ``/kreplica/broker_epochs``."""
         self._channels: dict[int, Channel] = {}
@@ -140,7 +140,7 @@ class ControllerTerm:
         )
 
     def close_channel(self, broker_id: int) -> None:
-        """Close the channel to a broker without waiting for the disconnection, which is slow for a dead peer."""
+        """Close the channel to a broker without waiting for the disconnection, which is slow if the broker is dead."""
         channel = self._channels.pop(broker_id, None)
         self.counters.timeline.broker_left(broker_id)
         if channel is not None:
@@ -152,7 +152,7 @@ class ControllerTerm:
     async def close(self) -> None:
         """Close every channel and discard queued commands; return when the last connection is closed.
 
-        An event that is being handled may continue for a moment, but starts no timer and opens no channel.
+        The handler of the current event may continue for a moment, but starts no timer and opens no channel.
         """
         self._closed = True
         for timer in self._timers.values():
@@ -179,7 +179,7 @@ class ControllerTerm:
     def _send(self, broker_id: int, command: Command) -> None:
         channel = self._channels.get(broker_id)
         if channel is not None:
-            # A step does not wait for a broker that is shutting down: other brokers replace it.
+            # A step does not wait for a broker that is shutting down, because other brokers replace it.
             self.counters.command_queued(broker_id, command, awaited=broker_id not in self.context.shutting_down)
             channel.send(command)
 
@@ -241,7 +241,7 @@ class ControllerTerm:
         await self.client.repeat_if_lost(lambda: Deferred.fromCoroutine(self.config.read_topic_settings(topics)))
 
     async def store_epochs(self) -> None:
-        """Write the epochs of the handled broker processes to ZooKeeper for the next controller."""
+        """Write the epochs of the broker processes that were handled to ZooKeeper, for the next controller."""
         known = self.context.known_epochs
         if known != self.stored_epochs:
             await self.writes.write_broker_epochs(known)
@@ -250,7 +250,7 @@ class ControllerTerm:
     # --- states ------------------------------------------------------------------------------------------------------
 
     def rules(self) -> RulesOf:
-        """Return a function that looks up topic configurations and caches them; valid for one step only."""
+        """Return a function that looks up and caches topic configurations; valid only during one step."""
 
         def rules_of(topic: str) -> TopicRules:
             return TopicRules(self.config.unclean_allowed(topic), self.config.min_insync_replicas(topic))
@@ -263,8 +263,8 @@ class ControllerTerm:
             await self._long_loop.next()
 
     @property
-    def must_give_way(self) -> bool:
-        """True if an urgent event waits, so that a long handler should queue the rest of its work and return."""
+    def must_stop_early(self) -> bool:
+        """True if an urgent event is waiting: a long handler should then queue the rest of its work and return."""
         return self._queue.has_urgent
 
     async def in_slices(self, items: Iterable[T]) -> AsyncIterator[T]:
@@ -289,7 +289,7 @@ class ControllerTerm:
         decide: Callable[[Sequence[TopicPartition]], list[StateChange]],
         batch: CommandBatch,
     ) -> None:
-        """Compute and write state changes; repeat for partitions whose state was changed concurrently.
+        """Compute and write state changes; repeat for partitions whose state changed concurrently.
 
         :param decide: returns the changes that these partitions need according to the context.
         :raise TooManyConflicts: after ``CONFLICTS_MAX`` attempts.
@@ -308,10 +308,10 @@ class ControllerTerm:
         )
 
     async def apply(self, changes: Sequence[StateChange], batch: CommandBatch) -> list[TopicPartition]:
-        """Write states, put the written ones into the context and add the resulting commands to the batch.
+        """Write states, apply the written ones to the context, and add the resulting commands to the batch.
 
         :return: the partitions whose change was rejected.  Their states have been read again, so that the caller can
-            decide again (as ``decide`` does).
+            repeat its decision (as ``decide`` does).
         """
         outcome = await self.writes.write_states(changes)
         published: list[TopicPartition] = []
@@ -335,7 +335,7 @@ class ControllerTerm:
         return rejected_partitions
 
     def adopt(self, change: StateChange) -> None:
-        """Put a written state into the context."""
+        """Apply a written state to the context."""
         self.history.record_state(change, self.context.replicas)
         self.context.leadership[change.partition] = change.state
         if change.is_new:
@@ -346,18 +346,17 @@ class ControllerTerm:
     async def read_states(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Read the state znodes of these partitions into the context; remove partitions without one.
 
-        :return: by partition, the transaction (zxid) of the last write; partitions without a readable state are
-            omitted.
+        :return: zxid of the last write, by partition; partitions without a readable state are omitted.
         """
         last_write_zxids: dict[TopicPartition, int] = {}
-        wanted, paths = [], []
+        existing, paths = [], []
         async for partition in self.in_slices(partitions):
-            wanted.append(partition)
+            existing.append(partition)
             paths.append(znodes.partition_state_path(*partition))
-        if not wanted:
+        if not existing:
             return last_write_zxids
         read_results = await read_all(self.client, paths)
-        for index, (partition, path, result) in enumerate(zip(wanted, paths, read_results, strict=True)):
+        for index, (partition, path, result) in enumerate(zip(existing, paths, read_results, strict=True)):
             if index % SLICE == 0:
                 await self.yield_to_reactor()
             self.context.leadership.pop(partition, None)
@@ -367,5 +366,5 @@ class ControllerTerm:
                     self.context.leadership[partition] = documents.decode_partition_state(path, data, stat.version)
                     last_write_zxids[partition] = stat.mzxid
                 except znodes.ZnodeError as error:
-                    log.error("controller: an unreadable partition state is ignored: {error}", error=str(error))
+                    log.error("controller: ignoring an unreadable partition state: {error}", error=str(error))
         return last_write_zxids

@@ -146,7 +146,7 @@ def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> Non
     """A controlled shutdown is recorded differently from a failure."""
     scene.ask(ShutdownRequested(2, scene.brokers[2].epoch))
     scene.ask(ShutdownRequested(2, scene.brokers[2].epoch))
-    assert texts(scene, "broker_stopping") == ["broker 2 requested a controlled shutdown: its leaders move"]
+    assert texts(scene, "broker_stopping") == ["broker 2 requested a controlled shutdown: its leaders are being moved"]
     moved = [entry for entry in history(scene).audit_events if entry.kind == "leaders_moved"]
     text = "broker 2 requested a controlled shutdown: partition t-1 has a new leader"
     assert [entry.text for entry in moved] == [text]

@@ -1,4 +1,4 @@
-"""State changes that events require, as pure functions of the context."""
+"""Pure functions that derive the required state changes from the context."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StateChange:
 
 
 def has_intact_logs(registration: BrokerRegistration, known_epoch: int) -> bool:
-    """Return True if a broker's logs have lost nothing since the last registration handled by a controller (KIP-966).
+    """Return True if the broker has lost no records since its last registration that a controller handled (KIP-966).
 
     :param known_epoch: epoch of that registration; -1 if there was none.
     """
@@ -89,19 +89,19 @@ def repairs(
     unclean: Collection[int] = (),
     failed: Collection[int] = (),
 ) -> list[StateChange]:
-    """Return the changes that adapt states to the live brokers.
+    """Return the changes that adapt partition states to the live brokers.
 
     A partition gets a live leader and an ISR without dead replicas.  If no replica can be elected, the partition has no
     leader and keeps its ISR.  Each partition gets at most one change, which covers all its replicas; partitions
     without a change are omitted.
 
-    :param bounced: live brokers that were restarted since the leaders in the context were elected.  The partitions that
-        they lead get a new leader epoch, and another leader if possible (KIP-380).
+    :param bounced: live brokers that were restarted since the leaders in the context were elected.  Partitions led by
+        them get a new leader epoch, and another leader if possible (KIP-380).
     :param unclean: live brokers that may have lost the end of their logs.  They are removed from ISRs and eligible
         leader replicas (ELR).  A partition that keeps its leader gets a new partition epoch in any case, so that the
         leader cannot add the replica to the ISR based on the old state.
     :param failed: brokers whose replicas of these partitions are unusable.  They are removed like unclean ones, but
-        always with a new leader epoch, so that a delayed fetch of an earlier epoch cannot add them again.
+        always with a new leader epoch, so that a delayed fetch from an earlier epoch cannot add them again.
     """
     changes = []
     for partition in partitions:
@@ -146,9 +146,9 @@ def _election(
     rules: TopicRules,
     bounced: Collection[int],
 ) -> Election:
-    """Elect a leader in place of a lost one.
+    """Elect a replacement for a lost leader.
 
-    If none can be elected, the partition has no leader and keeps its ISR, because one of its members must return.
+    If no replica can be elected, the partition has no leader and keeps its ISR, because a member of it must return.
     """
     election = elect_offline(
         context.candidates(partition),
@@ -165,8 +165,8 @@ def without_unclean(old: LeaderAndIsr, unclean: Collection[int]) -> tuple[tuple[
     """Return the ISR and the ELR without replicas that may have lost the end of their log (KIP-966).
 
     If only eligible replicas remain, they become the ISR: each of them has every committed record, and one of them must
-    lead.  If no replica remains, the ISR is the last leader, or else the first replica of the old ISR, because no other
-    replica is known to have more records.
+    lead.  If no replica remains, the ISR becomes the last leader, or else the first replica of the old ISR, because no
+    other replica is known to have more records.
     """
     isr = tuple(replica for replica in old.isr if replica not in unclean)
     eligible = tuple(replica for replica in old.eligible_leader_replicas if replica not in unclean)
@@ -201,7 +201,7 @@ def preferred_elections(
 def controlled_shutdown_changes(
     context: ControllerContext, partitions: Iterable[TopicPartition], rules_of: RulesOf
 ) -> list[StateChange]:
-    """Return changes after which the brokers in controlled shutdown are neither leaders nor in the ISR.
+    """Return the changes that remove brokers in controlled shutdown from leadership and from ISRs.
 
     A partition that no other replica can lead keeps its leader.
     """
@@ -215,7 +215,7 @@ def controlled_shutdown_changes(
             online = context.online_replicas(partition)
             election = elect_for_shutdown(context.candidates(partition), old.isr, online, stopping)
         else:
-            # Without a leader, the last member of the ISR stays, because it must come back.
+            # Without a leader, the last member of the ISR stays in it, because this replica must return.
             isr = tuple(replica for replica in old.isr if replica not in stopping)
             election = Election(old.leader, isr) if isr else None
         if election is not None:

@@ -38,7 +38,7 @@ def elect_offline(
     :param eligible: replicas that left the ISR while the high watermark did not advance (KIP-966).  They have
         every committed record, so they can lead if no in-sync replica is live.
     :param unclean_allowed: True if any live replica can lead as a last resort.
-    :param restarted: live replicas whose brokers have just restarted; elected only if no other replica can be.
+    :param restarted: live replicas whose brokers have just restarted; elected only if no other replica can lead.
     """
     candidates = [replica for replica in replicas if replica in live]
     if restarted:

@@ -1,6 +1,6 @@
-"""Steps of a reassignment of one partition (KIP-455), as pure functions.
+"""Pure functions for the steps of one partition's reassignment (KIP-455).
 
-A reassignment is one value, ``Placement``, stored in the topic's znode, so that any controller can continue it:
+A reassignment is a single value, ``Placement``, stored in the topic's znode, so that any controller can continue it:
 
 1. *expand*: the replicas become the target followed by the old replicas; new replicas catch up as followers.
 2. Wait until the target is in sync.
@@ -22,7 +22,7 @@ from kreplica.model import LeaderAndIsr, TopicAssignment
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Current and target replicas of a partition, the preferred leader first."""
+    """Current and target replicas of a partition, with the preferred leader first."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -35,12 +35,12 @@ class Placement:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas before the reassignment, which a cancellation restores."""
+        """The replicas before the reassignment; a cancellation restores them."""
         return tuple(replica for replica in self.replicas if replica not in self.adding)
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """Removed replicas whose files are not deleted yet."""
+        """Removed replicas whose files have not been deleted yet."""
         return tuple(replica for replica in self.removing if replica not in self.replicas)
 
     @property
@@ -59,7 +59,7 @@ def placement_of(assignment: TopicAssignment, partition: int) -> Placement:
 
 
 def with_placements(assignment: TopicAssignment, placements: Mapping[int, Placement]) -> TopicAssignment:
-    """Return the assignment with the placements of these partitions replaced."""
+    """Return a copy of the assignment with new placements for these partitions."""
     partitions, adding, removing = dict(assignment.partitions), dict(assignment.adding), dict(assignment.removing)
     for partition, placement in placements.items():
         partitions[partition] = placement.replicas
@@ -99,9 +99,9 @@ def expand(current: Placement, target: Sequence[int], holders: Collection[int]) 
 def contract(
     current: Placement, state: LeaderAndIsr, live: Collection[int], *, in_sync_required: int
 ) -> Election | None:
-    """Return the leader and ISR of the third step, or None while the reassignment must wait.
+    """Return the leader and ISR after the third step, or None while the reassignment must wait.
 
-    :param in_sync_required: number of in-sync replicas that are required to commit records.
+    :param in_sync_required: number of in-sync replicas required to commit records.
     """
     if not current.is_moving or not can_contract(current, state.isr, in_sync_required=in_sync_required):
         return None
@@ -114,8 +114,8 @@ def contract(
 def can_contract(current: Placement, isr: Collection[int], *, in_sync_required: int) -> bool:
     """Return True if the target can replace all other replicas, because the whole target is in sync.
 
-    When a cancelled reassignment returns to its origin, a replica that was already down must not delay it: then it is
-    enough that records can be committed and at least one replica is in sync.
+    When a cancelled reassignment returns to its origin, a replica that was already down must not delay it: in that case
+    it is sufficient that records can be committed and at least one replica is in sync.
     """
     in_sync = sum(replica in isr for replica in current.target)
     if set(current.target) == set(current.origin):

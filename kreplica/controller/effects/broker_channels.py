@@ -1,4 +1,4 @@
-"""Channels to brokers: commands are sent in order, one in flight, and retried until the broker responds or is gone."""
+"""Channels to brokers: send commands in order, one in flight, and retry until the broker responds or is gone."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ResponseCallback = Callable[[int, Command, CommandResponse], None]
 class BrokerChannel:
     """The controller's connection to one incarnation of one broker; a restarted broker gets a new channel.
 
-    A command is sent again after a lost connection or a timeout; brokers recognise commands that they have executed.
+    A command is sent again after a lost connection or a timeout; brokers recognise commands they have already executed.
 
     :param answered: called with (broker id, command, response).
     :param stopping: returns True if the broker is shutting down, so that failures are expected.
     :param sent: called with a command and its body each time it is sent.
-    :param late: called once for a command that is without a response within ``timeout_s``; the channel keeps retrying.
+    :param late: called once for a command that gets no response within ``timeout_s``; the channel keeps retrying.
     :param overflowed: called once if too many commands are waiting.  The channel drops them; the controller closes it
         and sends the full state on a new one.
     :param endpoint_maker: creates the endpoint of the connection.
@@ -84,7 +84,7 @@ class BrokerChannel:
             return
         if len(self._waiting) >= WAITING_COMMANDS_MAX:
             log.error(
-                "broker {broker} has not responded to {count} controller commands; it will get the full state again",
+                "broker {broker} has not responded to {count} controller commands; it will be sent the full state",
                 broker=self.registration.broker_id,
                 count=len(self._waiting),
             )
@@ -126,9 +126,9 @@ class BrokerChannel:
         try:
             self._answered(self.registration.broker_id, command, CommandResponse.of(response))
         except Exception:
-            # An invalid response must not stop the commands behind it.
+            # An invalid response must not block the following commands.
             log.failure(
-                "controller: invalid response of broker {broker} to {api}",
+                "controller: invalid response from broker {broker} to {api}",
                 broker=self.registration.broker_id,
                 api=command.api.name,
             )
@@ -174,7 +174,7 @@ class BrokerChannel:
         return await response
 
     def _prepare_next(self) -> None:
-        """Encode the next command while the broker executes this one; the encoded parts are cached."""
+        """Encode the next command while the broker executes the current one; the encoded parts are cached."""
         if len(self._waiting) > 1:
             prepared = Deferred.fromCoroutine(self._waiting[1].build_body(self._reactor))
-            prepared.addErrback(lambda _: None)  # the error is logged when it recurs at sending
+            prepared.addErrback(lambda _: None)  # the error recurs when the command is sent, and is logged then

@@ -1,7 +1,7 @@
-"""Batch of the commands of one step.
+"""Batch of the commands that result from one step.
 
-Each broker receives at most one LeaderAndIsr and one UpdateMetadata, and at most two StopReplica: one deletes files and
-the other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its parts are sent in order.
+Each broker receives at most one LeaderAndIsr, one UpdateMetadata and two StopReplica requests: one deletes files, the
+other does not.  A command larger than ``COMMAND_BYTES_MAX`` is split, and its parts are sent in order.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ COMMAND_BYTES_MAX = 16 * 1024 * 1024
 more memory than its bytes."""
 
 CHECKED_MAX = 10_000
-"""Up to this many partitions, states are checked before queueing; beyond it, while the body is built."""
+"""Up to this many partitions, states are checked before a command is queued; above it, while the body is built."""
 
 PARTITION_BYTES_MAX = 512
-"""Size estimate for one partition in a command, with topic name and id and up to five replicas in each list."""
+"""Estimated size of one partition in a command, with topic name and ID and up to five replicas in each list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,7 +47,7 @@ class Command:
 
     @property
     def version(self) -> int:
-        """The newest version, without negotiation: all brokers support it (as in Kafka 3.9)."""
+        """The newest version, not negotiated: all brokers support it (as in Kafka 3.9)."""
         return self.api.versions[1]
 
 
@@ -102,14 +102,14 @@ class CommandBatch:
         added = dict.fromkeys(partitions)
         for broker in self._context.brokers if brokers is None else brokers:
             known = self._metadata.get(broker)
-            # Brokers share the object, which is never changed: it may contain 100,000 partitions.
+            # Shared by all brokers because it may contain 100,000 partitions; it is never changed.
             self._metadata[broker] = {**known, **added} if known and added else known or added
 
     def publish_all(self, brokers: Iterable[int] | None = None) -> None:
-        """Add all metadata for these brokers (all if None).  Those brokers then remove topics absent from it.
+        """Add all metadata for these brokers (all if None), which then remove the topics that it does not contain.
 
-        An earlier controller may have failed before it announced a deletion.  While topic znodes are unreadable, the
-        brokers remove nothing.
+        Needed because an earlier controller may have failed before it announced a deletion.  While topic znodes are
+        unreadable, the brokers remove nothing.
         """
         context = self._context
         brokers = list(context.brokers if brokers is None else brokers)
@@ -171,7 +171,7 @@ class CommandBatch:
         self._send(broker, Command(api, partitions, numbered, self._context.brokers[broker].epoch, delete))
 
     def _split(self, partitions: Iterable[TopicPartition]) -> Iterator[tuple[TopicPartition, ...]]:
-        """Split the partitions into parts that fit into one command each."""
+        """Split the partitions into parts that each fit in one command."""
         whole = tuple(partitions)
         size = max(self._bytes_max // PARTITION_BYTES_MAX, 1)
         return (whole[start : start + size] for start in range(0, len(whole), size))

@@ -1,7 +1,7 @@
-"""Bodies of commands; each partition is encoded once, whatever the number of brokers that receive it.
+"""Bodies of commands; each partition is encoded once, regardless of how many brokers receive it.
 
 A step may send 10,000 partitions to three brokers.  The bytes of a partition are the same for all of them: they are
-built for the first command and cached until the last is sent.  A command is assembled from them
+built for the first command and cached until the last one is sent.  Commands are assembled from these bytes
 (``wire.primitives.PrebuiltElements``) in slices of a few milliseconds.
 """
 
@@ -25,24 +25,24 @@ from kreplica.wire.schema import MessageBuilder
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 INCREMENTAL, FULL = 0, 2
-"""Types of UpdateMetadata: add to the known metadata, or replace all of it (FULL in KIP-866)."""
+"""Types of UpdateMetadata: add to the receiver's metadata, or replace all of it (FULL in KIP-866)."""
 
 DELETE_ANY_EPOCH = -2
 """Leader epoch in StopReplica that overrides every known epoch, for deleted topics and partitions."""
 
 SLICE_SECONDS_MAX = 0.004
-"""Time after which the building of a command yields to the reactor."""
+"""Time after which code that builds a command yields to the reactor."""
 
 ROWS_AT_ONCE = 64
-"""Number of partitions that are built between two checks of the clock."""
+"""Number of partitions encoded between two checks of the clock."""
 
 LOOKUPS_MAX = 10_000
-"""Maximum number of partitions whose leaders are looked up; takes 2 ms."""
+"""Maximum number of partitions whose leaders are looked up, which takes 2 ms."""
 
 _NUMBER = Struct(">i")
 
 RECENT_MAX = 3
-"""Number of assembled bodies cached besides the newest, for brokers that receive the same partitions."""
+"""Number of assembled bodies cached in addition to the newest, for brokers that receive the same partitions."""
 
 Row = dict[str, Any]
 Values = tuple[Any, ...]
@@ -52,7 +52,7 @@ BodyBuilder = Callable[[Reactor], Coroutine[Deferred[Any], Any, Row]]
 
 
 class Piece(NamedTuple):
-    """Position of one of the commands that together contain all metadata; numbers start at 0."""
+    """Position of a command in the sequence of commands that contains all metadata; numbers start at 0."""
 
     number: int
     pieces_count: int
@@ -98,7 +98,7 @@ class Bodies:
         """Return a builder of the body of UpdateMetadata.
 
         :param partitions: empty to send only the live brokers.
-        :param piece: position within all metadata; None to add these partitions to the known ones.
+        :param piece: position within all metadata; None to add these partitions to the receiver's metadata.
         """
         kind = {"type": INCREMENTAL}
         if piece is not None:
@@ -146,7 +146,7 @@ class Bodies:
             self._one_at_a_time.release()
 
     def _leaders(self, partitions: Partitions) -> Collection[int]:
-        """Return the leaders of these partitions, or all live brokers if there are too many for one look-up."""
+        """Return the leaders of these partitions, or all live brokers if there are too many partitions to look up."""
         if len(partitions) > LOOKUPS_MAX:
             return self._context.brokers.keys()
         return {self._context.leadership[partition].leader for partition in partitions}
@@ -214,8 +214,7 @@ class Bodies:
 
 
 def _copy(context: ControllerContext) -> ControllerContext:
-    """Return a snapshot for building commands; values are frozen, so that copying 100,000 states takes a millisecond.
-    """
+    """Return a snapshot for building commands; values are immutable, so copying 100,000 states takes a millisecond."""
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     copy.brokers = dict(context.brokers)
     copy.topics = dict(context.topics)

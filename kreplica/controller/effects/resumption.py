@@ -1,8 +1,8 @@
-"""Continues requests to ZooKeeper after a lost connection, so that the event that sent them continues too.
+"""Continues ZooKeeper requests after a lost connection, so that the handler that sent them continues too.
 
-A repeated read also sets its watch again.  A multi may or may not have been applied: its znodes are
-read again, and it is sent again only if it was not applied.  All this happens in the same session; an expired session
-fails every request.
+A repeated read also sets its watch again.  A multi may or may not have been applied: its znodes are read again, and it
+is sent again only if it was not applied.  All this happens in the same session; if the session expires, every request
+fails.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ T = TypeVar("T")
 LOSSES_MAX = 10
 """Number of lost connections after which a request fails.
 
-The request may be their cause, for example if its response is too large.
+The request itself may be the cause, for example if its response is too large.
 """
 
 Found = tuple[bytes, Stat] | None
@@ -61,7 +61,7 @@ class Outcome(Enum):
 
 
 class Client(Protocol):
-    """The part of the client that a term uses."""
+    """The subset of the client's methods that a term uses."""
 
     def exists(self, path: str, watch: Callable[[WatchEvent], None] | None = None) -> Deferred[Stat | None]: ...
 
@@ -151,7 +151,7 @@ class ResumingClient:
         raise failure.value
 
     async def _catch_up(self, check: Operation) -> None:
-        """Wait until the lost multi was applied or cannot be applied any more, so that reads show its outcome.
+        """Wait until the lost multi has been applied or can no longer be applied, so that reads show its outcome.
 
         A write waits for all earlier writes of the session.  It also fails if another controller has been elected.
 
@@ -163,7 +163,7 @@ class ResumingClient:
 def outcome_of_multi(operations: Sequence[Operation], found: Sequence[Found], zxid: int) -> Outcome:
     """Return APPLIED or NOT_APPLIED for a multi, or UNKNOWN if its znodes do not show which.
 
-    A multi is atomic, so one operation with a known outcome decides.
+    A multi is atomic, so a single operation with a known outcome is sufficient.
 
     :param found: the current znode of each operation.
     :param zxid: last transaction before the multi.

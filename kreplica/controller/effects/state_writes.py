@@ -1,6 +1,6 @@
-"""ZooKeeper writes of the controller: every write is a multi that checks the version of ``/controller_epoch``.
+"""The controller's ZooKeeper writes: every write is a multi that checks the version of ``/controller_epoch``.
 
-A rejected change is returned to the caller with the reason and must be decided again.
+A rejected change is returned to the caller with the reason; the caller must decide again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kreplica.zookeeper import (
 from kreplica.zookeeper.batches import MultiReader, MultiWriter
 
 PART_SIZE = 1000
-"""Number of states that are encoded without yielding, and written in one multi if they fit."""
+"""Number of states encoded without yielding, and written in one multi if they fit."""
 
 PARTS_IN_FLIGHT_MAX = 16
 
@@ -76,7 +76,7 @@ class TopicChange:
     :param version: version of the znode on which the change is based.
     :param states: states of remaining partitions.
     :param removed_partitions: removed partitions with their last states.
-    :param requests: request znodes that the change fulfils.
+    :param requests: paths of the request znodes that the change fulfils.
     """
 
     assignment: TopicAssignment
@@ -142,8 +142,8 @@ class StateWrites:
     async def write_topics(self, changes: Sequence[TopicChange]) -> list[TopicChange]:
         """Replace topic znodes, each in one multi with its dependent changes.
 
-        :return: the written changes, their states with new partition epochs.  Changes that
-            conflict with a concurrent write are omitted.
+        :return: the written changes, whose states have new partition epochs.  Changes that conflict with a concurrent
+            write are omitted.
         :raise ControllerMoved: another controller has been elected.
         """
         results = await self._write([_topic_operations(change) for change in changes])
@@ -154,7 +154,7 @@ class StateWrites:
         ]
 
     async def create_partition_parents(self, topics: Iterable[str]) -> None:
-        """Create ``/brokers/topics/T/partitions`` where an interrupted topic creation did not."""
+        """Create ``/brokers/topics/T/partitions`` for topics whose creation was interrupted."""
         topics = list(topics)
         errors = await self._write([[Create(znodes.partitions_path(topic), b"")] for topic in topics])
         for error in errors:
@@ -162,12 +162,12 @@ class StateWrites:
                 raise error
 
     async def delete_topic(self, topic: str) -> None:
-        """Remove a topic's tree, its configuration, its partition requests, and last the request to delete it."""
+        """Remove a topic's tree, its configuration, its partition requests, and finally the request to delete it."""
         paths = await self._tree(
             znodes.topic_path(topic), znodes.partitions_add_path(topic), znodes.partitions_remove_path(topic)
         )
         paths += [znodes.config_path("topics", topic)]
-        # Children first, one unit for each path, so that a missing znode does not block the rest.
+        # Children first, with one unit per path, so that a missing znode does not block the others.
         errors = await self._write([[Delete(path, -1)] for path in paths])
         failed = next((e for e in errors if e is not None and not isinstance(e, NoNode)), None)
         if failed is not None:
@@ -175,7 +175,7 @@ class StateWrites:
         await self.remove([znodes.delete_topic_path(topic)])
 
     async def write_broker_epochs(self, epochs: Mapping[int, int]) -> None:
-        """Write the epochs of the handled broker processes for the next controller."""
+        """Write the epochs of the broker processes that were handled, for the next controller."""
         (error,) = await self._write([[SetData(znodes.BROKER_EPOCHS, documents.encode_broker_epochs(epochs), -1)]])
         if error is not None:
             log.error("controller: {path} does not exist; restart any broker to create it", path=znodes.BROKER_EPOCHS)
@@ -209,7 +209,7 @@ class StateWrites:
             await self._write([[Create(path, data)]])
 
     async def write_progress(self, path: str, totals: bytes, chunks: Mapping[str, tuple[bytes, bool]]) -> bool:
-        """Write the outcomes of a plan's steps; return False if the plan's znodes were changed concurrently.
+        """Write the outcomes of a plan's steps; return False if the plan's znodes changed concurrently.
 
         :param path: path of the totals.
         :param chunks: by path of the chunk, its data and True if its znode exists.
@@ -264,7 +264,7 @@ class StateWrites:
 
 
 def guard_of_term(epoch_znode_version: int) -> Check:
-    """Return the check at the head of every multi, which stops a replaced controller from writing (KAFKA-3083)."""
+    """Return the first check of every multi, which prevents a replaced controller from writing (KAFKA-3083)."""
     return Check(znodes.CONTROLLER_EPOCH, epoch_znode_version)
 
 

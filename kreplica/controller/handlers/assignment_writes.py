@@ -1,4 +1,4 @@
-"""Writes topic assignments with all dependent changes in one multi, and then applies them."""
+"""Writes topic assignments and all dependent changes in one multi, and then applies them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Decide = Callable[[str], TopicChange | None]
 
 
 async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Decide, batch: CommandBatch) -> None:
-    """Write the changes of each topic until ``decide`` returns None; decide again after a concurrent write.
+    """Write changes to each topic until ``decide`` returns None; decide again after a concurrent write.
 
     A rejected change that fulfils request znodes is not repeated here: a later event reads them again.
 
-    :param decide: returns the next change of a topic, or None if it needs none.
+    :param decide: returns the next change to a topic, or None if no change is needed.
     :param batch: receives the commands that follow from the written changes.
     :raise TooManyConflicts: after ``CONFLICTS_MAX`` attempts.
     """
@@ -50,7 +50,7 @@ async def change_topics(term: ControllerTerm, topics: Iterable[str], decide: Dec
 
 
 def _decide(term: ControllerTerm, topic: str, decide: Decide) -> TopicChange | None:
-    """Return the change of a topic unless it is deleted or being deleted."""
+    """Return the next change to a topic, unless the topic is deleted or being deleted."""
     return decide(topic) if topic in term.context.topics and topic not in term.context.deleting else None
 
 
@@ -64,7 +64,7 @@ async def _read_again(term: ControllerTerm, rejected: list[TopicChange]) -> None
 
 
 def _adopt(term: ControllerTerm, change: TopicChange, batch: CommandBatch) -> None:
-    """Put a written change into the context, and add the resulting commands to the batch."""
+    """Apply a written change to the context, and add the resulting commands to the batch."""
     context, topic = term.context, change.assignment.topic
     old, removed_before = context.topics[topic], set(context.removed_replicas_of_topic(topic))
     context.topics[topic] = change.assignment
@@ -73,7 +73,7 @@ def _adopt(term: ControllerTerm, change: TopicChange, batch: CommandBatch) -> No
         context.leadership.pop(partition, None)
     added = _added_replicas(old, change.assignment)
     for partition, broker in sorted(added):
-        # This includes replicas that return while their files are being deleted.
+        # This includes replicas that are added again while their files are being deleted.
         context.forget_replica(partition, broker)
         context.set_replica_state(partition, broker, ReplicaState.NEW)
         online = context.is_online(partition, broker)

@@ -1,8 +1,8 @@
 """Handles brokers that join, restart, change or fail; all changes found at one time are handled in one step.
 
-The step first decides about every partition with a replica on these brokers and writes the states, and only then sends
-commands.  A broker that restarted uncleanly has thus left the ISRs before its new process learns of any
-partition (KIP-380, KIP-966).
+The step first decides on every partition with a replica on these brokers and writes the states, and only then sends
+commands.  A broker that restarted uncleanly has thus left the ISRs before its new process learns of any partition
+(KIP-380, KIP-966).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class BrokerChanges:
 
     @classmethod
     def between(cls, known: Mapping[int, BrokerRegistration], live: Mapping[int, BrokerRegistration]) -> BrokerChanges:
-        """Compare by broker epoch, which is unique for each process (KIP-380)."""
+        """Compare by broker epoch, which is unique to each process (KIP-380)."""
 
         def is_same(broker: int) -> bool:
             return broker in known and broker in live and known[broker].epoch == live[broker].epoch
@@ -61,7 +61,7 @@ class BrokerChanges:
 
 
 async def brokers_changed(term: ControllerTerm) -> None:
-    """Handle a change of the live brokers, or brokers that need the full state again."""
+    """Handle a change in the live brokers, or brokers to which the full state must be sent again."""
     live = await read_brokers(term)
     context = term.context
     changes = BrokerChanges.between(context.brokers, live)
@@ -69,7 +69,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     if not (changes.gone or changes.joined or changes.changed or outdated):
         return
     log.info(
-        "controller: brokers gone {gone}, joined {joined}, changed {changed}, full state again {outdated}",
+        "controller: brokers gone: {gone}, joined: {joined}, changed: {changed}, full state sent again: {outdated}",
         gone=list(changes.gone),
         joined=list(changes.joined),
         changed=list(changes.changed),
@@ -122,14 +122,14 @@ def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Ma
 def _outdated_brokers(
     term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]
 ) -> list[int]:
-    """Return the brokers without a restart whose channel dropped its commands or connects to an old endpoint."""
+    """Return the brokers that did not restart, but whose channel dropped commands or connects to an old endpoint."""
     outdated = {*term.outdated_brokers, *changes.changed}
     term.outdated_brokers.clear()
     return sorted(broker for broker in outdated if broker in live and broker not in changes.joined)
 
 
 async def read_brokers(term: ControllerTerm) -> dict[int, BrokerRegistration]:
-    """Read the registrations of all live brokers; watch their list and each of them."""
+    """Read the registrations of all live brokers; watch the list of brokers and each registration."""
     watch = term.watch(znodes.BROKER_IDS, BrokersChanged())
     children = await term.client.get_children(znodes.BROKER_IDS, watch)
     ids = sorted(int(child) for child in children if child.isdecimal())
@@ -148,7 +148,7 @@ async def _read_broker(term: ControllerTerm, broker_id: int) -> BrokerRegistrati
         if watch is not None:
             term.forget_watch(path)
     except znodes.ZnodeError as error:
-        log.error("controller: a broker with an unreadable registration is ignored: {error}", error=str(error))
+        log.error("controller: ignoring a broker with an unreadable registration: {error}", error=str(error))
     return None
 
 
@@ -170,7 +170,7 @@ def _reconnect(
 
 
 async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
-    """Set the state OFFLINE for the replicas on departed brokers, and for the partitions that these brokers lead."""
+    """Set the state of replicas on departed brokers, and of partitions that these brokers lead, to OFFLINE."""
     context = term.context
     gone = set(changes.gone)
     async for partition, replica in term.in_slices(context.replicas_on(gone)):

@@ -16,9 +16,9 @@ log = Logger()
 
 
 async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
-    """Log the errors and react to those that reveal a change.
+    """Log the errors, and handle those that reveal a change.
 
-    * STALE_CONTROLLER_EPOCH: the broker knows a later controller; check ``/controller``.
+    * STALE_CONTROLLER_EPOCH: the broker has seen a later controller; check ``/controller``.
     * STALE_BROKER_EPOCH: the broker has registered again; read the brokers.
     * KAFKA_STORAGE_ERROR: the log directory of these replicas failed.
     * INCONSISTENT_TOPIC_ID: the broker has files of another topic with this name.
@@ -44,18 +44,18 @@ async def command_refused(term: ControllerTerm, event: CommandRefused) -> None:
 
 
 def _delete_old_files(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
-    """Have a broker delete the files of deleted topics, and then create the replicas again.
+    """Make a broker delete the files of deleted topics and then create the replicas again.
 
     Such topics were removed while there was no controller.  Done once for each replica, and only for partitions that
-    were created in this term and thus hold no data.  If a tool overwrote the id of an existing topic, every replica
-    returns this error and nothing may be deleted.
+    were created in this term and thus contain no data: if a tool overwrote the ID of an existing topic, every replica
+    returns this error, and nothing must be deleted.
     """
     context = term.context
     affected = [partition for partition in partitions if broker in context.initial_replicas.get(partition, ())]
     if not affected:
         return
     log.warn(
-        "controller: broker {broker} deletes old files of {partitions}, left by deleted topics of the same names",
+        "controller: broker {broker} deletes old files of {partitions}, left by deleted topics with the same names",
         broker=broker,
         partitions=", ".join(map(str, affected[:5])),
     )

@@ -21,8 +21,8 @@ log = Logger()
 async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -> list[TopicPartition]:
     """Move the leaders, remove the broker from ISRs, and stop its replicas that are not leaders.
 
-    A repeated request continues with the remaining partitions.  From the first request on, the broker is not elected
-    or made a follower, so no leader can add it to the ISR again: each new epoch requires a fetch in that epoch
+    A repeated request continues with the remaining partitions.  After the first request, the broker is neither elected
+    nor made a follower, so no leader can add it to the ISR again: this requires a fetch in the current leader epoch
     (KIP-841).
 
     :return: the partitions that the broker still leads because no other replica can lead them.  Partitions with a
@@ -32,7 +32,7 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
     context, broker = term.context, request.broker_id
     await _check_incarnation(term, request)
     if broker not in context.shutting_down:
-        text = f"broker {broker} requested a controlled shutdown: its leaders move"
+        text = f"broker {broker} requested a controlled shutdown: its leaders are being moved"
         term.history.record("broker_stopping", f"broker {broker}", text)
     context.shutting_down.add(broker)
     replicas = term.in_slices(context.replicas_on([broker]))
@@ -52,7 +52,7 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
     batch.send()
     still_led = [partition for partition in partitions if context.leads(broker, partition)]
     log.info(
-        "controller: broker {broker} shuts down: it held {count} partitions and still leads {led}",
+        "controller: broker {broker} is shutting down: it has replicas of {count} partitions and still leads {led}",
         broker=broker,
         count=len(partitions),
         led=len(still_led),

@@ -15,10 +15,10 @@ from kreplica.controller.term import ControllerTerm
 from kreplica.model import TopicPartition
 
 FIRST_RETRY_SECONDS = 1.0
-"""Delay of the first retry: after the election of other leaders, the broker may recreate a damaged replica."""
+"""Delay before the first retry: once other leaders are elected, the broker may recreate a damaged replica."""
 
 RETRY_SECONDS = 30.0
-"""Delay of later retries, for example until a full disk has space again."""
+"""Delay before later retries; by then, a full disk may have space again."""
 
 
 async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequence[TopicPartition]) -> None:
@@ -39,13 +39,13 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
             context.set_replica_state(partition, broker, ReplicaState.OFFLINE)
         if context.leads(broker, partition):
             context.set_partition_state(partition, PartitionState.OFFLINE)
-    # The contents of a failed device are unknown: its replicas lose eligibility, and a new leader epoch prevents the
-    # leader from adding them to the ISR because of earlier fetches.
+    # The contents of a failed device are unknown: its replicas become ineligible, and a new leader epoch prevents the
+    # leader from adding them to the ISR based on earlier fetches.
     await _repair(term, new, failed=[broker])
 
 
 async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> None:
-    """Mark the replicas that a broker could open again as online."""
+    """Mark replicas as online after their broker could open them again."""
     context = term.context
     failed = context.failed_replicas.get(event.broker_id, set())
     recovered = [partition for partition in event.partitions if partition in failed]
@@ -56,7 +56,7 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
         if context.replica_state(partition, event.broker_id) is ReplicaState.OFFLINE:
             context.set_replica_state(partition, event.broker_id, ReplicaState.ONLINE)
     await _repair(term, context.not_deleting(recovered))
-    # The broker opened them in an old epoch if leaders were elected while they counted as failed.
+    # The broker opened them in an old epoch if leaders were elected while they were marked as failed.
     batch = term.new_batch()
     for partition in context.not_deleting(recovered):
         if partition in context.leadership and event.broker_id in context.replicas(partition):
@@ -65,7 +65,7 @@ async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> 
 
 
 async def retry_replicas(term: ControllerTerm) -> None:
-    """Send the roles of failed replicas again; the broker accepts those that it can open."""
+    """Send LeaderAndIsr for failed replicas again; the broker accepts it for those that it can open."""
     context, batch = term.context, term.new_batch()
     for broker in sorted(context.failed_replicas):
         for partition in sorted(context.failed_replicas[broker]):

@@ -1,4 +1,4 @@
-"""Handles notifications of leaders about changed ISRs: reads the states and publishes them to all brokers."""
+"""Handles notifications from leaders about changed ISRs: reads the states and publishes them to all brokers."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def notifications(term: ControllerTerm) -> list[str]:
 async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
     """Read the states that leaders wrote, and send their metadata to all brokers.
 
-    LeaderAndIsr is not needed: the leader knows the state, and followers do not use the ISR.  If a leader added
-    a replica whose broker has since failed or started to stop, the ISR is repaired at once.
+    LeaderAndIsr is not needed: the leader has the state already, and followers do not use the ISR.  If a leader added
+    a replica whose broker has since failed or begun to stop, the ISR is repaired immediately.
 
     :return: the partitions whose states were read.
     """
@@ -68,5 +68,5 @@ async def _partitions_in(term: ControllerTerm, paths: Sequence[str]) -> Iterable
             try:
                 found.update(dict.fromkeys(documents.decode_partitions(path, result[0])))
             except znodes.ZnodeError as error:
-                log.error("controller: an unreadable notification is removed: {error}", error=str(error))
+                log.error("controller: removing an unreadable notification: {error}", error=str(error))
     return found

@@ -1,4 +1,4 @@
-"""Elections without a failure: of preferred leaders (periodic or on request), and unclean ones on request."""
+"""Elections that no failure causes: of preferred leaders (periodic or on request), and unclean ones on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FIRST_BALANCE_SECONDS = 5.0
 """Delay of the first check after a term starts."""
 
 BALANCED_AT_ONCE = 5000
-"""Number of preferred leaders elected before the check gives way to an urgent event."""
+"""Number of preferred leaders elected between two checks for urgent events."""
 
 
 # --- periodic ---------------------------------------------------------------------------------------------------------
@@ -44,7 +44,7 @@ async def balance_leaders(term: ControllerTerm) -> None:
     if misplaced:
         log.info("controller: {count} partitions are not led by their preferred replica", count=len(misplaced))
     for start in range(0, len(misplaced), BALANCED_AT_ONCE):
-        if start and term.must_give_way:
+        if start and term.must_stop_early:
             term.put(BalanceLeaders())  # finds the remaining partitions again
             break
         await _run_elections(term, misplaced[start : start + BALANCED_AT_ONCE], decisions.preferred_elections)
@@ -89,7 +89,7 @@ async def preferred_election_requested(term: ControllerTerm) -> None:
     except NoNode:
         return
     except znodes.ZnodeError as error:
-        log.error("controller: an unreadable request is removed: {error}", error=str(error))
+        log.error("controller: removing an unreadable request: {error}", error=str(error))
     await term.writes.remove([path])
 
 
@@ -107,7 +107,7 @@ async def election_requested(term: ControllerTerm, request: ElectionRequested) -
 
 
 def rejection(context: ControllerContext, partition: TopicPartition, election_type: ElectionType) -> ErrorCode:
-    """Return the error code if the election is impossible or unnecessary, otherwise NONE."""
+    """Return an error code if the election is impossible or unnecessary, otherwise NONE."""
     state = context.leadership.get(partition)
     if state is None or not context.replicas(partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

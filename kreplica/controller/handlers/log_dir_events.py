@@ -1,4 +1,4 @@
-"""Handles brokers with failed log directories: LeaderAndIsr makes them report the affected replicas."""
+"""Handles brokers with failed log directories: in response to LeaderAndIsr, they report the affected replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def notifications(term: ControllerTerm) -> list[str]:
 
 
 async def directories_failed(term: ControllerTerm) -> None:
-    """Send these brokers their roles again; they return KAFKA_STORAGE_ERROR for each replica that is offline."""
+    """Send LeaderAndIsr to these brokers again; they return KAFKA_STORAGE_ERROR for each offline replica."""
     context, batch = term.context, term.new_batch()
     paths = await notifications(term)
     brokers = await _brokers_in(term, paths)
@@ -44,5 +44,5 @@ async def _brokers_in(term: ControllerTerm, paths: Sequence[str]) -> list[int]:
             try:
                 found[documents.decode_log_dir_event(path, result[0])] = None
             except znodes.ZnodeError as error:
-                log.error("controller: an unreadable notification is removed: {error}", error=str(error))
+                log.error("controller: removing an unreadable notification: {error}", error=str(error))
     return sorted(found)

@@ -1,4 +1,4 @@
-"""Adds partitions; the znode ``/admin/partitions_add/T/P`` requests one partition.
+"""Adds partitions; each znode ``/admin/partitions_add/T/P`` requests one partition.
 
 One multi updates the topic's znode and removes the requests, so each request is executed only once.
 """
@@ -24,65 +24,65 @@ Replicas = tuple[int, ...]
 
 
 async def handle_additions(term: ControllerTerm) -> None:
-    """Add the requested partitions that follow the last one, and reject impossible requests."""
-    wanted: dict[str, dict[int, Replicas]] = defaultdict(dict)
+    """Add the requested partitions that directly follow the existing ones, and reject impossible requests."""
+    requests: dict[str, dict[int, Replicas]] = defaultdict(dict)
     rejections: dict[str, str] = {}
     for partition, data in (await read_requests(term, znodes.PARTITIONS_ADD)).items():
         try:
             request = path(znodes.PARTITIONS_ADD, partition)
-            wanted[partition.topic][partition.partition] = decode_addition(request, data)
+            requests[partition.topic][partition.partition] = decode_addition(request, data)
         except znodes.ZnodeError as error:
             rejections[request] = str(error)
     context, batch = term.context, term.new_batch()
-    for topic, rows in wanted.items():
+    for topic, rows in requests.items():
         for number, reason in rejection_reasons(context, topic, rows).items():
             rejections[path(znodes.PARTITIONS_ADD, TopicPartition(topic, number))] = reason
-    await change_topics(term, sorted(wanted), lambda topic: _growth(context, topic, wanted[topic]), batch)
+    await change_topics(term, sorted(requests), lambda topic: _growth(context, topic, requests[topic]), batch)
     batch.send()
-    await start_new_partitions(term, sorted(wanted))
-    requested = [TopicPartition(topic, number) for topic, rows in wanted.items() for number in rows]
+    await start_new_partitions(term, sorted(requests))
+    requested = [TopicPartition(topic, number) for topic, rows in requests.items() for number in rows]
     existing = [partition for partition in requested if context.replicas(partition)]
     await remove_parents(term, znodes.PARTITIONS_ADD, existing)
     await reject(term, rejections)
 
 
-def _growth(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> TopicChange | None:
+def _growth(context: ControllerContext, topic: str, requests: Mapping[int, Replicas]) -> TopicChange | None:
     assignment = context.topics[topic]
-    new = next_partitions(assignment, wanted, context.brokers)
+    new = next_partitions(assignment, requests, context.brokers)
     if not new:
         return None
-    requests = tuple(znodes.partitions_add_path(topic, number) for number in new)
+    fulfilled = tuple(znodes.partitions_add_path(topic, number) for number in new)
     grown = replace(assignment, partitions=assignment.partitions | new)
-    return TopicChange(grown, context.topic_versions[topic], requests=requests)
+    return TopicChange(grown, context.topic_versions[topic], requests=fulfilled)
 
 
 def next_partitions(
-    assignment: TopicAssignment, wanted: Mapping[int, Replicas], live: Collection[int]
+    assignment: TopicAssignment, requests: Mapping[int, Replicas], live: Collection[int]
 ) -> dict[int, Replicas]:
-    """Return the requested partitions that follow the last one without a gap and can be created."""
+    """Return the requested partitions that follow the existing ones without a gap and can be created."""
     new: dict[int, Replicas] = {}
     number = len(assignment.partitions)
-    while number in wanted and len(new) < PARTITIONS_PER_CHANGE_MAX:
-        if rejection(assignment, number, wanted[number], live) is not None:
+    while number in requests and len(new) < PARTITIONS_PER_CHANGE_MAX:
+        if rejection(assignment, number, requests[number], live) is not None:
             break
-        new[number] = wanted[number]
+        new[number] = requests[number]
         number += 1
     return new
 
 
-def rejection_reasons(context: ControllerContext, topic: str, wanted: Mapping[int, Replicas]) -> dict[int, str]:
-    """Return, by partition, the reason why its request is rejected.
+def rejection_reasons(context: ControllerContext, topic: str, requests: Mapping[int, Replicas]) -> dict[int, str]:
+    """Return the reason for each rejected request, by partition.
 
-    A request whose preceding partition is neither present nor requested waits.  A request that follows a rejected one
-    is rejected too, because it would otherwise wait indefinitely.
+    A request waits if the preceding partition neither exists nor is requested.  A request that follows a rejected one
+    is also rejected, because it would otherwise wait indefinitely.
     """
     if topic not in context.topics or topic in context.deleting:
-        return dict.fromkeys(wanted, "the topic does not exist or is being deleted")
+        return dict.fromkeys(requests, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
     found: dict[int, str] = {}
     rejected: int | None = None
-    for number in sorted(wanted):
-        reason = rejection(assignment, number, wanted[number], context.brokers)
+    for number in sorted(requests):
+        reason = rejection(assignment, number, requests[number], context.brokers)
         if reason is None and rejected is not None:
             reason = f"it follows partition {rejected}, which was rejected"
         if reason is not None:
@@ -93,7 +93,7 @@ def rejection_reasons(context: ControllerContext, topic: str, wanted: Mapping[in
 
 
 def rejection(assignment: TopicAssignment, number: int, replicas: Replicas, live: Collection[int]) -> str | None:
-    """Return the reason why a partition with this number cannot be created on these brokers, or None."""
+    """Return why a partition with this number cannot be created on these brokers, or None."""
     if number in assignment.partitions:
         return "the partition already exists"
     if assignment.read_only:

@@ -10,13 +10,13 @@ from kreplica.controller.term import ControllerTerm
 
 
 async def handle_partition_requests(term: ControllerTerm) -> None:
-    """Handle created or deleted requests, and removals that are due."""
+    """Handle new and withdrawn requests, and removals that are due."""
     await handle_removals(term)
     await handle_additions(term)
 
 
 async def resume(term: ControllerTerm) -> None:
-    """Handle pending requests at the start of a term, and remove empty parents that an earlier controller left."""
+    """Handle pending requests at the start of a term, and remove empty parents left by an earlier controller."""
     await handle_partition_requests(term)
     for root in (znodes.PARTITIONS_ADD, znodes.PARTITIONS_REMOVE):
         await remove_empty_parents(term, root)

@@ -1,6 +1,7 @@
-"""Removes a topic's highest-numbered partitions; ``/admin/partitions_remove/T/P`` requests one removal.
+"""Removes a topic's highest-numbered partitions; each znode ``/admin/partitions_remove/T/P`` requests one removal.
 
-1. One multi makes the partition read-only.  Its leader, in a new epoch, rejects records; fetches and metadata continue.
+1. One multi makes the partition read-only.  Its leader, in a new epoch, rejects records; fetches still work, and
+   metadata still contains the partition.
 2. After the requested time, one multi removes it from the topic's znode, with its state and the request.  Clients no
    longer see it, and its replicas are stopped and deleted.
 3. When all replicas are gone, another multi frees its number (``replica_removal``).
@@ -64,7 +65,7 @@ async def handle_removals(term: ControllerTerm) -> None:
 
 
 async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float], dict[str, str]]:
-    """Return the read-only time of each requested partition, and by path the reason why a request is invalid."""
+    """Return the requested read-only time of each partition, and the reason for each invalid request, by path."""
     waits: dict[TopicPartition, float] = {}
     rejections: dict[str, str] = {}
     for partition, data in (await read_requests(term, znodes.PARTITIONS_REMOVE)).items():
@@ -78,7 +79,7 @@ async def _read_waits(term: ControllerTerm) -> tuple[dict[TopicPartition, float]
 
 
 def _note_read_only(term: ControllerTerm, waits: Waits) -> None:
-    """Start the read-only period of new read-only partitions, and drop that of partitions that are writable again."""
+    """Start the read-only period of new read-only partitions, and end that of partitions that are writable again."""
     context, now_s = term.context, term.now_s()
     known = context.read_only
     context.read_only = {
@@ -98,7 +99,7 @@ def _schedule_removals(term: ControllerTerm, now_s: float) -> None:
 
 
 def removable_partitions(assignment: TopicAssignment, requested: Collection[int]) -> frozenset[int]:
-    """Return the requested partitions that can be removed: from the highest number down, never all."""
+    """Return the requested partitions that can be removed: from the highest number down, never all partitions."""
     accepted = set()
     number = len(assignment.partitions) - 1
     while number > 0 and number in requested and not placement_of(assignment, number).is_moving:
@@ -108,7 +109,7 @@ def removable_partitions(assignment: TopicAssignment, requested: Collection[int]
 
 
 def rejection_reasons(context: ControllerContext, topic: str, requested: Collection[int]) -> dict[int, str]:
-    """Return the reason, by partition, why a request is rejected."""
+    """Return the reason for each rejected request, by partition."""
     if topic not in context.topics or topic in context.deleting:
         return dict.fromkeys(requested, "the topic does not exist or is being deleted")
     assignment = context.topics[topic]
@@ -117,7 +118,7 @@ def rejection_reasons(context: ControllerContext, topic: str, requested: Collect
 
 
 def rejection(assignment: TopicAssignment, number: int) -> str:
-    """Return the reason why ``removable_partitions`` omits a requested partition."""
+    """Return why ``removable_partitions`` omits a requested partition."""
     if number not in assignment.partitions:
         return "the partition does not exist"
     if number == 0:
@@ -130,7 +131,7 @@ def rejection(assignment: TopicAssignment, number: int) -> str:
 def _read_only_change(
     context: ControllerContext, rules: RulesOf, topic: str, requested: Collection[int]
 ) -> TopicChange | None:
-    """Return the change of step 1 for requested partitions, or its reversal for withdrawn requests."""
+    """Return the change for step 1 for requested partitions, or its reversal for withdrawn requests."""
     assignment = context.topics[topic]
     toggled = sorted(removable_partitions(assignment, requested) ^ assignment.read_only)[:PARTITIONS_PER_CHANGE_MAX]
     if not toggled:
@@ -145,7 +146,7 @@ def _read_only_change(
 
 
 def _removal_change(context: ControllerContext, topic: str, now_s: float) -> TopicChange | None:
-    """Return the change of step 2 for partitions that have waited long enough, from the highest number down."""
+    """Return the change for step 2 for partitions that have waited long enough, from the highest number down."""
     assignment = context.topics[topic]
     ending: list[int] = []
     number = len(assignment.partitions) - 1

@@ -24,9 +24,9 @@ async def read_requests(term: ControllerTerm, root: str) -> Requests:
     names = [(topic, number) for topic, children in zip(topics, numbers, strict=True) for number in children]
     invalid = [f"{root}/{topic}/{number}" for topic, number in names if not _is_number(number)]
     await reject(term, dict.fromkeys(invalid, "its name is not a partition number"))
-    wanted = [TopicPartition(topic, int(number)) for topic, number in names if _is_number(number)]
-    read_results = await read_all(term.client, [path(root, partition) for partition in wanted])
-    found = zip(wanted, read_results, strict=True)
+    requested = [TopicPartition(topic, int(number)) for topic, number in names if _is_number(number)]
+    read_results = await read_all(term.client, [path(root, partition) for partition in requested])
+    found = zip(requested, read_results, strict=True)
     return {partition: result[0] for partition, result in found if isinstance(result, tuple)}
 
 
@@ -41,7 +41,7 @@ async def reject(term: ControllerTerm, reasons: Mapping[str, str]) -> None:
     :param reasons: by path.
     """
     for request, reason in sorted(reasons.items()):
-        log.warn("controller: the request {path} is rejected: {reason}", path=request, reason=reason)
+        log.warn("controller: rejecting the request {path}: {reason}", path=request, reason=reason)
     text = "{what} rejected: " + next(iter(sorted(reasons.items())), ("", ""))[1]
     term.history.record_many("requests_rejected", "request", sorted(reasons), text)
     if reasons:

@@ -1,4 +1,4 @@
-"""Reassignments (KIP-455): executes the steps that ``reassignment_plan`` decides for each partition.
+"""Reassignments (KIP-455): executes the steps that ``reassignment_plan`` determines for each partition.
 
 The complete state of a reassignment is in the topic's znode and changes in one multi with the partition states, so a
 new controller only needs to call ``finish_ready_moves``.
@@ -73,7 +73,7 @@ async def alter_reassignments(term: ControllerTerm, event: AlterReassignmentsReq
 async def list_reassignments(
     term: ControllerTerm, event: ListReassignmentsRequested
 ) -> dict[TopicPartition, Placement]:
-    """Return the ongoing reassignments of these partitions; those that only have files to delete count as finished."""
+    """Return the ongoing reassignments of these partitions; one that only has files left to delete is not ongoing."""
     context = term.context
     return {partition: placement(context, partition) for partition in reassigned_partitions(context, event.partitions)}
 
@@ -81,12 +81,12 @@ async def list_reassignments(
 async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPartition] | None = None) -> None:
     """Finish the reassignments of these partitions (of all if None) whose target is in sync."""
     context, rules, batch = term.context, term.rules(), term.new_batch()
-    wanted = reassigned_partitions(context, partitions)
-    topics = sorted({partition.topic for partition in wanted})
+    reassigned = reassigned_partitions(context, partitions)
+    topics = sorted({partition.topic for partition in reassigned})
     await change_topics(term, topics, lambda topic: _final_change(context, rules, topic), batch)
     batch.send()
-    ongoing = set(reassigned_partitions(context, wanted))
-    finished = [partition for partition in wanted if partition not in ongoing]
+    ongoing = set(reassigned_partitions(context, reassigned))
+    finished = [partition for partition in reassigned if partition not in ongoing]
     if finished:
         log.info("controller: reassignment of {count} partitions finished", count=len(finished))
         term.history.record_many("reassignments_finished", "partition", finished, "{what}: reassignment finished")
@@ -97,7 +97,7 @@ async def finish_ready_moves(term: ControllerTerm, partitions: Iterable[TopicPar
 def reassigned_partitions(
     context: ControllerContext, partitions: Iterable[TopicPartition] | None = None
 ) -> list[TopicPartition]:
-    """Return the partitions that are being reassigned, among these or all (None)."""
+    """Return those of these partitions (of all if None) that are being reassigned."""
     if partitions is None:
         partitions = (
             TopicPartition(topic, number)
@@ -124,7 +124,7 @@ def placement(context: ControllerContext, partition: TopicPartition) -> Placemen
 
 
 class _RequestedMoves:
-    """Requested reassignments with their results; decided by topic, and again after a concurrent write."""
+    """Requested reassignments with their results; decided topic by topic, and again after a concurrent write."""
 
     def __init__(self, context: ControllerContext, rules: RulesOf, targets: Targets) -> None:
         self._context = context
@@ -171,7 +171,7 @@ class _RequestedMoves:
             self.results[partition] = error
             return None, None
         self.results[partition] = None
-        # Keep the original replicas as the target: a second attempt to cancel would find no reassignment and fail.
+        # Keep the original replicas as the target: a second cancellation would find no reassignment and fail.
         self._targets[partition] = target
         state = self._context.leadership.get(partition)
         if state is None:
@@ -214,7 +214,7 @@ def _contracted_state(
 ) -> StateChange | None:
     state = context.leadership.get(partition)
     if state is None or state.leader == NO_LEADER:
-        return None  # a replica in the ISR must come back first
+        return None  # a replica in the ISR must return first
     required = rules(partition.topic).min_insync_replicas
     election = plan.contract(current, state, context.electable_replicas(partition), in_sync_required=required)
     if election is None:

@@ -1,4 +1,4 @@
-"""Handles ``/admin/reassign_partitions``, which older Kafka tools write; finished reassignments are removed from it."""
+"""Handles ``/admin/reassign_partitions``, which older Kafka tools write, and removes finished reassignments from it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def reassignments_requested(term: ControllerTerm) -> None:
         context.reassignments_requested, context.reassignments_version = {}, -1
         return
     except znodes.ZnodeError as error:
-        log.error("controller: an unreadable request is removed: {error}", error=str(error))
+        log.error("controller: removing an unreadable request: {error}", error=str(error))
         targets = {}
     # Known requests are not started again: they may have been changed or cancelled by RPC since.
     new = {p: target for p, target in targets.items() if context.reassignments_requested.get(p) != target}
@@ -43,7 +43,7 @@ async def reassignments_requested(term: ControllerTerm) -> None:
 
 
 async def _remove_finished(term: ControllerTerm) -> None:
-    """Keep only ongoing reassignments in the znode; remove the znode when none is left."""
+    """Keep only ongoing reassignments in the znode; remove the znode if none is left."""
     context = term.context
     moving = set(reassignment.reassigned_partitions(context, context.reassignments_requested))
     rest = {

@@ -1,7 +1,7 @@
 """Deletes replicas: each is stopped first, then its files are deleted; failed deletions are retried.
 
-Used for deleted topics, removed partitions and reassigned replicas.  Their handlers update the znodes after the
-deletion (``replica_removal``).
+Used for deleted topics, removed partitions and reassigned replicas; ``replica_removal`` updates the znodes after the
+deletion.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ log = Logger()
 DELETION_RETRY_SECONDS = 10.0
 
 NO_FILES_LEFT = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""StopReplica results that mean that the broker has no files of the replica."""
+"""StopReplica results for a broker that has no files of the replica."""
 
 
 def begin_deletion(term: ControllerTerm, replicas: Iterable[Replica], batch: CommandBatch) -> None:
-    """Stop the replicas (phase one); those on dead brokers wait until the broker is back."""
+    """Stop the replicas (phase one); those on dead brokers wait until the broker returns."""
     context = term.context
     for partition, broker in replicas:
         state = context.replica_state(partition, broker)
@@ -50,9 +50,9 @@ async def replicas_to_delete(term: ControllerTerm) -> list[Replica]:
 
 
 async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
-    """Handle a StopReplica response: delete the stopped replicas, and mark the deleted ones as gone.
+    """Handle a StopReplica response: delete the files of stopped replicas, and mark deleted replicas as gone.
 
-    Responses of an earlier process are ignored; its successor receives the commands when it joins.
+    Responses from a broker's earlier process are ignored; its next process receives the commands when it joins.
     """
     context, batch = term.context, term.new_batch()
     known = context.brokers.get(event.broker_id)
@@ -85,7 +85,7 @@ def _failed(term: ControllerTerm, partition: TopicPartition, broker: int, error:
 
 
 async def brokers_gone(term: ControllerTerm, brokers: Collection[int]) -> None:
-    """Mark the unconfirmed deletions on these brokers as ineligible; they are retried when the brokers are back."""
+    """Mark unconfirmed deletions on these brokers as ineligible; they are retried when the brokers return."""
     async for partition, broker in term.in_slices(await replicas_to_delete(term)):
         started = term.context.replica_state(partition, broker) is ReplicaState.DELETION_STARTED
         if broker in brokers and started:
@@ -106,5 +106,5 @@ async def resume_deletions(term: ControllerTerm, brokers: Collection[int]) -> No
 
 
 def is_deleted(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
-    """Return True if that broker has confirmed that it has no files of the partition."""
+    """Return True if the broker has confirmed that it has no files of the partition."""
     return context.replica_state(partition, broker) is ReplicaState.DELETION_SUCCESSFUL

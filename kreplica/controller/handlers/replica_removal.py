@@ -18,7 +18,7 @@ from kreplica.model import RemovedPartition, TopicPartition
 
 
 async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
-    """Handle a broker's response to StopReplica for replicas that will be deleted."""
+    """Handle a broker's response to StopReplica for replicas that are to be deleted."""
     await replica_deletion.replicas_stopped(term, event)
     topics = sorted({partition.topic for partition, _ in event.results})
     await finish_deletions(term, topics)
@@ -33,8 +33,8 @@ async def retry_deletions(term: ControllerTerm) -> None:
 async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | None = None) -> None:
     """Remove deleted replicas of these topics (of all if None) from the topic znodes."""
     context, batch = term.context, term.new_batch()
-    wanted = sorted(context.topics if topics is None else topics)
-    with_removed = [topic for topic in wanted if context.removed_replicas_of_topic(topic)]
+    selected = sorted(context.topics if topics is None else topics)
+    with_removed = [topic for topic in selected if context.removed_replicas_of_topic(topic)]
     await change_topics(term, with_removed, lambda topic: without_deleted_replicas(context, topic), batch)
     batch.send()
 
@@ -42,7 +42,7 @@ async def remove_deleted_replicas(term: ControllerTerm, topics: Iterable[str] | 
 def without_deleted_replicas(context: ControllerContext, topic: str) -> TopicChange | None:
     """Return the change that removes a topic's deleted replicas, or None if there are none.
 
-    A replica on a dead broker stays until the broker has deleted it: the broker may be starting right now, with an
+    A replica on a dead broker stays until the broker has deleted it: the broker may just be starting, with an
     assignment that it read earlier.  A removed partition waits for all its replicas, because its number may be reused.
     """
     assignment = context.topics[topic]

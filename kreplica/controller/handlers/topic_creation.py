@@ -36,7 +36,7 @@ async def topics_changed(term: ControllerTerm) -> None:
     delete_orphaned_topics(term, sorted(topic for topic in (*topics, *unreadable) if topic not in present))
     new = sorted(present.difference(topics, unreadable))
     for start in range(0, len(new), TOPICS_AT_ONCE):
-        if start and term.must_give_way:
+        if start and term.must_stop_early:
             term.put(TopicsChanged())
             break
         await start_new_partitions(term, await read_assignments(term, new[start : start + TOPICS_AT_ONCE]))
@@ -48,9 +48,9 @@ async def list_topics(term: ControllerTerm) -> list[str]:
 
 
 def delete_orphaned_topics(term: ControllerTerm, topics: Sequence[str]) -> None:
-    """Delete the replicas of topics whose znodes were removed by hand.
+    """Delete the replicas of topics whose znodes were removed manually.
 
-    The command is sent only once, because no znode is left to record the progress of the deletion.
+    The commands are sent only once, because no znode is left to record the progress of the deletion.
     """
     context, batch = term.context, term.new_batch()
     for topic in topics:
@@ -74,7 +74,7 @@ async def assignment_changed(term: ControllerTerm, topic: str) -> None:
 
 
 async def read_assignments(term: ControllerTerm, topics: Iterable[str]) -> list[str]:
-    """Read topic znodes into the context and watch each; a topic without an id gets one.
+    """Read topic znodes into the context and watch each of them; assign an ID to topics without one.
 
     :return: the topics that exist and could be read.
     """
@@ -98,12 +98,12 @@ async def _read_topic(term: ControllerTerm, topic: str) -> bool:
             term.forget_watch(path)
         return False
     except znodes.ZnodeError as error:
-        log.error("controller: an unreadable topic is ignored: {error}", error=str(error))
+        log.error("controller: ignoring an unreadable topic: {error}", error=str(error))
         if topic not in context.topics:
             context.unreadable.add(topic)
         return False
     if topic in context.topics and context.topic_czxids.get(topic) != stat.czxid:
-        delete_orphaned_topics(term, [topic])  # it was deleted and created again: another topic with that name
+        delete_orphaned_topics(term, [topic])  # deleted and created again: a different topic with the same name
     topic_id = _id_of(term, assignment)
     if assignment.topic_id != topic_id:
         assignment = replace(assignment, topic_id=topic_id)
@@ -118,7 +118,7 @@ async def _read_topic(term: ControllerTerm, topic: str) -> bool:
 
 
 def _id_of(term: ControllerTerm, assignment: TopicAssignment) -> UUID:
-    """Return the permanent id of a topic, even if a tool that rewrote the znode dropped or changed it."""
+    """Return the permanent ID of a topic, even if a tool rewrote the znode without it or with another one."""
     known = term.context.topics.get(assignment.topic)
     if known is not None:
         return known.topic_id
@@ -160,8 +160,8 @@ def _record_topics(term: ControllerTerm, partitions: Sequence[TopicPartition]) -
 
 async def elect_new_partitions(term: ControllerTerm, partitions: Iterable[TopicPartition]) -> None:
     """Elect first leaders; partitions without a live replica stay NEW until one joins."""
-    wanted = list(partitions)
-    changes = initial_elections(term.context, wanted)
+    new_partitions = list(partitions)
+    changes = initial_elections(term.context, new_partitions)
     batch = term.new_batch()
     await term.writes.create_partition_parents(sorted({change.partition.topic for change in changes}))
     for partition in await term.apply(changes, batch):
@@ -169,10 +169,10 @@ async def elect_new_partitions(term: ControllerTerm, partitions: Iterable[TopicP
             # Keep the existing state, which an earlier controller wrote before it failed.
             term.context.set_partition_state(partition, PartitionState.ONLINE)
             batch.lead_or_follow(partition, term.context.replicas(partition))
-    for partition in wanted:
+    for partition in new_partitions:
         if partition in term.context.leadership:
             for replica in term.context.replicas(partition):
                 state = ReplicaState.ONLINE if replica in term.context.brokers else ReplicaState.OFFLINE
                 term.context.set_replica_state(partition, replica, state)
-    batch.publish(wanted)
+    batch.publish(new_partitions)
     batch.send()

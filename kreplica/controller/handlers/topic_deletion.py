@@ -23,8 +23,8 @@ log = Logger()
 async def deletions_changed(term: ControllerTerm) -> None:
     """Start the deletion of requested topics: every replica stops (phase one).
 
-    Stops early for an urgent event; the remaining topics are handled after that event.  Their replicas get no role
-    meanwhile: the previous controller may have deleted them, and a leader without records must not start.
+    Stops early for an urgent event; the remaining topics are handled after that event.  Their replicas get no role in
+    the meantime: the previous controller may have deleted them, and a leader without records must not start.
     """
     watch = term.watch(znodes.DELETE_TOPICS, DeletionsChanged())
     names = await term.client.get_children(znodes.DELETE_TOPICS, watch)
@@ -41,7 +41,7 @@ async def deletions_changed(term: ControllerTerm) -> None:
     for topic in new:
         await _begin(term, topic, batch)
         started.append(topic)
-        if term.must_give_way and len(started) < len(new):
+        if term.must_stop_early and len(started) < len(new):
             term.put(DeletionsChanged())
             break
     term.history.record_many("topics_deleting", "topic", started, "{what}: deletion started")
@@ -85,7 +85,7 @@ async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
             context.forget_topic(topic)
             gone.append(topic)
             log.info("controller: topic {topic} was deleted", topic=topic)
-            if waiting and term.must_give_way:
+            if waiting and term.must_stop_early:
                 term.put(FinishDeletions(tuple(waiting)))
                 break
     term.history.record_many("topics_deleted", "topic", gone, "{what} deleted, with all files on live brokers")
@@ -94,7 +94,7 @@ async def finish_deletions(term: ControllerTerm, topics: Iterable[str]) -> None:
 def is_done(context: ControllerContext, partition: TopicPartition, broker: int) -> bool:
     """Return True if the deletion does not need to wait for that replica.
 
-    A replica that was moved away from a dead broker does not count: at its start, a broker deletes the logs of topics
+    A replica that was moved away from a dead broker is ignored: when a broker starts, it deletes the logs of topics
     that do not exist.
     """
     moved_away = broker not in context.replicas(partition)

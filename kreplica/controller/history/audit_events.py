@@ -1,7 +1,7 @@
 """Audit events of the cluster, for operators.
 
-Each broker keeps the events of its own terms as controller, and of the clients that it throttled.  Their number is
-limited, and they stay in memory when the term ends.  No decision depends on them.
+Each broker keeps the events of its own terms as controller, and those of the clients that it throttled.  Their number
+is limited, and they stay in memory when the term ends.  No decision depends on them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 ENTRIES_MAX = 2000
 CLIENT_ENTRIES_MAX = 500
-"""Maximum number of events of clients, which do not displace other events."""
+"""Maximum number of events about clients, which do not displace other events."""
 
 EXAMPLES_MAX = 5
-"""Maximum number of partitions, topics or other items that one entry names; the rest is only counted."""
+"""Maximum number of partitions, topics or other items that one entry names; the others are only counted."""
 
 KINDS = {
     "controller_elected": "A broker became the controller",
@@ -71,7 +71,7 @@ class Entry:
     :param at_ms: wall clock of the recording broker, in milliseconds since 1970; never decreases within a process.
     :param broker_id: the recording broker.
     :param number: sequence number within the process, from 1.
-    :param controller_epoch: epoch of the term in which it was recorded, or None outside of a term.
+    :param controller_epoch: epoch of the term in which it was recorded, or None outside a term.
     :param kind: one of ``KINDS``.
     :param subject: for example ``broker 3``, ``topic orders``, ``plan plan-0000000001``; empty for the cluster.
     :param text: a sentence.
@@ -94,21 +94,21 @@ class Entry:
 
     @property
     def entry_id(self) -> str:
-        """Identifier that is unique among the entries of all brokers."""
+        """Identifier that is unique across the entries of all brokers."""
         return "-".join(map(str, self.key))
 
 
 def key_of(entry_id: str) -> Key:
-    """Return the key of an entry id (reverse of ``Entry.entry_id``).
+    """Return the sort key that an entry ID encodes (inverse of ``Entry.entry_id``).
 
-    :raise ValueError: if the id is malformed.
+    :raise ValueError: the ID is malformed.
     """
     at_ms, broker_id, number = (int(part) for part in entry_id.split("-"))
     return at_ms, broker_id, number
 
 
 class AuditEvents:
-    """The newest audit events of a process.
+    """The most recent audit events of a process.
 
     :param now_ms: the wall clock.
     """

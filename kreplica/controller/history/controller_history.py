@@ -22,9 +22,9 @@ from kreplica.model import LeaderAndIsr, TopicPartition
 from kreplica.zookeeper import SessionState
 
 NO_TERM = -1
-"""Controller epoch of causes outside of a term."""
+"""Controller epoch of causes outside a term."""
 BROKERS_MAX = 1000
-"""Maximum number of departed brokers whose time of departure is kept."""
+"""Maximum number of departed brokers whose departure times are kept."""
 
 
 class ControllerHistory:
@@ -32,7 +32,7 @@ class ControllerHistory:
 
     :param timeline: provides the step of the current event, with its times and the brokers that received commands.
     :param now_ms: the wall clock; no decision depends on it.
-    :ivar left_ms: time at which each departed broker was seen to leave, by the wall clock.
+    :ivar left_ms: wall-clock time at which the departure of each broker was noticed.
     """
 
     def __init__(self, broker_id: int, timeline: Timeline, now_ms: Callable[[], int]) -> None:
@@ -56,7 +56,7 @@ class ControllerHistory:
     # --- called by the controller ------------------------------------------------------------------------------------
 
     def term_started(self, controller_epoch: int) -> None:
-        """Assign the following records to the term of this epoch."""
+        """Assign subsequent records to the term with this epoch."""
         self._controller_epoch = self._cause.controller_epoch = controller_epoch
 
     def term_ended(self, reason: str) -> None:
@@ -69,7 +69,7 @@ class ControllerHistory:
         self._controller_epoch = None
 
     def session_changed(self, state: SessionState) -> None:
-        """Record a state of the broker's ZooKeeper session, inside or outside of a term."""
+        """Record a state of the broker's ZooKeeper session, inside or outside a term."""
         subject = f"broker {self.broker_id}"
         if state is SessionState.SUSPENDED:
             self._zookeeper_is_lost = True
@@ -115,10 +115,10 @@ class ControllerHistory:
         self.audit_events.record(kind, subject, text, details, self._controller_epoch)
 
     def record_many(self, kind: str, noun: str, what: Iterable[object], text: str, **details: Any) -> None:
-        """Add one audit event for any number of similar items, none if there are no items.
+        """Add one audit event for any number of similar items; none if there are no items.
 
-        :param noun: singular of the items, for example ``topic``.
-        :param text: contains ``{what}`` for the number of items, or the name of a single item.
+        :param noun: what the items are, in the singular, for example ``topic``.
+        :param text: contains ``{what}``, which is replaced by the number of items or the name of a single item.
         """
         names = [str(each) for each in what]
         if names:
@@ -143,7 +143,7 @@ class ControllerHistory:
     def record_state(self, change: StateChange, replicas_of: Callable[[TopicPartition], Sequence[int]]) -> None:
         """Record a written state.
 
-        :param replicas_of: returns the partition's current replicas; a removed replica does not count as out of sync.
+        :param replicas_of: returns the partition's current replicas; a removed replica is not reported as out of sync.
         """
         partition, old, new = change.partition, change.previous, change.state
         if old is not None and old.leader_epoch == new.leader_epoch and old.isr == new.isr:
@@ -198,7 +198,7 @@ _SENTENCES = {
 
 
 def _kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str | None:
-    """Return the kind of entry for a change; None for a first state, which the topic's entry covers."""
+    """Return the kind of entry for a change; None for a partition's first state, which the topic's entry covers."""
     if old is None:
         return None
     if old.leader != new.leader:
@@ -212,7 +212,7 @@ def _kind_of(old: LeaderAndIsr | None, new: LeaderAndIsr) -> str | None:
 
 
 class _Changes:
-    """Changes of one kind: counted as they come, with only the first few kept as examples."""
+    """Changes of one kind: all are counted, but only the first few are kept as examples."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -238,7 +238,8 @@ class _Changes:
             self._gained[new.leader] += 1
 
     def counts_by_broker(self) -> Mapping[str, Any]:
-        """Return counts by broker: partitions that it stopped and started to lead, or whose ISR it left and joined."""
+        """Return, by broker, how many partitions it stopped and started leading, or how many ISRs it left and joined.
+        """
         return {"from_brokers": _by_broker(self._lost), "to_brokers": _by_broker(self._gained)}
 
 

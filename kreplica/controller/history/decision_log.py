@@ -1,4 +1,4 @@
-"""The last few state changes of each partition with their causes, in memory and bounded."""
+"""The last few state changes of each partition and their causes, kept in memory and bounded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Cause:
     :param text: description for operators.
     :param at_ms: time at which the event was noticed, by this broker's wall clock.
     :param controller_epoch: epoch of the deciding controller; -1 for decisions of leaders.
-    :param step: the event's step in the timeline, with the brokers that received commands; None outside of an event.
+    :param step: the event's step in the timeline, with the brokers that received commands; None outside an event.
     """
 
     event: str
@@ -72,7 +72,7 @@ class Decision:
 
     @property
     def is_by_leader(self) -> bool:
-        """True if the partition's leader made this change; changes by the controller increase the leader epoch."""
+        """True if the partition's leader made this change; a change by the controller increases the leader epoch."""
         return self.before is not None and self.before.leader_epoch == self.after.leader_epoch
 
     @property
@@ -82,7 +82,7 @@ class Decision:
 
 
 class DecisionLog:
-    """Recorded decisions by partition.  Rows are tuples of existing values, because one event may add thousands."""
+    """Recorded decisions by partition.  Rows are tuples of existing objects, because one event may add thousands."""
 
     def __init__(self) -> None:
         self._rows: dict[TopicPartition, list[Row]] = {}

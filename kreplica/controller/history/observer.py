@@ -12,7 +12,7 @@ class ControllerObserver:
     """Notified of calls to the controller and of its handling of events."""
 
     def called(self, method: str) -> AbstractContextManager[None]:
-        """Called when a method of the controller is called; the context manager encloses the immediate effects."""
+        """Called when a controller method is called; the context manager encloses the immediate effects."""
         return nullcontext()
 
     def request_received(self, request: ControllerRequest) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""Costs of the controller's work: counters of one controller and their increase for each event."""
+"""Costs of the controller's work: counters of one controller, and their increase with each event."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Counters:
         self.timeline.queued(broker_id, command, awaited=awaited)
 
     def command_late(self, broker_id: int, command: Command) -> None:
-        """Count and log a command that got no response in time; its channel keeps retrying."""
+        """Count and log a command to which the broker did not respond in time; its channel keeps retrying."""
         self.unanswered += 1
         log.error(
             "controller: broker {broker} did not respond to {api} for {count} partitions in time",
@@ -146,7 +146,7 @@ def difference(later: Cost, earlier: Cost) -> Cost:
 
 
 class CountedClient:
-    """ZooKeeper client of a term that counts each request.
+    """A term's ZooKeeper client, which counts each request.
 
     Its only write is a multi, because every write must check the controller's epoch (``effects.state_writes``).
     """

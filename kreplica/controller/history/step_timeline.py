@@ -1,6 +1,6 @@
-"""Timeline of the controller's last steps: from noticing an event to the last broker's response.
+"""Timeline of the controller's most recent steps: from noticing an event to the last broker's response.
 
-In memory and bounded; explains the duration of a failover to operators and benchmarks.
+Kept in memory and bounded; shows operators and benchmarks how long each part of a failover took.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LARGE_COMMANDS_BYTES = 50_000
 
 @dataclass(slots=True, eq=False)
 class Step:
-    """One handled event.  Times are seconds of the reactor's clock; None if the point has not been reached.
+    """One handled event.  Times are seconds on the reactor's clock; None if that point has not been reached.
 
     :param noticed_s: when the event was queued.
     :param started_s: when its handling started.
@@ -82,12 +82,12 @@ class Timeline:
         self._steps.append(self._current_step)
 
     def wrote(self) -> None:
-        """Note that ZooKeeper responded to a write."""
+        """Record that ZooKeeper responded to a write."""
         if self._current_step is not None:
             self._current_step.written_s = self.seconds()
 
     def ended(self, cost: tuple[int, ...]) -> None:
-        """End the current step's handling, successful or not.
+        """End the handling of the current step, successful or not.
 
         :param cost: a ``step_metrics.Cost``.
         """
@@ -98,7 +98,7 @@ class Timeline:
             self._settle(step)
 
     def queued(self, broker_id: int, command: object, *, awaited: bool = True) -> None:
-        """Note that a command was queued for a broker.
+        """Record that a command was queued for a broker.
 
         :param awaited: False for a broker that is shutting down, whose response does not matter.
         """
@@ -110,13 +110,13 @@ class Timeline:
                 self._step_by_command[command] = self._current_step
 
     def sent(self, command: object, size_bytes: int) -> None:
-        """Note the size of a sent command."""
+        """Record the size of a sent command."""
         step = self._step_by_command.get(command)
         if step is not None:
             step.command_bytes += size_bytes
 
     def answered(self, command: object) -> None:
-        """Note that a broker executed or rejected a command."""
+        """Record that a broker executed or rejected a command."""
         step = self._step_by_command.pop(command, None)
         if step is not None:
             step.unanswered_commands.pop(command, None)

@@ -17,14 +17,14 @@ from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.model import LeaderAndIsr, TopicPartition
 
 STEP = 500
-"""Number of items copied before yielding: less than a millisecond."""
+"""Number of items copied before yielding; takes less than a millisecond."""
 
 
 def copy_context(context: ControllerContext) -> Generator[None, None, ControllerContext]:
     """Copy a context step by step, because copying 100,000 partitions at once would block the reactor for 100 ms.
 
-    The caller ensures that the context does not change between the steps.  Values are frozen, except for sets of failed
-    replicas.  Allocating no object for each item avoids runs of Python's garbage collector.
+    The caller ensures that the context does not change between the steps.  Values are immutable, except for the sets of
+    failed replicas.  No object is allocated per item, which avoids runs of Python's garbage collector.
     """
     copy = ControllerContext(context.controller_epoch, context.epoch_znode_version)
     for name, value in list(vars(context).items()):
@@ -41,7 +41,7 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
 
 
 def _copied(original: Any) -> Generator[None, None, Any]:
-    """Copy a set, or a dict in its order."""
+    """Copy a set, or a dict with its order."""
     copy = type(original)()
     rest = iter(original.items() if isinstance(original, dict) else original)
     while len(copy) < len(original):

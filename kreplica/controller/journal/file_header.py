@@ -1,9 +1,8 @@
 """Header of a journal file: configuration and complete state of the controller, so that each file is self-contained.
 
 A new file starts together with the controller, or while the controller is idle: no event is waiting or being handled,
-and no operation is in progress.  The state consists of the context, the timers and watches that will fire, and the
-commands without a response.  Some keys (such as ``office``, the term) have old names, because they are part of the
-file format.
+and no operation is in progress.  The state consists of the context, the pending timers and watches, and the commands
+without a response.  Some keys (such as ``office``, the term) have old names, because they are part of the file format.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def file_header(dependencies: ControllerDependencies, state: Json = None) -> Ent
 
 
 def is_idle(controller: Controller, journal: Journal) -> bool:
-    """Return True if a new file may start now."""
+    """Return True if the controller is idle, so that a new file may start."""
     return controller.queue.idle_for_an_iteration and not journal.outstanding and not controller._stopped
 
 

@@ -1,9 +1,9 @@
-"""Journal files on disk: bounded in size, with the oldest removed, written without blocking the controller.
+"""Journal files on disk: bounded in size by removing the oldest, and written without blocking the controller.
 
-Entries are collected for a moment; then a thread of ``Offload`` encodes and appends them.  Nothing is synced: the
-written part survives a killed process, but a power failure loses the last lines.  A failed write (for example on a full
-disk) leaves a gap with one line in the log, and a new file is tried every ``RETRY_SECONDS``.  The journal
-ends if its size limit is too small for one file, if the disk is too slow, or after an unexpected error.
+Entries are collected briefly; then a thread of ``Offload`` encodes and appends them.  Nothing is synced: the written
+part survives the death of the process, but a power failure loses the last lines.  A failed write (for example on a full
+disk) leaves a gap and logs one line, and a new file is tried every ``RETRY_SECONDS``.  The journal ends if its size
+limit is too small for one file, if the disk is too slow, or after an unexpected error.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from kreplica.runtime.disk import File
 log = Logger()
 
 GATHER_SECONDS = 0.2
-"""Time for which entries are collected before they are written; a killed process loses the entries of this time."""
+"""Time for which entries are collected before they are written; a killed process loses these entries."""
 
 WEIGHT_MAX = 500_000
-"""Maximum number of znodes, partitions and entries that wait to be written: some 100 MB."""
+"""Maximum number of znodes, partitions and entries waiting to be written: some 100 MB."""
 
 RETRY_SECONDS = 60.0
-"""Delay between a write that failed and the next attempt."""
+"""Delay between a failed write and the next attempt."""
 
 FILES_COUNT = 4
 """Minimum number of files of a full journal, so that the oldest can be removed."""
 
 
 class JournalSettings(NamedTuple):
-    """Place and size limit of a broker's journal.
+    """Directory and size limit of a broker's journal.
 
-    :param directory: directory of the files; other files in it are ignored.
+    :param directory: directory of the journal files; other files in it are ignored.
     :param bytes_max: size limit of all files together.
     """
 
@@ -54,13 +54,13 @@ class JournalTooSmall(Exception):
 
 
 class _NewFile(NamedTuple):
-    """Marks the start of a new file among the waiting entries."""
+    """Marker of a new file's start among the waiting entries."""
 
     head: Entry
 
 
 def file_name(broker_id: int, number: int) -> str:
-    """Return the name of a journal file; numbers continue in later processes of a broker."""
+    """Return the name of a journal file; later processes of a broker continue the numbering."""
     return f"{prefix(broker_id)}{number:08d}.jsonl"
 
 
@@ -73,7 +73,7 @@ class JournalFiles:
 
     :param first_head: returns the header of the first file.
     :ivar is_due: True if a new file should start, because the current one is full or a failed write must be retried.
-    :ivar became_due: called when that becomes true; never during a call of the controller.
+    :ivar became_due: called when ``is_due`` becomes True; never during a call to the controller.
     :ivar entries_count: number of entries so far.
     """
 
@@ -161,7 +161,7 @@ class JournalFiles:
             )
 
     def end(self, reason: str) -> None:
-        """Stop recording permanently; the written files stay."""
+        """Stop recording permanently; files already written are kept."""
         if not self._ended:
             self._ended = True
             log.error("the controller's journal ends here: {reason}", reason=reason)
@@ -228,7 +228,7 @@ class _FileWriter:
             file.close()
 
     def _leave_file(self) -> None:
-        """Truncate a damaged file to its complete lines, and skip a number so that no file continues it."""
+        """Truncate a damaged file to its complete lines, and skip a file number to mark the gap."""
         self._number += 1
         file, self._file = self._file, None
         if file is None:

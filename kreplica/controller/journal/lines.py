@@ -14,13 +14,13 @@ FORMAT = 1
 """Version of the file format."""
 
 LARGE_CHARACTERS = 16_384
-"""Line length above which a line is compressed: 1,000 partitions take 200 KB, compressed 20 KB."""
+"""Line length above which a line is compressed: 1,000 partitions take 200 KB, or 20 KB compressed."""
 
 LINE_BYTES_MAX = 64 * 2**20
-"""Maximum decompressed size of a compressed line when reading, as protection against crafted files."""
+"""Maximum decompressed size of a line that is read, as protection against crafted files."""
 
 SLICE = 200
-"""Number of list items encoded in one call; the call holds the GIL, so the reactor waits for it."""
+"""Number of list items encoded in one call, which holds the GIL and thus blocks the reactor."""
 
 EntryFields = dict[str, Any]
 """Fields of one journal entry; ``n`` is its number."""

@@ -1,10 +1,10 @@
-"""Records all inputs and outputs of a controller in order, so that its run can be read and replayed.
+"""Records all inputs and outputs of a controller in order, so that its run can be inspected and replayed.
 
 A controller is a deterministic function of its inputs.  Entries with ``in`` are inputs: calls, responses, timers and
-watch events.  Entries with ``read`` are values that the controller read (time, random numbers,
-configurations).  Entries with ``out`` follow from those: ZooKeeper operations, commands to brokers, timers and the
-handling of events.  A controller of the same program version that gets the same inputs and values in the same order
-produces the same outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
+watch events.  Entries with ``read`` are values that the controller read (time, random numbers, configurations).
+Entries with ``out`` follow from those: ZooKeeper operations, commands to brokers, timers and the handling of events.
+If a controller of the same program version receives the same inputs and values in the same order, it produces the same
+outputs; a difference means that the program has changed (``kreplica.testing.replay.replay``).
 
 The recording is transparent to the controller: its dependencies are wrapped (``recording_proxies``).
 """
@@ -119,7 +119,7 @@ class Journal(ControllerObserver):
         return outer
 
     def read(self, what: str, value: T, of: str | None = None) -> T:
-        """Record a value that the controller read, which may differ in each run, and return it."""
+        """Record and return a value that the controller read and that may differ between runs."""
         self.note({"read": what, "value": value} if of is None else {"read": what, "of": of, "value": value})
         return value
 

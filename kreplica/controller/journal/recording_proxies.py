@@ -1,4 +1,4 @@
-"""Wrappers around the controller's dependencies that record everything that passes through them.
+"""Wrappers that record everything that passes through the controller's dependencies.
 
 They behave exactly like the wrapped objects.
 """
@@ -51,7 +51,7 @@ from kreplica.zookeeper import (
 
 
 def recorded(dependencies: ControllerDependencies, journal: Journal) -> ControllerDependencies:
-    """Return dependencies that record all their use."""
+    """Return dependencies that record every use."""
     runtime = dependencies.runtime
     return ControllerDependencies(
         runtime=replace(
@@ -283,7 +283,7 @@ def connect(
 
 
 class RecordedChannel:
-    """Records the commands that are sent through it.
+    """Records the commands sent through it.
 
     :ivar commands: numbers of the commands without a response.
     :ivar unsent: numbers of the commands that were never sent.

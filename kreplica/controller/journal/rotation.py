@@ -37,7 +37,7 @@ class JournalRotator:
         self._timer: IDelayedCall | None = None
 
     def rotate_if_due(self) -> None:
-        """Start a new file if one is due and the controller is idle.  Must be called from outside of the controller."""
+        """Start a new file if one is due and the controller is idle.  Must be called from outside the controller."""
         if self._timer is None and self._files.is_due and is_idle(self._controller, self._journal):
             self._entries_count = self._files.entries_count
             self._continue(state_of(self._controller, self._journal))

@@ -77,7 +77,7 @@ class OtherError(Exception):
 
 
 def plain(value: object) -> Json:
-    """Encode any value without its type; there is no function that decodes it."""
+    """Encode any value without its type; no function decodes it."""
     match value:
         case DeferredJson():
             return value.json()
@@ -152,7 +152,7 @@ def _checked_count(count: Json) -> int:
 
 
 _RECORDED_NAMES = {"TooManyConflicts": "StatesContested"}
-"""Class names in journals that differ from the present ones; journals of earlier versions must replay equally."""
+"""Class names in journals that differ from the current ones; journals of earlier versions must still be replayable."""
 
 
 def encode_error(error: BaseException) -> Json:

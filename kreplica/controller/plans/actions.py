@@ -1,4 +1,4 @@
-"""Actions for the steps of plans: start and reverse reassignments, write partition requests, move leaders back."""
+"""Actions for plan steps: start and reverse reassignments, write partition requests, elect preferred leaders."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Execution of plans in bounded steps, from the state that an earlier controller left.
+"""Execution of plans in bounded steps, continuing from the state that an earlier controller left.
 
-After each event one pass (``PlansDue``) looks at all plans: finished steps are marked, and their preferred replicas
-become leaders; the next steps are marked as started, and then started.  Outcomes are written to ZooKeeper before
-anything that depends on them, and everything else follows from the placement of the partitions (``step_state``), so a
+After each event, one pass (``PlansDue``) examines all plans: finished steps are marked, and their preferred replicas
+become leaders; the next steps are marked as started, and then started.  Outcomes are written to ZooKeeper before any
+action that depends on them, and everything else follows from the placement of the partitions (``step_state``), so a
 new controller finds the complete state in ZooKeeper.
 """
 
@@ -88,7 +88,7 @@ async def plans_due(term: ControllerTerm) -> None:
     for run in runs:
         await _end_if_done(term, run)
     if has_changed or any(run.unwritten for run in context.plans.values()):
-        term.put(PlansDue())  # more steps may be able to start; events that already wait come first
+        term.put(PlansDue())  # more steps may be able to start; events that are already waiting come first
 
 
 # --- observed outcomes ------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def _must_reverse(context: ControllerContext, run: RunningPlan, number: int) -> 
 
 
 async def _write_outcomes(term: ControllerTerm, run: RunningPlan) -> None:
-    """Write changed outcomes; if the plan's znodes were changed or removed, drop the plan and read it again."""
+    """Write changed outcomes; if the plan's znodes were changed or removed, discard the plan and read it again."""
     if not run.unwritten:
         return
     plan_id = run.plan.plan_id

@@ -20,10 +20,10 @@ from kreplica.zookeeper import NoNode, read_all
 log = Logger()
 
 PREPARING_MS_MAX = 10 * 60 * 1000
-"""Time within which the creator of a plan must write its steps; otherwise the plan fails."""
+"""Time within which a plan's creator must write its steps; otherwise the plan fails."""
 
 CHUNKS_AT_ONCE = 4
-"""Number of chunks in one response of ZooKeeper."""
+"""Number of chunks read in one ZooKeeper response."""
 
 Headers = dict[str, tuple[Plan, int]]
 
@@ -62,7 +62,7 @@ async def _read_header(term: ControllerTerm, plan_id: str) -> tuple[Plan, int] |
         if watch is not None:
             term.forget_watch(path)
     except znodes.ZnodeError as error:
-        log.error("controller: an unreadable plan is ignored: {error}", error=str(error))
+        log.error("controller: ignoring an unreadable plan: {error}", error=str(error))
         known = term.context.plans.get(plan_id)
         return None if known is None else (known.plan, known.version)
     return None
@@ -84,7 +84,7 @@ async def _update_plan(term: ControllerTerm, plan_id: str, plan: Plan, version: 
 
 
 async def _wait_for_steps(term: ControllerTerm, plan: Plan, version: int) -> None:
-    """Fail the plan if its creator does not complete it in time, so that it does not block other plans forever."""
+    """Mark the plan as failed if its creator does not complete it in time, so that it does not block others forever."""
     remaining_ms = plan.created_at_ms + PREPARING_MS_MAX - term.runtime.wall_clock_ms()
     if remaining_ms > 0:
         term.put_later(PlansChanged(), remaining_ms / 1000)
@@ -141,7 +141,7 @@ async def _count(term: ControllerTerm, run: RunningPlan) -> None:
 async def _read_outcomes(
     term: ControllerTerm, plan: Plan, chunks: Sequence[tuple[Step, ...]]
 ) -> tuple[int | None, list[int], list[StepOutcome]]:
-    """Return the start time, the chunks that have outcomes, and the outcomes of all steps."""
+    """Return the start time, the numbers of the chunks that have outcomes, and the outcomes of all steps."""
     parent = znodes.plan_progress_path(plan.plan_id)
     names = [f"{number:08d}" for number in range(len(chunks))]
     started_at_ms = None
@@ -172,9 +172,9 @@ async def _read(term: ControllerTerm, parent: str, names: Sequence[str]) -> list
 
 
 def _resume(term: ControllerTerm, run: RunningPlan) -> None:
-    """Set the state WAITING for moves that an earlier controller marked but did not start, and for partition requests.
+    """Reset to WAITING the moves that an earlier controller marked but did not start, and partition requests.
 
-    A partition request that exists or was fulfilled is found when the step is selected again.
+    If a partition request exists or was fulfilled, this is detected when the step is selected again.
     """
     if run.is_reverting:
         return  # _observe marks a step at its origin as cancelled

@@ -1,4 +1,4 @@
-"""Selects the steps of plans that start in one pass, within the limits of each broker."""
+"""Selects the plan steps to start in one pass, within each broker's limits."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ STEPS_PER_PASS_MAX = 200
 
 
 async def choose(term: ControllerTerm, runs: Sequence[RunningPlan]) -> list[StartedStep]:
-    """Return the steps that can start now, those of the oldest plan first.
+    """Return the steps that can start now, beginning with the oldest plan.
 
     Marks the outcomes of steps that have already finished or can no longer start.
     """
-    choice = _Choice(term, runs)
+    selection = _Selection(term, runs)
     for run in runs:
-        await choice.select(run)
-    return choice.started
+        await selection.add_steps(run)
+    return selection.started
 
 
-class _Choice:
-    """State of one pass; the steps of all plans count toward a broker's limit.
+class _Selection:
+    """Steps selected in one pass; the steps of all plans count toward a broker's limit.
 
     :ivar started: the steps selected so far.
     """
@@ -50,7 +50,7 @@ class _Choice:
         self._loads = moves_by_broker(term.context, runs)
         self._remaining = STEPS_PER_PASS_MAX
 
-    async def select(self, run: RunningPlan) -> None:
+    async def add_steps(self, run: RunningPlan) -> None:
         settled: dict[int, StepOutcome] = {}
         for broker, numbers in list(run.queues):
             if broker == FREE or broker in self._context.brokers:

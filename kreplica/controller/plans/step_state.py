@@ -1,4 +1,4 @@
-"""Outcomes of plan steps, as pure functions of the current cluster state.
+"""Pure functions that derive the outcomes of plan steps from the current cluster state.
 
 Progress is derived from the placement in ZooKeeper (finished, in progress, or superseded by another reassignment), so
 that any controller can continue a plan.
@@ -19,15 +19,15 @@ from kreplica.model import NO_LEADER, TopicPartition
 
 
 class MovePosition(Enum):
-    """Progress of a partition from the origin to the goal of its step."""
+    """Progress of a partition between the origin and the goal of its step."""
 
     AT_ORIGIN = auto()
     IN_PROGRESS = auto()
     REVERSED = auto()
-    """The partition moves to its origin, against the plan's current direction."""
+    """The partition is moving back to its origin, against the plan's current direction."""
     AT_GOAL = auto()
     SUPERSEDED = auto()
-    """Another reassignment moves or has moved the partition."""
+    """Another reassignment is moving or has moved the partition."""
     REMOVED = auto()
     """The partition does not exist, or its topic is being deleted."""
 
@@ -45,7 +45,7 @@ MOVING = StepOutcome(StepState.MOVING)
 
 
 def can_begin(loads: Mapping[int, int], brokers: Iterable[int], moves_at_once: int) -> bool:
-    """Return True if the leader and all receiving brokers of a move are below the plan's limit of moves."""
+    """Return True if a move's leader and all receiving brokers are below the plan's limit on concurrent moves."""
     return all(loads.get(broker, 0) < moves_at_once for broker in brokers)
 
 
@@ -77,8 +77,8 @@ def move_position(
 def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) -> StepOutcome | None:
     """Return the outcome of a started move; None while it is in progress or must be reversed.
 
-    A move of a cancelled plan that finished before it could be reversed counts as finished; a rollback moves it back
-    later.
+    If a move of a cancelled plan finished before it could be reversed, its outcome is finished; a rollback moves the
+    partition back later.
     """
     match move_position(context, step.key, run.origin(step), run.goal(step)):
         case MovePosition.AT_GOAL:
@@ -95,7 +95,7 @@ def outcome_of_move(context: ControllerContext, run: RunningPlan, step: Step) ->
 
 
 def superseded_outcome(context: ControllerContext, step: Step) -> StepOutcome:
-    """Return the failed outcome of a step whose partition another reassignment moves or has moved."""
+    """Return the failed outcome of a step whose partition another reassignment is moving or has moved."""
     current = reassignment_plan.placement_of(context.topics[step.topic], step.partition)
     if current.is_moving:
         return failed(f"another reassignment is moving it to {list(current.target)}")
@@ -109,7 +109,7 @@ def _gone_outcome(context: ControllerContext, step: Step) -> StepOutcome:
 
 
 def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> tuple[int, ...]:
-    """Return the brokers that a step loads: the receiving ones and the leader; empty if nothing is copied."""
+    """Return the brokers on which a step causes load: receivers and leader; empty if nothing is copied."""
     receiving = run.receiving_brokers(step) if step.action.is_reassignment else ()
     state = context.leadership.get(step.key)
     if not receiving or state is None or state.leader == NO_LEADER:
@@ -118,7 +118,7 @@ def loaded_brokers(context: ControllerContext, run: RunningPlan, step: Step) -> 
 
 
 def moves_by_broker(context: ControllerContext, runs: Iterable[RunningPlan]) -> Counter[int]:
-    """Return the number of moves of all plans in which each broker takes part."""
+    """Return, for each broker, the number of moves of all plans in which it takes part."""
     return Counter(
         broker
         for run in runs
@@ -158,7 +158,8 @@ def outcome_of_request(
 
 
 def _rejection(context: ControllerContext, step: Step) -> str | None:
-    """Return why a partition cannot be added or removed; None if it can be: its request was withdrawn."""
+    """Return why a partition cannot be added or removed; None if it can, so that its request must have been withdrawn.
+    """
     topic, number = context.topics[step.topic], step.partition
     if step.action is Action.ADD:
         return partition_addition.rejection(topic, number, step.after, context.brokers)

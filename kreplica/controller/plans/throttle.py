@@ -16,7 +16,7 @@ from kreplica.zookeeper import NoNode
 
 
 def rate_of(runs: Iterable[RunningPlan]) -> int | None:
-    """Return the lowest rate that any of these plans requests, in bytes per second, or None."""
+    """Return the lowest rate requested by any of these plans, in bytes per second, or None."""
     rates = [run.plan.throttle_bytes_per_second for run in runs]
     return min((rate for rate in rates if rate is not None), default=None)
 
@@ -27,7 +27,7 @@ async def read_throttle(term: ControllerTerm) -> None:
         data, _ = await term.client.get_data(znodes.PLAN_THROTTLE)
         term.context.plan_throttle = decode_throttle(data)
     except (NoNode, znodes.ZnodeError):
-        term.context.plan_throttle = 0  # no valid rate, so that it is written again
+        term.context.plan_throttle = 0  # not a valid rate, so that it is written again
 
 
 async def reconcile_throttle(term: ControllerTerm) -> None:

@@ -1,4 +1,4 @@
-"""The controller's view of the cluster, in memory.  It changes only while an event is handled."""
+"""The controller's view of the cluster, in memory; changes only while an event is being handled."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kreplica.model import NO_BROKER_EPOCH, BrokerRegistration, LeaderAndIsr, To
 Replica = tuple[TopicPartition, int]
 
 Preference = Callable[[TopicPartition, tuple[int, ...], Mapping[int, str | None]], tuple[int, ...]]
-"""Orders a partition's replicas by their priority for leadership; also receives the racks of live brokers."""
+"""Orders a partition's replicas by leadership preference; also receives the racks of live brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOnlyPeriod:
-    """Read-only period of a partition that will be removed.
+    """Read-only period of a partition that is being removed.
 
     :param since_s: start of the period on the reactor's clock; each new controller restarts the period.
     :param wait_s: required length of the period.
@@ -34,10 +34,10 @@ class ReadOnlyPeriod:
 
 
 class ControllerContext:
-    """The cluster as the controller last read or wrote it.
+    """State of the cluster as the controller last read or wrote it.
 
-    Filled when a term starts and discarded when it ends.  Changes of assignments and leaders enter it only after they
-    were written to ZooKeeper.
+    Filled when a term starts and discarded when it ends.  Changes to assignments and leaders are applied to it only
+    after they have been written to ZooKeeper.
     """
 
     def __init__(self, controller_epoch: int, epoch_znode_version: int) -> None:
@@ -49,18 +49,18 @@ class ControllerContext:
         """Versions of the topic znodes, for the next write."""
         self.leadership: dict[TopicPartition, LeaderAndIsr] = {}
         self.deleting: set[str] = set()
-        """Topics whose deletion is requested: their partitions get no role."""
+        """Topics whose deletion was requested: their partitions get no role."""
         self.deletions_started: set[str] = set()
         """Topics in ``deleting`` to whose replicas this term has sent StopReplica."""
         self.topic_czxids: dict[str, int] = {}
         """czxid of each topic znode (the transaction that created it)."""
         self.initial_replicas: dict[TopicPartition, frozenset[int]] = {}
-        """Initial replicas of the partitions whose first leader was elected in this term.  Files that these replicas
-        already have for the partition belong to a deleted topic of the same name.
+        """Initial replicas of partitions whose first leader was elected in this term.  If these replicas already have
+        files of the partition, the files belong to a deleted topic with the same name.
         """
         self.known_epochs: dict[int, int] = {}
-        """Last handled epoch of each live or former broker.  Membership of the broker in ISRs and ELRs (eligible leader
-        replicas) refers to the process with that epoch.
+        """Last handled epoch of each current or former broker.  ISRs and ELRs (eligible leader replicas) that contain
+        the broker refer to the process with that epoch.
         """
         self.shutting_down: set[int] = set()
         """Live brokers in controlled shutdown: not elected and not made followers (KIP-841)."""
@@ -79,7 +79,7 @@ class ControllerContext:
         self.plan_throttle: int | None = None
         """Contents of ``/kreplica/plan_throttle``."""
         self.commands_count = 0
-        """Commands that this process has sent as the controller; each command carries its number."""
+        """Number of commands that this process has sent as the controller; each command contains its number."""
         self.preference: Preference | None = None
         """Orders the candidates for leadership; None for the order of the assignment."""
         self.unreadable: set[str] = set()
@@ -90,12 +90,12 @@ class ControllerContext:
     # --- partitions and their replicas -------------------------------------------------------------------------------
 
     def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas, the preferred leader first; empty if the partition does not exist."""
+        """Return the replicas, with the preferred leader first; empty if the partition does not exist."""
         topic = self.topics.get(partition.topic)
         return topic.partitions.get(partition.partition, ()) if topic else ()
 
     def candidates(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the replicas in order of preference as leader."""
+        """Return the replicas in order of leadership preference."""
         replicas = self.replicas(partition)
         if self.preference is None:
             return replicas
@@ -126,7 +126,7 @@ class ControllerContext:
         return [(partition, broker) for partition in partitions for broker in self.removed_replicas(partition)]
 
     def removed_partitions(self) -> list[TopicPartition]:
-        """Return the partitions that were removed and not created again."""
+        """Return the partitions that were removed and have not been created again."""
         return [
             TopicPartition(topic, number)
             for topic, assignment in sorted(self.topics.items())
@@ -151,18 +151,18 @@ class ControllerContext:
             yield from self.partitions_of(topic)
 
     def replicas_on(self, broker_ids: Iterable[int]) -> Iterator[Replica]:
-        """Yield every replica on these brokers; lazy, because a full scan takes long."""
-        wanted = set(broker_ids)
+        """Yield every replica on these brokers; lazy, because a full scan takes a long time."""
+        brokers = set(broker_ids)
         for topic, assignment in sorted(self.topics.items()):
             for number in sorted(assignment.partitions):
                 for replica in assignment.partitions[number]:
-                    if replica in wanted:
+                    if replica in brokers:
                         yield TopicPartition(topic, number), replica
 
     # --- live brokers ------------------------------------------------------------------------------------------------
 
     def add_broker(self, registration: BrokerRegistration) -> None:
-        """Add a live broker, or replace its previous process and the state of that process."""
+        """Add a live broker, or replace its previous process and that process's state."""
         self.remove_broker(registration.broker_id)
         self.brokers[registration.broker_id] = registration
         self.known_epochs[registration.broker_id] = registration.epoch
@@ -198,7 +198,7 @@ class ControllerContext:
         return tuple(replica for replica in online if replica not in self.shutting_down)
 
     def state_receivers(self, partition: TopicPartition) -> tuple[int, ...]:
-        """Return the brokers that receive the partition's state: online replicas except followers in shutdown."""
+        """Return the brokers that receive the partition's state: online replicas, except followers shutting down."""
         if not self.shutting_down:
             return self.online_replicas(partition)
         leader = self.leadership[partition].leader
@@ -269,7 +269,7 @@ class ControllerContext:
         self._replica_states.pop((partition, broker_id), None)
 
     def replicas_of_topic(self, topic: str) -> list[Replica]:
-        """Return every replica of a topic, including those that will be deleted."""
+        """Return every replica of a topic, including those that are to be deleted."""
         assigned = [(partition, r) for partition in self.partitions_of(topic) for r in self.replicas(partition)]
         return assigned + self.removed_replicas_of_topic(topic)
 

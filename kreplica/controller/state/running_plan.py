@@ -1,4 +1,4 @@
-"""An active plan in the controller's memory: its steps and their outcomes."""
+"""An active plan in the controller's memory, with its steps and their outcomes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNTED_AT_ONCE = 500
 
 
 class RunningPlan:
-    """A plan with its steps.  Changed only while an event is handled.
+    """A plan with its steps.  Changed only while an event is being handled.
 
     :param plan: the header as last read or written, with the ``version`` of its znode.
     :param chunks: the steps as stored in ZooKeeper; step numbers continue from chunk to chunk.
@@ -59,7 +59,7 @@ class RunningPlan:
         return run
 
     def build_counters(self) -> Iterator[None]:
-        """Build the counters and queues.  Required before any other use, and after the plan has changed its direction.
+        """Build the counters and queues.  Required before any other use, and after the plan's direction has changed.
 
         Yields every ``COUNTED_AT_ONCE`` steps, because a plan may have 100,000.
         """
@@ -90,7 +90,7 @@ class RunningPlan:
 
     @property
     def is_reverting(self) -> bool:
-        """True if the plan is being cancelled: ongoing moves are reversed, and in a rollback also finished ones."""
+        """True if the plan is being cancelled: ongoing moves are reversed and, in a rollback, finished ones as well."""
         return self.plan.state is PlanState.CANCELLING
 
     def origin(self, step: Step) -> tuple[int, ...]:
@@ -157,7 +157,7 @@ class RunningPlan:
         self.unwritten.add(self.chunk_of(number))
 
     def replace_header(self, plan: Plan, version: int) -> bool:
-        """Replace the header; return True if the plan changed its direction and must be counted again."""
+        """Replace the header; return True if the plan's direction changed, so that its counters must be rebuilt."""
         is_reversed = (plan.state, plan.rollback) != (self.plan.state, self.plan.rollback)
         self.plan, self.version = plan, version
         return is_reversed

@@ -11,7 +11,7 @@ class PartitionState(Enum):
     """State of a partition.
 
     * NON_EXISTENT: never created, or deleted.
-    * NEW: has replicas but no leader has been elected yet.
+    * NEW: has replicas, but no leader has been elected yet.
     * ONLINE: has a leader.
     * OFFLINE: its leader is gone and no replica could be elected.
     """
@@ -71,7 +71,7 @@ REPLICA_PREVIOUS: Mapping[ReplicaState, frozenset[ReplicaState]] = {
 
 
 class InvalidTransition(Exception):
-    """A transition that the tables do not contain: a bug in the controller, never invalid input."""
+    """The tables do not contain the transition: a bug in the controller, never invalid input."""
 
 
 def check_transition(previous: Mapping[S, frozenset[S]], old: S, new: S, what: object) -> None:
