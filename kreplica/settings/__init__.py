@@ -1,18 +1,18 @@
 """Definitions of all broker and topic settings, and their values from files, the command line and ZooKeeper.
 
-* ``setting`` one setting: name, type, default, valid values, update mode
-* ``validators`` rules for valid values
-* ``definitions/`` all settings, by subject
-* ``names`` look-up of settings by name, with suggestions for unknown names
-* ``properties`` Java's ``.properties`` format
-* ``overrides`` settings on the command line and in environment variables
-* ``broker_settings`` the static settings of a broker, from a file and overrides
-* ``listeners`` parser of listener settings
-* ``consistency`` rules that combine settings
-* ``dynamic`` effective values of static and dynamic settings, and the rows of DescribeConfigs
-* ``alterations`` validates changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics
-* ``client_metrics`` settings of subscriptions to the metrics of clients
-* ``reference`` generates the reference page: ``python -m kreplica.settings > docs/reference/settings.md``
+* ``setting``: one setting, with its name, type, default, valid values and update mode
+* ``validators``: rules for valid values
+* ``definitions/``: all settings, by subject
+* ``names``: look-up of settings by name, with suggestions for unknown names
+* ``properties``: parser of Java's ``.properties`` format
+* ``overrides``: settings on the command line and in environment variables
+* ``broker_settings``: the static settings of a broker, from a file and overrides
+* ``listeners``: parser of listener settings
+* ``consistency``: rules that combine several settings
+* ``dynamic``: effective values of static and dynamic settings, and the rows of DescribeConfigs
+* ``alterations``: validates changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics
+* ``client_metrics``: settings of client metrics subscriptions
+* ``reference``: generates the reference page: ``python -m kreplica.settings > docs/reference/settings.md``
 """
 
 from kreplica.settings.alterations import (

@@ -1,4 +1,4 @@
-"""Validation and application of changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics."""
+"""Validates and applies changes by AlterConfigs, IncrementalAlterConfigs and CreateTopics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OperationType(IntEnum):
 
 
 class AlterOperation(NamedTuple):
-    """One operation of a request; ``operation`` is the number of an ``OperationType``, not validated."""
+    """One operation of a request; ``operation`` is the number of an ``OperationType``, not yet validated."""
 
     name: str
     operation: int
@@ -40,7 +40,7 @@ def alter_incrementally(
     """Apply operations to the settings of an entity, without validating the result.
 
     :param current: the settings in the entity's znode.
-    :param known: the settings of the entity: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
+    :param known: the settings that the entity can have: ``TOPIC_SETTINGS`` or ``BROKER_SETTINGS``.
     :raise KafkaError: INVALID_REQUEST if a name is repeated, a value is missing or an operation is unknown;
         INVALID_CONFIG for APPEND or SUBTRACT on a setting that is not a list.
     """
@@ -62,7 +62,7 @@ def validate_topic_config(
     """Validate the overrides of a topic.
 
     :param configs: all overrides of the topic after the change.
-    :param defaults: the broker's typed defaults for the other settings; None for Kafka's defaults.
+    :param defaults: the broker's typed defaults for all other settings; None for Kafka's defaults.
     :raise KafkaError: INVALID_CONFIG; the message names the setting, the value and the allowed values.
     """
     typed = {name: setting.default for name, setting in TOPIC_SETTINGS.items()} | dict(defaults or {})
@@ -132,7 +132,7 @@ def _check_operations(operations: Sequence[AlterOperation]) -> None:
 
 
 def _edit_list(name: str, operation: int, value: str, current: str | None, known: Mapping[str, Setting]) -> list[str]:
-    """Append to or subtract from a list; a list that is not set starts as Kafka's default."""
+    """Append to or subtract from a list; a list that is not set starts with Kafka's default."""
     verb = "append" if operation == OperationType.APPEND else "subtract"
     setting = known.get(name)
     if setting is None:

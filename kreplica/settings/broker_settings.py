@@ -37,29 +37,30 @@ _FALLBACKS = (
     ("node.id", "broker.id"),
     ("zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"),
 )
-"""Pairs of a setting and its fallback: a setting that is not configured has the value of its fallback."""
+"""Fallbacks by setting: a setting that is not configured has the value of its fallback."""
 
 
 class ConfiguredText(NamedTuple):
-    """The text of a configured setting, and its location such as ``broker.properties, line 3``."""
+    """The text of a configured setting and its location, such as ``broker.properties, line 3``."""
 
     text: str
     place: str
 
     def __repr__(self) -> str:
-        """Return the location only, since the text may be a secret."""
+        """Return only the location, since the text may be a secret."""
         return f"<ConfiguredText {self.place}>"
 
 
 class BrokerSettings:
-    """Settings of a broker at startup, immutable; ``kreplica.settings.dynamic`` applies changes at run time.
+    """Immutable settings of a broker at startup; ``kreplica.settings.dynamic`` applies changes at run time.
 
     :ivar warnings: one sentence for each configured setting that is ignored or has a deprecated name.
-    :ivar listeners: addresses to listen on; an empty host means all interfaces, port 0 lets the system choose.
-    :ivar advertised_listeners: addresses to publish; an empty host means this machine's name, port 0 the bound port.
+    :ivar listeners: addresses to listen on; an empty host means all interfaces, and port 0 lets the system choose.
+    :ivar advertised_listeners: addresses to publish; an empty host means this machine's name, and port 0 means the
+        bound port.
     :ivar inter_broker_listener: the name of the listener for requests between brokers.
-    :ivar control_plane_listener: the name of the listener for requests of the controller; the inter-broker listener by
-        default.
+    :ivar control_plane_listener: the name of the listener for the controller's requests; by default, the inter-broker
+        listener.
     :ivar log_dirs: the log directories; at least one, without duplicates.
     """
 
@@ -85,7 +86,8 @@ class BrokerSettings:
     ) -> BrokerSettings:
         """Parse settings from text in Java's properties format and from overrides.
 
-        :param overrides: text is ``name=value``; they take precedence over the text, and later ones over earlier ones.
+        :param overrides: ``name=value`` if given as text; take precedence over ``text``, and later ones over earlier
+            ones.
         :param origin: source of the text for error messages, such as a path.
         :raise SettingsError: a setting is unknown, malformed or missing, or settings contradict each other; the
             message names the line.
@@ -112,7 +114,7 @@ class BrokerSettings:
         return self._values[name]
 
     def get(self, name: str) -> Any:
-        """Return the value of a setting, None if it does not exist or has no value."""
+        """Return the value of a setting; None if it does not exist or has no value."""
         return self._values.get(name)
 
     def of_listener(self, listener: str, names: Iterable[str]) -> dict[str, Any]:
@@ -125,7 +127,7 @@ class BrokerSettings:
         return {name: self._values.get(mechanism_setting(listener, mechanism, name), values[name]) for name in values}
 
     def text(self, name: str) -> str | None:
-        """Return the configured text, otherwise the default as Kafka's tools print it; None if there is no default."""
+        """Return the configured text, or the default as Kafka's tools print it; None if there is no default."""
         given = self._configured.get(name)
         return given.text.strip() if given is not None else format_value(BROKER_SETTINGS[name].default)
 
@@ -217,7 +219,7 @@ class BrokerSettings:
 def load(path: str | Path, overrides: Sequence[str | Override] = ()) -> BrokerSettings:
     """Read the settings from a file.
 
-    :raise SettingsError: the file cannot be read, or ``BrokerSettings.from_text`` raises the error.
+    :raise SettingsError: the file cannot be read, or its contents are invalid (``BrokerSettings.from_text``).
     """
     try:
         text = Path(path).read_text(encoding="utf-8")

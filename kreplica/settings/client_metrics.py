@@ -13,7 +13,7 @@ from kreplica.settings.validators import ANY, between
 METRICS, INTERVAL, MATCH = "metrics", "interval.ms", "match"
 
 ALL_METRICS = "*"
-"""The only entry of ``metrics`` if the subscription is to all metrics."""
+"""The only entry of ``metrics`` in a subscription to all metrics."""
 
 INTERVAL_MS_DEFAULT = 300_000
 
@@ -23,16 +23,16 @@ CLIENT_METRICS_SETTINGS: Mapping[str, Setting] = MappingProxyType(
         for setting in (
             Setting(
                 METRICS, Type.LIST, (), ANY,
-                documentation="Prefixes of the names of metrics that clients push; * for all metrics.",
+                documentation="The name prefixes of the metrics that clients push; * for all metrics.",
             ),
             Setting(
                 INTERVAL, Type.INT, INTERVAL_MS_DEFAULT, between(100, 3_600_000),
-                documentation="The interval between two pushes of a client.",
+                documentation="The interval at which a client pushes metrics.",
             ),
             Setting(
                 MATCH, Type.LIST, (), ANY,
-                documentation="The clients of the subscription, as a list of ATTRIBUTE=EXPRESSION: all regular "
-                "expressions must match the whole attribute. Attributes: client_instance_id, client_id, "
+                documentation="The clients to which the subscription applies, as a list of ATTRIBUTE=EXPRESSION; each "
+                "regular expression must match the whole attribute. Attributes: client_instance_id, client_id, "
                 "client_software_name, client_software_version, client_source_address, client_source_port. "
                 "Empty for all clients.",
             ),
@@ -89,7 +89,7 @@ def match_expressions(text: str) -> dict[str, str]:
 
 
 def describe_client_metrics(own: Mapping[str, str]) -> list[ConfigRow]:
-    """Return the rows of a subscription in DescribeConfigs.
+    """Return a subscription's rows in DescribeConfigs.
 
     :param own: the settings in its znode; empty for an unknown subscription.
     """

@@ -1,4 +1,4 @@
-"""Rules about one or several broker settings that types and ranges do not express; most are Kafka's."""
+"""Rules about one or more broker settings that types and ranges cannot express; most are Kafka's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Values = Mapping[str, Any]
 class Rule(NamedTuple):
     """A rule about settings.
 
-    :param names: the settings that it concerns.
+    :param names: the settings that the rule is about.
     :param message: the end of the error message, after the names and values of the settings.
     """
 
@@ -92,7 +92,7 @@ RULES = (
     Rule(
         ("broker.id",),
         lambda values: 0 <= values["broker.id"] <= values["reserved.broker.max.id"],
-        "must be set to a number from 0 to reserved.broker.max.id that no other broker has",
+        "must be set to a number from 0 to reserved.broker.max.id that no other broker uses",
     ),
     _positive_or_unlimited("log.retention.ms"),
     _positive_or_unlimited("log.retention.minutes"),
@@ -165,7 +165,7 @@ RULES = (
     Rule(
         ("kreplica.admin.authentication", "kreplica.admin.token.file"),
         _is_anonymous_without_token,
-        "are inconsistent: none cannot be used with other ways to authenticate, nor with a token file",
+        "are inconsistent: none cannot be combined with other ways to authenticate or with a token file",
     ),
     Rule(
         ("kreplica.admin.authentication", "kreplica.admin.tls.client.ca.file", "kreplica.admin.tls.certificate.file"),

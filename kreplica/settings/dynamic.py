@@ -1,8 +1,8 @@
-"""Dynamic settings: their layers, the effective values, and their presentation by DescribeConfigs.
+"""Dynamic settings: their layers, their effective values, and their rows in DescribeConfigs.
 
 ``/config/topics/T`` overrides ``/config/brokers/N``, which overrides ``/config/brokers/<default>``, the broker's file
-and Kafka's defaults, in this order (KIP-226). Layers are resolved when one of them changes, so reading a value is a
-look-up.
+and Kafka's defaults, in this order (KIP-226). The layers are resolved when one of them changes, so reading a value is
+only a look-up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALTERNATIVES = (
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 )
-"""Alternative broker settings for the same value, in different units; the first one that is set applies."""
+"""Alternative broker settings for the same value in different units; the first one that is set applies."""
 
 _DEFAULT_TEXTS = {name: format_value(setting.default) for name, setting in BROKER_SETTINGS.items()}
 
@@ -62,7 +62,7 @@ class ConfigRow:
 
     @property
     def is_default(self) -> bool:
-        """True if no layer sets the setting; version 0 of DescribeConfigs has this field instead of the source."""
+        """True if no layer sets the setting; in version 0 of DescribeConfigs, this field replaces the source."""
         return self.source is Source.DEFAULT_CONFIG
 
 
@@ -249,7 +249,7 @@ def _valid_settings(layer: Mapping[str, str], ignored: list[str]) -> dict[str, s
 
 
 def _apply_timestamp_difference(values: dict[str, Value]) -> None:
-    """Apply ``message.timestamp.difference.max.ms`` to its replacements if these have their default (KIP-937)."""
+    """Apply ``message.timestamp.difference.max.ms`` to its replacements if these have their defaults (KIP-937)."""
     for newer in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if values[newer] == TOPIC_SETTINGS[newer].default:
             values[newer] = values["message.timestamp.difference.max.ms"]
@@ -272,7 +272,7 @@ def _row(setting: Setting, text: str | None, synonyms: tuple[Synonym, ...], *, r
 
 
 def _custom_rows(layer: Mapping[str, str], source: Source) -> dict[str, ConfigRow]:
-    """Describe unknown names, which Kafka treats as settings of plugins."""
+    """Describe unknown names, which Kafka treats as plugin settings."""
     return {name: _unknown_row(name, source) for name in layer if broker_setting(name) is None}
 
 

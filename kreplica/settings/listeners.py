@@ -15,7 +15,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 def parse_protocols(text: str) -> dict[str, str]:
-    """Parse ``NAME:PROTOCOL,NAME:PROTOCOL`` to protocols by listener name, in upper case.
+    """Parse ``NAME:PROTOCOL,NAME:PROTOCOL``; return the protocols by listener name, in upper case.
 
     :raise ValueError: the text is malformed, a name is repeated, or a protocol is unknown.
     """

@@ -1,4 +1,4 @@
-"""Look-up of settings by name, with suggestions for unknown names."""
+"""Looks up settings by name, and suggests names for unknown ones."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ CURRENT_NAMES = {
     f"kreplica.{scope}.outstanding.answer.bytes": f"kreplica.{scope}.outstanding.response.bytes"
     for scope in ("connection", "address", "broker")
 }
-"""Renamed settings: deprecated name, which is still accepted -> current name."""
+"""Current names of renamed settings, by deprecated name; deprecated names are still accepted."""
 
 LISTENER_PREFIX = "listener.name."
 PLUGIN_PREFIX = "kreplica.plugin."
 
 CONNECTION_LIMITS = ("max.connections", "max.connection.creation.rate")
-"""Limits of the broker and of listeners; with 0 at run time, no client could change them back."""
+"""Limits of the broker and its listeners; after a change to 0 at run time, no client could change them back."""
 
 
 def broker_setting(name: str) -> Setting | None:
-    """Return the broker setting with a name; None if it does not exist.
+    """Return the broker setting with this name; None if it does not exist.
 
-    ``listener.name.L.S`` is Kafka's setting S for the listener L only (KIP-103); it is ignored unless S is one of
-    ``PER_LISTENER``. ``listener.name.L.M.S`` is S for the SASL mechanism M of the listener, for S in ``PER_MECHANISM``.
-    ``kreplica.plugin.P.S`` is a setting of the plugin P, which validates it at start.
+    ``listener.name.L.S`` is Kafka's setting S for the listener L only (KIP-103); it is ignored unless S is in
+    ``PER_LISTENER``. ``listener.name.L.M.S`` is S for the SASL mechanism M of the listener, if S is in
+    ``PER_MECHANISM``. ``kreplica.plugin.P.S`` is a setting of the plugin P, which validates it at startup.
     """
     known = BROKER_SETTINGS.get(name)
     if known is None and name.startswith(PLUGIN_PREFIX):
         return Setting(name, Type.STRING, None, documentation="A plugin setting; see the documentation of the plugin.")
     if known is None and name.startswith(LISTENER_PREFIX):
         parts = name.removeprefix(LISTENER_PREFIX).split(".")
-        # Between the listener and the setting there may be one more part, the SASL mechanism.
+        # There may be one more part between the listener and the setting: the SASL mechanism.
         for start in (1, 2):
             base = BROKER_SETTINGS.get(".".join(parts[start:]))
             if base is not None and base.name in (PER_LISTENER if start == 1 else PER_MECHANISM):
@@ -50,7 +50,7 @@ def broker_setting(name: str) -> Setting | None:
 
 
 def of_listener(values: Mapping[str, Any], listener: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return the values of settings for one listener, from those of the broker and of its listeners."""
+    """Return the values of settings for one listener, given those of the broker and its listeners."""
     prefix = f"{LISTENER_PREFIX}{listener.lower()}."
     return {name: values.get(prefix + name, values[name]) for name in names}
 
@@ -61,7 +61,7 @@ def mechanism_setting(listener: str, mechanism: str, name: str) -> str:
 
 
 def hint(name: str) -> str:
-    """Return a hint for an unknown name, with a leading space: the most similar names; empty if no name is similar."""
+    """Return a hint with the names most similar to an unknown name, after a space; empty if no name is similar."""
     topic = TOPIC_SETTINGS.get(name)
     if topic is not None and topic.synonyms:
         return f" It is a topic setting; the broker setting is {topic.synonyms[0]}."
@@ -91,7 +91,7 @@ def renamed_warnings(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def unsupported_protection(setting: Setting, value: Value) -> str | None:
-    """Return an error if a value requests protection that kreplica does not support, else None.
+    """Return an error if a value requests protection that kreplica does not support, otherwise None.
 
     :param value: the typed value.
     """

@@ -22,7 +22,7 @@ JAVA_VARIABLES = frozenset(
         "LOG4J_LOGGERS", "LOG4J_OPTS", "LOG4J_ROOT_LOGLEVEL", "OPTS", "TOOLS_LOG4J_LOGLEVEL", "VERSION",
     )
 )  # fmt: skip
-"""Variables of Kafka's image that configure its Java virtual machine; ignored, so that files for it can be used."""
+"""Variables of Kafka's image that configure its Java VM; ignored, so that its environment files can be reused."""
 
 _SIGNS = {"_": ".", "__": "_", "___": "-"}
 _NAMES = {name.lower(): name for name in BROKER_SETTINGS}
@@ -31,7 +31,7 @@ _NAMES = {name.lower(): name for name in BROKER_SETTINGS}
 class Override(NamedTuple):
     """A value that takes precedence over the settings file.
 
-    :param variable: the environment variable that has the value; None if it is from the command line.
+    :param variable: the environment variable that contains the value; None if it is from the command line.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Override(NamedTuple):
         return f"environment variable {self.variable}" if self.variable is not None else f"--override {self.name}"
 
     def __repr__(self) -> str:
-        """Return the location only, since the value may be a secret."""
+        """Return only the location, since the value may be a secret."""
         return f"<Override {self.place}>"
 
 

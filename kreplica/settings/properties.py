@@ -1,7 +1,7 @@
 """Parser of Java's ``.properties`` format that keeps the line number of each entry.
 
 The format is that of ``java.util.Properties.load``: comments with ``#`` or ``!``; ``=``, ``:`` or white space after the
-name; a backslash at the end of a line continues the line; escapes such as ``\\uXXXX``; the last entry of a name
+name; a backslash at the end of a line continues the line; escapes such as ``\\uXXXX``; the last entry with a name
 applies.
 """
 
@@ -32,7 +32,7 @@ def parse_properties(text: str, origin: str) -> dict[str, Entry]:
     """Parse the entries, in the order of the file.
 
     :param origin: source of the text for error messages, such as a path.
-    :raise SettingsError: an escape is malformed; the message names origin and line.
+    :raise SettingsError: an escape is malformed; the message names the origin and the line.
     """
     entries: dict[str, Entry] = {}
     for line, content in _logical_lines(text):
@@ -48,7 +48,7 @@ def parse_properties(text: str, origin: str) -> dict[str, Entry]:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield logical lines with their numbers, without comments and empty lines."""
+    """Yield logical lines with their numbers, without comments or empty lines."""
     first_number: int | None = None
     joined = ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), 1):

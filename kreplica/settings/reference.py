@@ -24,8 +24,8 @@ exclude. This includes settings that `kafka-configs` or Kafka's brokers have wri
 request that changes such a setting is rejected; if one is written to ZooKeeper while the broker runs, the broker logs a
 critical error.
 
-The column *Change* says how a setting can change: by a *restart* of the broker, or at run time, for *one broker* or for
-*all brokers* (or one of them). Use any Kafka client or tool for changes at run time and for topic settings
+The column *Change* shows how a setting can be changed: with a *restart* of the broker, or at run time for *one broker*
+or for *all brokers* (or one of them). Use any Kafka client or tool for changes at run time and for topic settings
 (`kafka-configs`, `IncrementalAlterConfigs`). Precedence, highest first: topic, one broker, all brokers, the broker's
 file, default.
 
@@ -53,7 +53,7 @@ def _lines() -> Iterator[str]:
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values() if setting.implemented)
     yield from _table("## Topics", _TOPIC_HEAD, topics)
     yield "## Embedded ZooKeeper server\n"
-    yield "`twistd kreplica coordinator --config FILE` reads these settings; a change needs a restart.\n"
+    yield "`twistd kreplica coordinator --config FILE` reads these settings; changes take effect after a restart.\n"
     yield _COORDINATOR_HEAD
     yield from (_coordinator_row(setting) for setting in ZOOKEEPER_SERVER)
     yield ""

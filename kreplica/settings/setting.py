@@ -66,7 +66,7 @@ class Setting:
 
     :param name: Kafka's name, or a name with the prefix ``kreplica.``.
     :param default: Kafka's typed default; None if it has no default.
-    :param valid: validation rule besides the type.
+    :param valid: validation rule in addition to the type.
     :param update: whether and for which brokers it can change at run time.
     :param documentation: one sentence; may be empty for a setting that is ignored.
     :param actual_behavior: if the setting is ignored, how the broker behaves instead; None for all other settings.

@@ -15,7 +15,7 @@ class Validator(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The rule in words, which follow "expected"; empty if every value of the type is valid."""
+        """The rule in words that follow "expected"; empty if every value of the type is valid."""
 
     def accepts(self, value: Value) -> bool:
         """Return True if a value of the right type is valid."""
@@ -37,7 +37,7 @@ ANY = _Anything()
 class Range:
     """A number between two inclusive bounds; None means unbounded.
 
-    :param special_value: a special value outside of the range that Kafka accepts.
+    :param special_value: a special value outside the range that Kafka accepts.
     """
 
     low: float | None = None
@@ -110,10 +110,10 @@ class EachOneOf:
 class ReleaseVersion:
     """A release of Apache Kafka in the format of ``inter.broker.protocol.version``: ``3.9``, ``2.8-IV1``, ``0.10.0.0``.
 
-    Releases before 1.0 have three segments, later ones two; as in Kafka, further segments are ignored.
+    Releases before 1.0 have three segments, later ones have two; as in Kafka, further segments are ignored.
     """
 
-    allowed: str = "a release of Apache Kafka from 0.8.0 on, such as 3.9, 2.8-IV1 or 0.10.2"
+    allowed: str = "a release of Apache Kafka, 0.8.0 or later, such as 3.9, 2.8-IV1 or 0.10.2"
 
     def accepts(self, value: Value) -> bool:
         if not isinstance(value, str):

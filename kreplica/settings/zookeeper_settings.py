@@ -19,7 +19,7 @@ def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> 
     """Return the typed value of each setting.
 
     :param path: None if there is no file.
-    :param overrides: ``name=value`` each; they take precedence over the file.
+    :param overrides: in the form ``name=value``; take precedence over the file.
     :raise SettingsError: the file cannot be read, or a setting is unknown or malformed; the message names the line.
     """
     given: dict[str, tuple[str, str]] = {}
@@ -38,7 +38,7 @@ def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> 
         if setting is None:
             near = get_close_matches(name, _SETTINGS, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{place}: {name} is not a setting of the coordinator.{hint}")
+            raise SettingsError(f"{place}: {name} is not a setting of the embedded ZooKeeper server.{hint}")
         try:
             values[name] = setting.parse(value)
         except ValueError as error:

@@ -42,7 +42,7 @@ def test_override_without_value() -> None:
     [
         (f"\n{ANONYMOUS}=some", "line 2: kreplica.coordinator.anonymous.clients: 'some' is not allowed; expected"),
         (f"{PROTOCOLS}=SSLv3", "line 1: kreplica.coordinator.ssl.enabled.protocols: 'SSLv3' is not allowed"),
-        ("broker.id=1", "line 1: broker.id is not a setting of the coordinator."),
+        ("broker.id=1", "line 1: broker.id is not a setting of the embedded ZooKeeper server."),
         ("kreplica.coordinator.ssl.listeners=a:1", f"Did you mean {LISTENER}?"),
     ],
 )

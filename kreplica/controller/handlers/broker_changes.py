@@ -69,7 +69,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
     if not (changes.gone or changes.joined or changes.changed or outdated):
         return
     log.info(
-        "controller: brokers gone: {gone}, joined: {joined}, changed: {changed}, full state sent again: {outdated}",
+        "controller: brokers gone {gone}, joined {joined}, changed {changed}, full state resent {outdated}",
         gone=list(changes.gone),
         joined=list(changes.joined),
         changed=list(changes.changed),

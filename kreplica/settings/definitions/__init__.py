@@ -1,6 +1,6 @@
 """Definitions of all broker and topic settings: those of Apache Kafka 3.9 and those that begin with ``kreplica.``.
 
-``helpers`` has constants and functions for these tables; ``unsupported`` has the settings of unsupported features.
+``helpers`` contains constants and functions for these tables, ``unsupported`` the settings of unsupported features.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ BROKER_GROUPS: Mapping[str, tuple[Setting, ...]] = MappingProxyType(
         "Settings without effect": unsupported.UNSUPPORTED,
     }
 )
-"""The broker settings by heading of the reference page, in the page's order."""
+"""The broker settings by heading of the reference page, in the order of the page."""
 
 BROKER_SETTINGS: Mapping[str, Setting] = MappingProxyType(
     {setting.name: setting for group in BROKER_GROUPS.values() for setting in group}

@@ -28,7 +28,7 @@ IDENTITY = (
     ),
     Setting(
         "broker.rack", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The rack of the broker; the replicas of a partition are spread over the racks.",
+        "The rack of the broker; the replicas of a partition are spread across racks.",
     ),
     Setting(
         "node.id", INT, -1, ANY, HIGH, READ_ONLY,
@@ -43,7 +43,7 @@ IDENTITY = (
         Row("broker.id.generation.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY),
     ),
 )
-"""Identity of the broker."""
+"""The broker's identity."""
 
 ZOOKEEPER = (
     Setting(
@@ -57,7 +57,8 @@ ZOOKEEPER = (
     ),
     Setting(
         "zookeeper.session.timeout.ms", INT, 18_000, ANY, HIGH, READ_ONLY,
-        "The ZooKeeper session timeout: the broker counts as failed if ZooKeeper receives no heartbeat for this time.",
+        "The ZooKeeper session timeout: a broker is considered failed if ZooKeeper receives no heartbeat from it for "
+        "this long.",
     ),
     Setting(
         "zookeeper.set.acl", BOOLEAN, False, ANY, HIGH, READ_ONLY,
@@ -81,7 +82,7 @@ TOPICS = (
     Setting(
         "auto.create.topics.enable", BOOLEAN, True, ANY, HIGH, READ_ONLY,
         "Whether a Metadata request creates unknown topics if the client allows it, as consumers and producers do by "
-        "default; internal topics are created regardless.",
+        "default; internal topics are always created.",
     ),
     Setting(
         "default.replication.factor", INT, 1, ANY, MEDIUM, READ_ONLY,
@@ -113,11 +114,11 @@ CONTROLLER = (
     ),
     Setting(
         "controlled.shutdown.enable", BOOLEAN, True, ANY, MEDIUM, READ_ONLY,
-        "Whether a stopping broker first moves the leadership of its partitions to others.",
+        "Whether a stopping broker first moves the leadership of its partitions to other brokers.",
     ),
     Setting(
         "controlled.shutdown.max.retries", INT, 3, ANY, MEDIUM, READ_ONLY,
-        "How many times a stopping broker retries its request to the controller before it stops regardless.",
+        "How many times a stopping broker retries its request to the controller before it stops anyway.",
     ),
     Setting(
         "controlled.shutdown.retry.backoff.ms", LONG, 5000, ANY, MEDIUM, READ_ONLY,
@@ -133,8 +134,7 @@ CONTROLLER = (
     ),
     Setting(
         "leader.imbalance.per.broker.percentage", INT, 10, ANY, HIGH, READ_ONLY,
-        "The percentage of the partitions with this preferred replica that other brokers may lead before leadership "
-        "moves back.",
+        "The percentage of a broker's preferred partitions that other brokers may lead before leadership moves back.",
     ),
     Setting(
         "unclean.leader.election.enable", BOOLEAN, False, ANY, HIGH, CLUSTER_WIDE,

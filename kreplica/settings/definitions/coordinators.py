@@ -54,8 +54,8 @@ GROUPS = (
     ),
     Setting(
         "group.max.size", INT, 2**31 - 1, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum number of members of a classic group; more members receive GROUP_MAX_SIZE_REACHED. Consumer "
-        "groups (KIP-848) have group.consumer.max.size.",
+        "The maximum number of members of a classic group; further members receive GROUP_MAX_SIZE_REACHED. For "
+        "consumer groups (KIP-848), see group.consumer.max.size.",
     ),
     Setting(
         "group.min.session.timeout.ms", INT, 6000, ANY, MEDIUM, READ_ONLY,
@@ -67,7 +67,7 @@ GROUPS = (
     ),
     Setting(
         "offsets.commit.required.acks", SHORT, -1, ANY, HIGH, READ_ONLY,
-        "How many replicas an offset commit waits for; -1 is all in-sync replicas.",
+        "How many replicas an offset commit waits for; -1 means all in-sync replicas.",
         actual_behavior="an offset commit waits for all in-sync replicas",
     ),
     Setting(
@@ -76,7 +76,7 @@ GROUPS = (
     ),
     Setting(
         "offsets.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
-        "The read size when committed offsets are loaded, in bytes.",
+        "The number of bytes per read when committed offsets are loaded.",
         actual_behavior=LOADED_IN_CHUNKS,
     ),
     Setting(
@@ -89,11 +89,11 @@ GROUPS = (
     ),
     Setting(
         "offsets.topic.compression.codec", INT, 0, ANY, HIGH, READ_ONLY,
-        "The compression codec of __consumer_offsets, by number; 0 is none.",
+        "The compression codec of __consumer_offsets, by number; 0 means uncompressed.",
     ),
     Setting(
         "offsets.topic.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
-        "The number of partitions of __consumer_offsets; must not change after the topic was created.",
+        "The number of partitions of __consumer_offsets; must not change after the topic has been created.",
     ),
     Setting(
         "offsets.topic.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,
@@ -125,7 +125,7 @@ GROUPS = (
         "classic groups are always enabled.",
     ),
     *not_implemented(
-        "groups have no settings of their own that these limits could apply to",
+        "groups have no settings of their own to which these limits could apply",
         Row("group.consumer.max.heartbeat.interval.ms", INT, 15_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.max.session.timeout.ms", INT, 60_000, at_least(1), MEDIUM, READ_ONLY),
         Row("group.consumer.min.heartbeat.interval.ms", INT, 5000, at_least(1), MEDIUM, READ_ONLY),
@@ -166,7 +166,7 @@ GROUPS = (
 TRANSACTIONS = (
     Setting(
         "transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, 10_000, at_least(1), LOW, READ_ONLY,
-        "How often transactions that exceeded their timeout are aborted.",
+        "How often transactions that have exceeded their timeout are aborted.",
     ),
     Setting(
         "transaction.max.timeout.ms", INT, 900_000, at_least(1), HIGH, READ_ONLY,
@@ -178,7 +178,7 @@ TRANSACTIONS = (
     ),
     Setting(
         "transaction.state.log.load.buffer.size", INT, 5_242_880, at_least(1), HIGH, READ_ONLY,
-        "The read size when transaction state is loaded, in bytes.",
+        "The number of bytes per read when transaction state is loaded.",
         actual_behavior=LOADED_IN_CHUNKS,
     ),
     Setting(
@@ -187,7 +187,7 @@ TRANSACTIONS = (
     ),
     Setting(
         "transaction.state.log.num.partitions", INT, 50, at_least(1), HIGH, READ_ONLY,
-        "The number of partitions of __transaction_state; must not change after the topic was created.",
+        "The number of partitions of __transaction_state; must not change after the topic has been created.",
     ),
     Setting(
         "transaction.state.log.replication.factor", SHORT, 3, at_least(1), HIGH, READ_ONLY,

@@ -29,8 +29,8 @@ LISTENERS = (
     ),
     Setting(
         "control.plane.listener.name", STRING, None, ANY, HIGH, READ_ONLY,
-        "The listener for requests of the controller to brokers; it must differ from the inter-broker listener, which "
-        "is used by default. Requests of the controller are served first on any listener.",
+        "The listener for the controller's requests to brokers; it must differ from the inter-broker listener, which "
+        "is the default. On every listener, the controller's requests are served first.",
     ),
     Setting(
         "inter.broker.listener.name", STRING, None, ANY, MEDIUM, READ_ONLY,
@@ -39,12 +39,12 @@ LISTENERS = (
     ),
     Setting(
         "listener.security.protocol.map", STRING, DEFAULT_PROTOCOL_MAP, ANY, LOW, AT_START,
-        "The security protocol of each listener name, as NAME:PROTOCOL separated by commas.",
+        "The security protocol of each listener, as a comma-separated list of NAME:PROTOCOL.",
     ),
     Setting(
         "listeners", STRING, "PLAINTEXT://:9092", ANY, HIGH, AT_START,
-        "The addresses on which the broker listens, as NAME://host:port separated by commas; an empty host means all "
-        "interfaces; port 0 lets the operating system choose.",
+        "The addresses on which the broker listens, as a comma-separated list of NAME://host:port; an empty host means "
+        "all interfaces, and port 0 lets the operating system choose.",
     ),
     Setting(
         "security.inter.broker.protocol", STRING, "PLAINTEXT", OneOf(PROTOCOLS), MEDIUM, READ_ONLY,
@@ -68,22 +68,23 @@ CONNECTIONS = (
     ),
     Setting(
         "max.connections", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "The maximum number of connections of the broker, or with the prefix listener.name.L. of a listener; further "
-        "ones are accepted when others have closed. Other brokers can always connect if they use a separate listener: "
-        "the broker then closes the connection of another listener that has been idle for the longest time.",
+        "The maximum number of connections to the broker or, with the prefix listener.name.L., to a listener; further "
+        "connections are accepted once others have closed. Other brokers can always connect if they use a separate "
+        "listener: the broker then closes the connection on another listener that has been idle longest.",
     ),
     Setting(
         "max.connections.per.ip", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "The maximum number of connections from one IP address; further ones are closed immediately.",
+        "The maximum number of connections from one IP address; further connections are closed immediately.",
     ),
     Setting(
         "max.connections.per.ip.overrides", STRING, "", ConnectionOverrides(), MEDIUM, CLUSTER_WIDE,
-        "Other maximum numbers of connections for some addresses, as ADDRESS:NUMBER separated by commas.",
+        "The addresses to which limits other than max.connections.per.ip apply, as a comma-separated list of "
+        "ADDRESS:NUMBER.",
     ),
     Setting(
         "max.connection.creation.rate", INT, 2**31 - 1, at_least(0), MEDIUM, CLUSTER_WIDE,
-        "The number of connections per second that the broker accepts, or with the prefix listener.name.L. a listener; "
-        "beyond it, the broker delays accepting.",
+        "The maximum number of connections that the broker or, with the prefix listener.name.L., a listener accepts "
+        "per second; further connections are accepted with a delay.",
     ),
     Setting(
         "max.incremental.fetch.session.cache.slots", INT, 1000, at_least(0), MEDIUM, READ_ONLY,
@@ -96,20 +97,20 @@ CONNECTIONS = (
     ),
     Setting(
         "quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
-        "The length of a window of quota.window.num, in seconds.",
+        "The length of each window of quota.window.num, in seconds.",
     ),
     Setting(
         "controller.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY,
-        "The number of windows over which a client can save its unused quota of created and deleted partitions "
-        "(controller_mutation_rate), to use it at once.",
+        "The number of windows over which a client can accumulate unused quota for creating and deleting partitions "
+        "(controller_mutation_rate), to use it in one burst.",
     ),
     Setting(
         "controller.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY,
-        "The length of a window of controller.quota.window.num, in seconds.",
+        "The length of each window of controller.quota.window.num, in seconds.",
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "The maximum memory of incomplete requests of all connections; -1 means 512 MiB. Beyond it, connections whose "
+        "The maximum memory for incomplete requests on all connections; -1 means 512 MiB. Beyond it, connections whose "
         "requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",
     ),
     Setting(
@@ -119,7 +120,7 @@ CONNECTIONS = (
     ),
     Setting(
         "socket.listen.backlog.size", INT, 50, at_least(1), MEDIUM, READ_ONLY,
-        "The maximum number of connections waiting to be accepted. Unless it is configured, kreplica uses 1024; the "
+        "The maximum number of connections waiting to be accepted. If it is not configured, kreplica uses 1024; the "
         "operating system may limit it further.",
     ),
     Setting(

@@ -126,7 +126,7 @@ STORAGE = (
         actual_behavior="the broker's thread pool, which has a fixed size, opens the logs",
     ),
     *not_implemented(
-        "codecs compress with their default level",
+        "codecs compress at their default level",
         Row("compression.gzip.level", INT, -1, Range(1, 9, special_value=-1), MEDIUM, CLUSTER_WIDE),
         Row("compression.lz4.level", INT, 9, between(1, 17), MEDIUM, CLUSTER_WIDE),
         Row("compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE),
@@ -141,7 +141,7 @@ STORAGE = (
         Row("log.message.downconversion.enable", BOOLEAN, True, ANY, LOW, CLUSTER_WIDE),
     ),
     *not_implemented(
-        "records are stored in message format 2, as Apache Kafka does from 3.0 on",
+        "records are stored in message format 2, as in Apache Kafka 3.0 and later",
         Row("log.message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, READ_ONLY),
     ),
     *not_implemented(
@@ -162,7 +162,7 @@ RETENTION = (
     ),
     Setting(
         "log.cleaner.dedupe.buffer.size", LONG, 134_217_728, ANY, MEDIUM, AT_START,
-        "The maximum memory of the table of keys (offset map) that compaction uses.",
+        "The maximum memory for the table of keys (offset map) that compaction uses.",
     ),
     Setting(
         "log.cleaner.delete.retention.ms", LONG, 86_400_000, at_least(0), MEDIUM, CLUSTER_WIDE,
@@ -195,12 +195,12 @@ RETENTION = (
     ),
     Setting(
         "log.retention.bytes", LONG, -1, ANY, HIGH, CLUSTER_WIDE,
-        "Default of the topic setting retention.bytes, which limits each partition, not the broker; -1 is "
+        "Default of the topic setting retention.bytes, which limits each partition, not the broker; -1 means "
         "unlimited.",
     ),
     Setting(
         "log.retention.check.interval.ms", LONG, 300_000, at_least(1), MEDIUM, READ_ONLY,
-        "How often logs are checked for segments to remove by retention.",
+        "How often logs are checked for segments that retention removes.",
     ),
     Setting(
         "log.retention.hours", INT, 168, ANY, HIGH, READ_ONLY,

@@ -33,15 +33,15 @@ _VALIDATION = (
     ),
     Setting(
         "sasl.oauthbearer.expected.audience", LIST, None, ANY, LOW, READ_ONLY,
-        "A token must be issued for one of these audiences (aud). If it is not set, a token must not name an audience.",
+        "A token must be issued for one of these audiences (aud). If none is set, a token must not name an audience.",
     ),
     Setting(
         "sasl.oauthbearer.expected.issuer", STRING, None, ANY, LOW, READ_ONLY,
-        "A token must be issued by this issuer (iss). If it is not set, the keys alone determine the valid tokens.",
+        "A token must be issued by this issuer (iss). If none is set, the keys alone determine valid tokens.",
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.refresh.ms", LONG, 3_600_000, at_least(1), LOW, READ_ONLY,
-        "How often the keys are read again. They are also read for a token with an unknown key, at most every 10 s.",
+        "How often the keys are read again. An unknown key in a token also causes a read, at most every 10 s.",
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", LONG, 10_000, at_least(0), LOW, READ_ONLY,
@@ -49,19 +49,19 @@ _VALIDATION = (
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", LONG, 100, at_least(0), LOW, READ_ONLY,
-        "The delay before the keys are read again after a failure; it is doubled for each further failure.",
+        "The delay before the keys are read again after a failure; it doubles with each further failure.",
     ),
     Setting(
         "sasl.oauthbearer.jwks.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The JSON Web Key Set of the authorization server: a URL with https://, or with file:// for a file.",
+        "The JSON Web Key Set of the authorization server: an https:// URL, or file:// for a file.",
     ),
     Setting(
         "sasl.oauthbearer.scope.claim.name", STRING, "scope", ANY, LOW, READ_ONLY,
-        "The name of the claim with the scope of a token.",
+        "The name of the claim that contains the scope of a token.",
     ),
     Setting(
         "sasl.oauthbearer.sub.claim.name", STRING, "sub", ANY, LOW, READ_ONLY,
-        "The name of the claim with the user of a token.",
+        "The name of the claim that contains the user of a token.",
     ),
     Setting(
         "sasl.server.callback.handler.class", CLASS, None, OneOf(("", *_VALIDATOR_CLASSES)), MEDIUM, READ_ONLY,
@@ -76,11 +76,11 @@ _LOGIN = (
     ),
     Setting(
         "sasl.login.connect.timeout.ms", INT, None, at_least(1), LOW, READ_ONLY,
-        "The timeout of connections to the token endpoint; 10 seconds if it is not set.",
+        "The timeout for connections to the token endpoint; 10 seconds if it is not set.",
     ),
     Setting(
         "sasl.login.read.timeout.ms", INT, None, at_least(1), LOW, READ_ONLY,
-        "The timeout of responses of the token endpoint; 10 seconds if it is not set.",
+        "The timeout for responses from the token endpoint; 10 seconds if it is not set.",
     ),
     Setting(
         "sasl.login.refresh.buffer.seconds", SHORT, 300, between(0, 3600), MEDIUM, AT_START,
@@ -92,19 +92,19 @@ _LOGIN = (
     ),
     Setting(
         "sasl.login.refresh.window.factor", DOUBLE, 0.8, between(0.5, 1.0), MEDIUM, AT_START,
-        "The share of the lifetime of a token after which the next connection replaces it.",
+        "The fraction of a token's lifetime after which the next connection replaces the token.",
     ),
     Setting(
         "sasl.login.refresh.window.jitter", DOUBLE, 0.05, between(0.0, 0.25), MEDIUM, AT_START,
-        "The maximum random share that is added to sasl.login.refresh.window.factor.",
+        "The maximum random fraction that is added to sasl.login.refresh.window.factor.",
     ),
     Setting(
         "sasl.login.retry.backoff.max.ms", LONG, 10_000, at_least(0), LOW, READ_ONLY,
-        "How long failed requests for a token are repeated before the connection fails.",
+        "How long failed requests for a token are retried before the connection fails.",
     ),
     Setting(
         "sasl.login.retry.backoff.ms", LONG, 100, at_least(0), LOW, READ_ONLY,
-        "The delay before a failed request for a token is repeated; it is doubled for each further attempt.",
+        "The delay before a failed request for a token is retried; it doubles with each further attempt.",
     ),
     Setting(
         "sasl.oauthbearer.token.endpoint.url", STRING, None, ANY, MEDIUM, READ_ONLY,
@@ -121,7 +121,7 @@ OAUTH = (
         "without a signature, which anyone can create for any user: for development only.",
     ),
 )
-"""Settings of the mechanism."""
+"""Settings of OAUTHBEARER."""
 
 OAUTH_VALIDATION = tuple(each.name for each in _VALIDATION)
 OAUTH_LOGIN = tuple(each.name for each in _LOGIN)

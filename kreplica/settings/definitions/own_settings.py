@@ -1,4 +1,4 @@
-"""kreplica's own settings of a broker; no setting of Apache Kafka begins with ``kreplica.``."""
+"""kreplica's own broker settings; no setting of Apache Kafka begins with ``kreplica.``."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ OWN_SETTINGS = (
         ANY,
         MEDIUM,
         READ_ONLY,
-        "The file with the token of the admin API, the same on all brokers. Clients that send it are super users, and "
-        "brokers authenticate to each other with it. Without it, the API has no authentication.",
+        "The file with the admin API's token, which must be the same on all brokers. Clients that send it are super "
+        "users, and brokers authenticate to each other with it. Without it, the API has no authentication.",
     ),
     Setting(
         "kreplica.admin.authentication",
@@ -35,8 +35,8 @@ OWN_SETTINGS = (
         MEDIUM,
         READ_ONLY,
         "How clients of the admin API authenticate, in addition to the token: with the password of a SCRAM user "
-        "(basic), with a client certificate (certificate), or with a token of the authorization server of "
-        "sasl.oauthbearer.jwks.endpoint.url (bearer). Empty: with the token, if there is one.",
+        "(basic), with a client certificate (certificate), or with a token from the authorization server of "
+        "sasl.oauthbearer.jwks.endpoint.url (bearer). If empty, only the token is accepted, if there is one.",
     ),
     Setting(
         "kreplica.admin.allow.anonymous",
@@ -54,8 +54,8 @@ OWN_SETTINGS = (
         ANY,
         LOW,
         READ_ONLY,
-        "More host names that clients of the admin API may use, such as that of a proxy; other names are rejected, "
-        "to prevent DNS rebinding, unless the token is the only way to authenticate.",
+        "Additional host names that clients of the admin API may use, such as that of a proxy; other names are "
+        "rejected, to prevent DNS rebinding, unless the token is the only way to authenticate.",
     ),
     Setting(
         "kreplica.admin.session.ms",
@@ -92,7 +92,7 @@ OWN_SETTINGS = (
         ANY,
         MEDIUM,
         READ_ONLY,
-        "The certificate authorities of client certificates, in PEM. ssl.principal.mapping.rules converts the subject "
+        "The certificate authorities for client certificates, in PEM. ssl.principal.mapping.rules converts the subject "
         "of a certificate to a user.",
     ),
     Setting(
@@ -102,8 +102,8 @@ OWN_SETTINGS = (
         between(0, 65535),
         LOW,
         READ_ONLY,
-        "A further port of the first listener, which all brokers of the machine share (SO_REUSEPORT): a client that "
-        "bootstraps there finds the cluster if any of them runs. 0: none.",
+        "An additional port of the first listener that all brokers on the machine share (SO_REUSEPORT): a client that "
+        "bootstraps there finds the cluster if any of them is running. 0 disables it.",
     ),
     Setting(
         "kreplica.connection.outstanding.requests.max",
@@ -112,7 +112,7 @@ OWN_SETTINGS = (
         at_least(1),
         LOW,
         READ_ONLY,
-        "The maximum number of pending requests of a connection before the broker stops reading from it.",
+        "The maximum number of pending requests on a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.request.bytes",
@@ -121,7 +121,7 @@ OWN_SETTINGS = (
         at_least(1),
         LOW,
         READ_ONLY,
-        "The maximum bytes of pending requests of a connection before the broker stops reading from it.",
+        "The maximum bytes of pending requests on a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.connection.outstanding.response.bytes",
@@ -130,7 +130,7 @@ OWN_SETTINGS = (
         at_least(1),
         LOW,
         READ_ONLY,
-        "The maximum bytes of unsent responses of a connection before the broker stops reading from it.",
+        "The maximum bytes of unsent responses on a connection before the broker stops reading from it.",
     ),
     Setting(
         "kreplica.decompressed.batch.max.bytes",
@@ -158,7 +158,7 @@ OWN_SETTINGS = (
         at_least(1_000_000),
         MEDIUM,
         READ_ONLY,
-        "The maximum estimated memory of a request without records after parsing, 40 bytes per number or field: the "
+        "The maximum estimated memory of a parsed request without its records, at 40 bytes per number or field; the "
         "default allows 50,000 topics in a Metadata request or 35,000 partitions in a Fetch. A larger request closes "
         "its connection. With a higher value, a request may delay others by more than 10 ms.",
     ),
@@ -169,8 +169,8 @@ OWN_SETTINGS = (
         at_least(0),
         MEDIUM,
         READ_ONLY,
-        "The number of days before the expiry of a listener's certificate from which the broker warns: in the log once "
-        "a day, in `kreplica why broker` and in the dashboard.",
+        "How many days before a listener's certificate expires the broker starts to warn: once a day in the log, in "
+        "`kreplica why broker` and in the dashboard.",
     ),
     Setting(
         "kreplica.stall.log.ms",
@@ -179,8 +179,8 @@ OWN_SETTINGS = (
         at_least(1),
         LOW,
         READ_ONLY,
-        "The minimum duration of an event loop stall that is logged with the request that caused it, at most every "
-        "10 s; measured if the admin API or a metrics reporter is enabled.",
+        "The minimum duration of an event loop stall that is logged, with the request that caused it, at most every "
+        "10 s; stalls are measured if the admin API or a metrics reporter is enabled.",
     ),
     Setting(
         "kreplica.busy.poll.max.us",
@@ -190,8 +190,8 @@ OWN_SETTINGS = (
         LOW,
         READ_ONLY,
         "How long the event loop polls its sockets, in microseconds, before it sleeps; suspended while waits are "
-        "longer. It lowers the latency at low rates, but uses a whole core, which each broker with this setting should "
-        "have for itself. 0 disables it; brokers that share a process ignore it.",
+        "longer. Polling lowers the latency at low rates, but uses a whole core, so each broker with this setting "
+        "should have its own. 0 disables it; brokers that share a process ignore it.",
     ),
     Setting(
         "kreplica.auto.create.topics.in.progress.max",
@@ -210,9 +210,9 @@ OWN_SETTINGS = (
         at_least(1),
         LOW,
         READ_ONLY,
-        "The maximum number of automatic topic creations per second for one client address; a burst may "
-        "use up to 50 s of unused rate. Requests for further topics receive LEADER_NOT_AVAILABLE, and the topics are "
-        "created when their clients retry.",
+        "The maximum number of automatic topic creations per second for one client address; a burst may use the unused "
+        "creations of up to 50 s. Requests for further topics receive LEADER_NOT_AVAILABLE, and the topics are created "
+        "when their clients retry.",
     ),
     Setting(
         "kreplica.controller.journal.directory",
@@ -249,8 +249,8 @@ OWN_SETTINGS = (
         at_least(0),
         LOW,
         READ_ONLY,
-        "The rate at which stored records are verified, to detect corruption while other replicas have "
-        "intact copies; 0 disables verification.",
+        "The rate at which stored records are verified, to detect corruption while other replicas still have intact "
+        "copies; 0 disables verification.",
     ),
     Setting(
         "kreplica.partition.removal.wait.ms",
@@ -259,7 +259,7 @@ OWN_SETTINGS = (
         at_least(0),
         LOW,
         READ_ONLY,
-        "How long a partition marked for removal remains readable, unless the request specifies another time.",
+        "How long a partition marked for removal remains readable, unless the request specifies a different time.",
     ),
     Setting(
         "kreplica.placement",
@@ -268,7 +268,7 @@ OWN_SETTINGS = (
         ANY,
         LOW,
         READ_ONLY,
-        "The plugin that places new replicas on brokers; racks spreads them evenly over racks and brokers.",
+        "The plugin that places new replicas on brokers; racks spreads them evenly across racks and brokers.",
     ),
     Setting(
         "kreplica.leader.election",
@@ -277,7 +277,7 @@ OWN_SETTINGS = (
         ANY,
         LOW,
         READ_ONLY,
-        "The plugin that elects the leader among the in-sync replicas; assigned follows the order of the assignment.",
+        "The plugin that elects the leader from the in-sync replicas; assigned follows the order of the assignment.",
     ),
     Setting(
         "kreplica.authorizer",
@@ -304,7 +304,7 @@ OWN_SETTINGS = (
         ANY,
         LOW,
         READ_ONLY,
-        "Plugins that receive the metrics that the admin API serves in Prometheus format.",
+        "Plugins that receive the same metrics that the admin API serves in Prometheus format.",
     ),
     Setting(
         "kreplica.metrics.report.interval.ms",
@@ -322,8 +322,8 @@ OWN_SETTINGS = (
         OneOf(("partition", "topic")),
         LOW,
         READ_ONLY,
-        "The detail of metrics of partitions and of committed offsets: partition, or topic for their sums by topic, "
-        "which are fewer in clusters with many partitions.",
+        "The level of detail of partition and committed offset metrics: partition, or topic for sums by topic, which "
+        "are fewer in clusters with many partitions.",
     ),
     Setting(
         "kreplica.extra.listeners",

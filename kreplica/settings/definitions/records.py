@@ -1,4 +1,4 @@
-"""Settings for the formats of keys and values in the admin API, and for the schema registry."""
+"""Settings for key and value formats in the admin API, and for the schema registry."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ RECORDS = (
     ),
     Setting(
         "kreplica.schema.registry.basic.auth.user.info", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The broker's credentials at the schema registry, as USER:PASSWORD.",
+        "The broker's credentials for the schema registry, as USER:PASSWORD.",
     ),
     Setting(
         "kreplica.schema.registry.ca.file", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The file with the certificates (PEM) of the schema registry's authorities; by default those of the system.",
+        "The file with the certificates (PEM) of the authorities trusted for the schema registry; by default, those "
+        "that the system trusts.",
     ),
     Setting(
         "kreplica.schema.registry.timeout.ms", INT, 5000, between(1, 60_000), LOW, READ_ONLY,
         "The maximum duration of a request to the schema registry.",
     ),
 )
-"""Settings for the formats of records."""
+"""Settings for record formats."""

@@ -51,7 +51,7 @@ REPLICATION = (
     ),
     Setting(
         "replica.socket.receive.buffer.bytes", INT, 65_536, ANY, HIGH, READ_ONLY,
-        "The receive buffer of followers' fetch connections; chosen by the operating system unless set.",
+        "The receive buffer size of followers' fetch connections; chosen by the operating system unless it is set.",
     ),
     Setting(
         "replica.socket.timeout.ms", INT, 30_000, ANY, HIGH, READ_ONLY,

@@ -32,7 +32,7 @@ PRINCIPAL_BUILDER = "org.apache.kafka.common.security.authenticator.DefaultKafka
 SECURITY = (
     Setting(
         "ssl.cipher.suites", LIST, (), ANY, MEDIUM, AT_START,
-        "The cipher suites of TLS, with the names of IANA or OpenSSL; empty uses OpenSSL's default.",
+        "The TLS cipher suites, by their IANA or OpenSSL names; empty means OpenSSL's default.",
     ),
     Setting(
         "ssl.client.auth", STRING, "none", OneOf(("required", "requested", "none")), MEDIUM, AT_START,
@@ -40,7 +40,7 @@ SECURITY = (
     ),
     Setting(
         "ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), ANY, MEDIUM, AT_START,
-        "The versions of TLS: TLSv1.2, TLSv1.3 or both.",
+        "The TLS versions: TLSv1.2, TLSv1.3 or both.",
     ),
     Setting(
         "ssl.endpoint.identification.algorithm", STRING, "https", OneOf(("https", "HTTPS", "")), LOW, AT_START,
@@ -49,7 +49,7 @@ SECURITY = (
     ),
     Setting(
         "ssl.key.password", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
-        "The password of the private key in PEM; a key in PKCS12 has the password of its key store.",
+        "The password of the private key in PEM; for a key in PKCS12, the password of the key store is used.",
     ),
     Setting(
         "ssl.keystore.certificate.chain", PASSWORD, None, ANY, MEDIUM, PER_BROKER,
@@ -73,7 +73,7 @@ SECURITY = (
     ),
     Setting(
         "ssl.principal.mapping.rules", STRING, "DEFAULT", ANY, LOW, AT_START,
-        "Rules RULE:pattern/replacement/[LU] separated by commas that convert the distinguished name of a client's "
+        "Comma-separated rules, RULE:pattern/replacement/[LU], that convert the distinguished name of a client's "
         "certificate to a user name; DEFAULT uses the whole name (KIP-371).",
     ),
     Setting(
@@ -94,25 +94,25 @@ SECURITY = (
         "The format of the trust store: PEM or PKCS12.",
     ),
     *not_implemented(
-        "OpenSSL implements TLS, not a Java security provider",
+        "OpenSSL, not a Java security provider, implements TLS",
         Row("ssl.keymanager.algorithm", STRING, "SunX509", ANY, MEDIUM, READ_ONLY),
         Row("ssl.provider", STRING, None, ANY, MEDIUM, READ_ONLY),
         Row("ssl.secure.random.implementation", STRING, None, ANY, LOW, READ_ONLY),
         Row("ssl.trustmanager.algorithm", STRING, "PKIX", ANY, MEDIUM, READ_ONLY),
     ),
     *not_implemented(
-        "ssl.enabled.protocols determines the versions of TLS",
+        "ssl.enabled.protocols determines the TLS versions",
         Row("ssl.protocol", STRING, "TLSv1.3", ANY, MEDIUM, READ_ONLY),
     ),
     Setting(
         "ssl.allow.dn.changes", BOOLEAN, False, ANY, LOW, AT_START,
-        "Whether a dynamic change of the key store may change the certificate's distinguished name. A changed file may "
-        "have any name.",
+        "Whether a dynamic change of the key store may change the certificate's distinguished name. After a change to "
+        "the file itself, the certificate may have any name.",
     ),
     Setting(
         "ssl.allow.san.changes", BOOLEAN, False, ANY, LOW, AT_START,
-        "Whether a dynamic change of the key store may remove host names and addresses of the certificate. A changed "
-        "file may contain any host names and addresses.",
+        "Whether a dynamic change of the key store may remove host names and addresses from the certificate. After a "
+        "change to the file itself, the certificate may have any host names and addresses.",
     ),
     *not_implemented_protection(
         "Java classes cannot be loaded",
@@ -125,7 +125,7 @@ SECURITY = (
     ),
     Setting(
         "connections.max.reauth.ms", LONG, 0, at_least(0), MEDIUM, READ_ONLY,
-        "How long an authenticated session lasts; then the client must authenticate again (KIP-368). 0 means "
+        "How long an authenticated session lasts before the client must authenticate again (KIP-368). 0 means "
         "unlimited.",
     ),
     Setting(
@@ -135,13 +135,13 @@ SECURITY = (
     ),
     Setting(
         "sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, AT_START,
-        "The login module of a listener's mechanism, only with the prefix listener.name.LISTENER.MECHANISM. in lower "
-        "case: username and password for connections to other brokers, clientId and clientSecret for OAUTHBEARER; for "
-        "PLAIN, user_NAME is the password of NAME.",
+        "The login module of a listener's mechanism; requires the prefix listener.name.LISTENER.MECHANISM. in lower "
+        "case. Options: username and password for connections to other brokers, clientId and clientSecret for "
+        "OAUTHBEARER; for PLAIN, user_NAME is the password of NAME.",
     ),
     Setting(
         "sasl.mechanism.inter.broker.protocol", STRING, "GSSAPI", ANY, MEDIUM, AT_START,
-        "The SASL mechanism of connections between brokers.",
+        "The SASL mechanism for connections between brokers.",
     ),
     *OAUTH,
     Setting(
@@ -165,7 +165,7 @@ SECURITY = (
     ),
     Setting(
         "allow.everyone.if.no.acl.found", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
-        "Whether a resource without ACLs may be used by everyone; without authorizer.class.name, it has no effect.",
+        "Whether a resource without ACLs may be used by everyone; has no effect without authorizer.class.name.",
         listed=False,
     ),
     Setting(
@@ -181,12 +181,12 @@ SECURITY = (
     ),
     Setting(
         "delegation.token.secret.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The secret from which the secrets of delegation tokens are computed (KIP-48), equal on all brokers. Without "
-        "it, delegation tokens are disabled.",
+        "The secret from which the secrets of delegation tokens are computed (KIP-48); it must be the same on all "
+        "brokers. Without it, delegation tokens are disabled.",
     ),
     Setting(
         "delegation.token.master.key", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The former name of delegation.token.secret.key, used if that is not set.",
+        "The former name of delegation.token.secret.key, used if the current name is not set.",
     ),
     Setting(
         "delegation.token.max.lifetime.ms", LONG, 604_800_000, at_least(1), MEDIUM, READ_ONLY,
@@ -211,7 +211,7 @@ SECURITY = (
     ),
     Setting(
         "password.encoder.key.length", INT, 128, between(128, 256), LOW, READ_ONLY,
-        "The length of the key that is derived from password.encoder.secret, in bits: 128, 192 or 256.",
+        "The length in bits of the key derived from password.encoder.secret: 128, 192 or 256.",
     ),
     Setting(
         "password.encoder.keyfactory.algorithm", STRING, None, OneOf(KEY_FACTORIES), LOW, READ_ONLY,
@@ -219,8 +219,8 @@ SECURITY = (
     ),
     Setting(
         "password.encoder.old.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The previous value of password.encoder.secret: the broker encrypts its passwords in ZooKeeper again when it "
-        "starts.",
+        "The previous value of password.encoder.secret, with which the broker decrypts its passwords in ZooKeeper when "
+        "it starts, to encrypt them with the new value.",
     ),
     Setting(
         "password.encoder.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
@@ -231,10 +231,10 @@ SECURITY = (
 """Encryption, authentication and authorization."""
 
 TLS_SETTINGS = tuple(each.name for each in SECURITY if each.name.startswith("ssl.") and each.implemented)
-"""Settings of TLS."""
+"""TLS settings."""
 
 DYNAMIC_TLS_SETTINGS = tuple(name for name in TLS_SETTINGS if "store." in name or name == "ssl.key.password")
-"""Settings of TLS that can change at run time, only for one listener."""
+"""TLS settings that can change at run time, but only for individual listeners."""
 
 PER_LISTENER = (
     *TLS_SETTINGS,

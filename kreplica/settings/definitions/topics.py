@@ -35,12 +35,12 @@ TOPIC = (
     ),
     Setting(
         "compression.gzip.level", INT, -1, Range(1, 9, special_value=-1), MEDIUM, CLUSTER_WIDE,
-        actual_behavior="gzip compresses with its default level",
+        actual_behavior="gzip compresses at its default level",
         synonyms=("compression.gzip.level",),
     ),
     Setting(
         "compression.lz4.level", INT, 9, between(1, 17), MEDIUM, CLUSTER_WIDE,
-        actual_behavior="lz4 compresses with its default level",
+        actual_behavior="lz4 compresses at its default level",
         synonyms=("compression.lz4.level",),
     ),
     Setting(
@@ -50,7 +50,7 @@ TOPIC = (
     ),
     Setting(
         "compression.zstd.level", INT, 3, between(-131_072, 22), MEDIUM, CLUSTER_WIDE,
-        actual_behavior="zstd compresses with its default level",
+        actual_behavior="zstd compresses at its default level",
         synonyms=("compression.zstd.level",),
     ),
     Setting(
@@ -65,7 +65,7 @@ TOPIC = (
     ),
     Setting(
         "flush.messages", LONG, 2**63 - 1, at_least(1), MEDIUM, CLUSTER_WIDE,
-        "The number of records after which the log is flushed to disk; with 1 every acknowledgement waits for a "
+        "The number of records after which the log is flushed to disk; with 1, every acknowledgement waits for a "
         "flush, which concurrent requests share.",
         synonyms=("log.flush.interval.messages",),
     ),
@@ -117,7 +117,7 @@ TOPIC = (
     ),
     Setting(
         "message.format.version", STRING, "3.0-IV1", ReleaseVersion(), MEDIUM, CLUSTER_WIDE,
-        actual_behavior="records are stored in message format 2, as Apache Kafka does from 3.0 on",
+        actual_behavior="records are stored in message format 2, as in Apache Kafka 3.0 and later",
         synonyms=("log.message.format.version",),
     ),
     Setting(
@@ -159,7 +159,7 @@ TOPIC = (
     ),
     Setting(
         "preallocate", BOOLEAN, False, ANY, MEDIUM, CLUSTER_WIDE,
-        "Whether disk space is allocated when a segment is created.",
+        "Whether disk space is preallocated when a segment is created.",
         synonyms=("log.preallocate",),
     ),
     Setting(

@@ -1,4 +1,4 @@
-"""Kafka settings of features that kreplica does not have or implements differently."""
+"""Kafka's settings for features that kreplica does not have or implements differently."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ UNSUPPORTED = (
         Row("alter.log.dirs.replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),
     *not_implemented_protection(
-        "client quotas are those in ZooKeeper",
+        "client quotas are read from ZooKeeper",
         Row("client.quota.callback.class", CLASS, None, ANY, LOW, READ_ONLY),
     ),
     *not_implemented(
-        "the rates of throttled replicas are enforced by token buckets without these windows",
+        "token buckets, which do not use these windows, limit the rates of throttled replicas",
         Row("replication.quota.window.num", INT, 11, at_least(1), LOW, READ_ONLY),
         Row("replication.quota.window.size.seconds", INT, 1, at_least(1), LOW, READ_ONLY),
     ),

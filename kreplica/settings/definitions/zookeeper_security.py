@@ -1,4 +1,4 @@
-"""Settings of the encryption and authentication of a broker's connection to ZooKeeper."""
+"""Settings for encryption and authentication of a broker's connection to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ZOOKEEPER_SECURITY = (
     Setting(
         "kreplica.zookeeper.sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The login module for SASL DIGEST-MD5 with ZooKeeper: org.apache.zookeeper.server.auth.DigestLoginModule "
-        "required username=\"...\" password=\"...\"; as in the section Client of Kafka's JAAS file.",
+        "required username=\"...\" password=\"...\"; as in the Client section of Kafka's JAAS file.",
     ),
     Setting(
         "zookeeper.clientCnxnSocket", STRING, None, OneOf(("", *_SOCKET_CLASSES)), MEDIUM, READ_ONLY,
@@ -31,21 +31,21 @@ ZOOKEEPER_SECURITY = (
     ),
     Setting(
         "zookeeper.ssl.cipher.suites", LIST, None, ANY, LOW, READ_ONLY,
-        "The cipher suites of connections to ZooKeeper, with the names of IANA or OpenSSL.",
+        "The cipher suites for connections to ZooKeeper, by their IANA or OpenSSL names.",
     ),
     Setting(
         "zookeeper.ssl.client.enable", BOOLEAN, False, ANY, MEDIUM, READ_ONLY,
-        "Whether connections to ZooKeeper use TLS; zookeeper.connect then has the servers' secure ports.",
+        "Whether connections to ZooKeeper use TLS; zookeeper.connect must then contain the servers' secure ports.",
     ),
     Setting(
         "zookeeper.ssl.enabled.protocols", LIST, None, ANY, LOW, READ_ONLY,
-        "The versions of TLS: TLSv1.2, TLSv1.3 or both; defaults to zookeeper.ssl.protocol.",
+        "The TLS versions: TLSv1.2, TLSv1.3 or both; defaults to zookeeper.ssl.protocol.",
     ),
     Setting(
         "zookeeper.ssl.endpoint.identification.algorithm", STRING, "HTTPS", OneOf(("HTTPS", "https", "")), LOW,
         READ_ONLY,
-        "With HTTPS, the broker verifies that a server's certificate is valid for its host; with an empty value, "
-        "it does not.",
+        "With HTTPS, the broker verifies that a server's certificate is valid for the server's host; with an empty "
+        "value, it does not.",
     ),
     Setting(
         "zookeeper.ssl.keystore.location", STRING, None, ANY, MEDIUM, READ_ONLY,
@@ -62,7 +62,7 @@ ZOOKEEPER_SECURITY = (
     ),
     Setting(
         "zookeeper.ssl.protocol", STRING, "TLSv1.2", OneOf(("TLSv1.2", "TLSv1.3")), LOW, READ_ONLY,
-        "The version of TLS, if zookeeper.ssl.enabled.protocols is not set.",
+        "The TLS version, if zookeeper.ssl.enabled.protocols is not set.",
     ),
     Setting(
         "zookeeper.ssl.truststore.location", STRING, None, ANY, MEDIUM, READ_ONLY,

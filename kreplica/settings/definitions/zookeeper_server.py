@@ -1,4 +1,4 @@
-"""Settings of the embedded ZooKeeper server, in the file of ``twistd kreplica coordinator --config FILE``."""
+"""Settings of the embedded ZooKeeper server, read from the file of ``twistd kreplica coordinator --config FILE``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ ZOOKEEPER_SERVER = (
     Setting(
         f"{PREFIX}sasl.jaas.config", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
         "The users of SASL DIGEST-MD5: org.apache.zookeeper.server.auth.DigestLoginModule required user_NAME=\"...\"; "
-        "as in the section Server of ZooKeeper's JAAS file.",
+        "as in the Server section of ZooKeeper's JAAS file.",
     ),
     Setting(
         f"{PREFIX}ssl.cipher.suites", LIST, (), ANY, LOW, READ_ONLY,
-        "The cipher suites of TLS, with the names of IANA or OpenSSL; empty uses OpenSSL's default.",
+        "The TLS cipher suites, by their IANA or OpenSSL names; empty means OpenSSL's default.",
     ),
     Setting(
         f"{PREFIX}ssl.client.auth", STRING, "required", OneOf(("required", "requested", "none")), MEDIUM, READ_ONLY,
@@ -32,7 +32,7 @@ ZOOKEEPER_SERVER = (
     Setting(
         f"{PREFIX}ssl.enabled.protocols", LIST, ("TLSv1.2", "TLSv1.3"), EachOneOf(("TLSv1.2", "TLSv1.3")), MEDIUM,
         READ_ONLY,
-        "The versions of TLS: TLSv1.2, TLSv1.3 or both.",
+        "The TLS versions: TLSv1.2, TLSv1.3 or both.",
     ),
     Setting(
         f"{PREFIX}ssl.keystore.location", STRING, None, ANY, MEDIUM, READ_ONLY,
@@ -48,12 +48,12 @@ ZOOKEEPER_SERVER = (
     ),
     Setting(
         f"{PREFIX}ssl.listener", STRING, "", ANY, MEDIUM, READ_ONLY,
-        "The address of a second listener, with TLS, as host:port; without it, the server has no TLS.",
+        "The address of a second listener, with TLS, as host:port; without it, TLS is disabled.",
     ),
     Setting(
         f"{PREFIX}ssl.truststore.location", STRING, None, ANY, MEDIUM, READ_ONLY,
-        "The file with the certificates of the authorities that sign certificates of clients; the operating system's "
-        "if it is not set.",
+        "The file with the certificates of the authorities that sign client certificates; the operating system's if it "
+        "is not set.",
     ),
     Setting(
         f"{PREFIX}ssl.truststore.password", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
