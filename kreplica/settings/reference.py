@@ -34,7 +34,7 @@ file, default.
 _AT_RUN_TIME = {"read-only": "restart", "per-broker": "one broker", "cluster-wide": "all brokers"}
 _BROKER_HEAD = "| Setting | Default | Allowed | Change | Description |\n|---|---|---|---|---|"
 _TOPIC_HEAD = "| Setting | Default | Allowed | Broker setting with the default | Description |\n|---|---|---|---|---|"
-_COORDINATOR_HEAD = "| Setting | Default | Allowed | Description |\n|---|---|---|---|"
+_ZOOKEEPER_HEAD = "| Setting | Default | Allowed | Description |\n|---|---|---|---|"
 _IGNORED_HEAD = "| Setting | Default | Other values | Behaviour |\n|---|---|---|---|"
 
 
@@ -54,8 +54,8 @@ def _lines() -> Iterator[str]:
     yield from _table("## Topics", _TOPIC_HEAD, topics)
     yield "## Embedded ZooKeeper server\n"
     yield "`twistd kreplica coordinator --config FILE` reads these settings; changes take effect after a restart.\n"
-    yield _COORDINATOR_HEAD
-    yield from (_coordinator_row(setting) for setting in ZOOKEEPER_SERVER)
+    yield _ZOOKEEPER_HEAD
+    yield from (_zookeeper_row(setting) for setting in ZOOKEEPER_SERVER)
     yield ""
     yield "## Settings without effect\n"
     yield from _table("### Broker settings without effect", _IGNORED_HEAD, _ignored_rows(BROKER_SETTINGS.values()))
@@ -84,7 +84,7 @@ def _topic_row(setting: Setting) -> str:
     return _row(f"`{setting.name}`", _default(setting), _allowed(setting), synonyms, setting.documentation)
 
 
-def _coordinator_row(setting: Setting) -> str:
+def _zookeeper_row(setting: Setting) -> str:
     return _row(f"`{setting.name}`", _default(setting), _allowed(setting), setting.documentation)
 
 

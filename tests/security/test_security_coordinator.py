@@ -231,12 +231,12 @@ USERS = f"--override=kreplica.coordinator.sasl.jaas.config={LOGIN} required user
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--interface=0.0.0.0"], "the coordinator would listen on 0.0.0.0 for clients that cannot authenticate: set"),
+        (["--interface=0.0.0.0"], "server would listen on 0.0.0.0 for clients that cannot authenticate: set"),
         (["--override=kreplica.coordinator.anonymous.clients=none"], "would listen on 127.0.0.1 for clients that"),
         (
             [KEY, "--override=kreplica.coordinator.ssl.listener=0.0.0.0:2182",
              "--override=kreplica.coordinator.ssl.client.auth=none"],
-            "the coordinator would listen on 0.0.0.0 for clients",
+            "the embedded ZooKeeper server would listen on 0.0.0.0 for clients",
         ),
         (["--override=kreplica.coordinator.ssl.listener=2182"], "expected host:port"),
         (["--override=kreplica.coordinator.ssl.listener=a:1"], "kreplica.coordinator.ssl.keystore.location is not set"),

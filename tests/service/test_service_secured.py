@@ -25,8 +25,8 @@ SECTION = (ROOT / "README.md").read_text().split("## Secure the cluster\n")[1].s
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", SECTION, re.S)
 ENVIRONMENT = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
 TIMEOUT_S = 60
-COORDINATOR = "127.0.0.1:2181"
-SHOWN = {"brokers": "127.0.0.1:9092", "admin": "127.0.0.1:8080", "coordinator": COORDINATOR}
+ZOOKEEPER = "127.0.0.1:2181"
+SHOWN = {"brokers": "127.0.0.1:9092", "admin": "127.0.0.1:8080", "zookeeper": ZOOKEEPER}
 """Addresses on the page."""
 BROKER_CLIENT = """
 import random, sys
@@ -63,7 +63,7 @@ def secured_cluster(directory: Path) -> Iterator[dict[str, str]]:
             assert process.stdout is not None
             found: dict[str, str] = {}
             for line in process.stdout:
-                match = re.match(r"  (brokers|admin|coordinator) +(?:https://)?(\S+?)/? ", line)
+                match = re.match(r"  (brokers|admin|zookeeper) +(?:https://)?(\S+?)/? ", line)
                 if match is not None:
                     found[SHOWN[match[1]]] = match[2]
                 if line.startswith("  Topics are created"):
@@ -121,7 +121,7 @@ def test_the_steps_of_the_readme(tmp_path: Path) -> None:
 def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
     """A program without the secret can neither create nor change znodes."""
     with secured_cluster(tmp_path / "locked") as addresses:
-        client = KazooClient(addresses[COORDINATOR], timeout=TIMEOUT_S)
+        client = KazooClient(addresses[ZOOKEEPER], timeout=TIMEOUT_S)
         client.start(timeout=TIMEOUT_S)
         try:
             with pytest.raises(SessionClosedRequireSaslError):
@@ -129,7 +129,7 @@ def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
         finally:
             client.stop()
             client.close()
-        program = [sys.executable, "-c", BROKER_CLIENT, addresses[COORDINATOR]]
+        program = [sys.executable, "-c", BROKER_CLIENT, addresses[ZOOKEEPER]]
         assert run([*program, "wrong"], tmp_path) == "AuthFailed\n"
         secret = (tmp_path / "locked" / "security" / "coordinator-password").read_text().strip()
         stolen, *acls = run([*program, secret], tmp_path).splitlines()

@@ -160,7 +160,7 @@ def test_failed_start_in_the_background(data: Path) -> None:
     assert f"complete log: {data}/kreplica.log" in error
 
 
-BANNER = ["brokers", "admin", "coordinator", "data", "python", "stop"]
+BANNER = ["brokers", "admin", "zookeeper", "data", "python", "stop"]
 
 
 def test_foreground(data: Path) -> None:

@@ -157,6 +157,6 @@ def test_device_of_the_coordinator_fails(process):
         future.result(20)
     assert process.wait() == 1
     (last,) = [line for line in process.output.splitlines() if line.startswith("kreplica:")]
-    assert "the coordinator cannot store its state" in last
+    assert "the embedded ZooKeeper server cannot store its state" in last
     assert str(process.data_directory / "coordinator") in last
     assert "Traceback" not in process.output

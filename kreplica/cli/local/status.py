@@ -104,7 +104,7 @@ def _print(
             ("since", time_text(state.started_ms)),
             ("brokers", ",".join(state.bootstrap_servers) or None),
             ("admin", None if state.admin_url is None else f"{state.admin_url}/"),
-            ("coordinator", state.coordinator),
+            ("embedded ZooKeeper", state.coordinator),
             ("data", directory),
             ("log", log),
             ("health", health_line if problem is None else problem_text(problem)),

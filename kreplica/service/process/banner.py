@@ -34,7 +34,7 @@ def banner(version: str, addresses: ClusterAddresses, python: str, *, log_file: 
     rows = [
         ("brokers", f"{','.join(addresses.bootstrap_servers)}    (bootstrap.servers of any Kafka client)"),
         ("admin", f"{admin_url}/    (dashboard in a browser, REST API)" if admin_url else "off"),
-        ("coordinator", f"{addresses.coordinator}    (ZooKeeper protocol)"),
+        ("zookeeper", f"{addresses.coordinator}    (embedded ZooKeeper-compatible server)"),
         ("data", addresses.data_directory),
         ("python", python),
     ]

@@ -109,7 +109,7 @@ class StandaloneOptions(_Options):
     """Brokers and an embedded ZooKeeper server, without configuration, on loopback by default."""
 
     command = "standalone"
-    longdesc = "Starts brokers and an embedded ZooKeeper server. `kreplica start` does the same."
+    longdesc = "Starts brokers and an embedded ZooKeeper-compatible server. `kreplica start` does the same."
 
     optFlags: ClassVar[list[list[Any]]] = [
         ["processes", None, "run each broker in its own process, so that each can use one core"],
@@ -167,13 +167,13 @@ class CoordinatorOptions(_Options):
     """The embedded ZooKeeper server without brokers, for clusters on one machine."""
 
     command = "coordinator"
-    longdesc = "Starts the embedded ZooKeeper server without brokers, for clusters on one machine."
+    longdesc = "Starts the embedded ZooKeeper-compatible server without brokers, for clusters on one machine."
 
     optParameters: ClassVar[list[list[Any]]] = [
         ["data-dir", "d", "coordinator-data", "directory of the znodes; created if it does not exist"],
         ["port", "p", 2181, "the port", _port],
         ["interface", "i", "127.0.0.1", "the address to listen on"],
-        ["config", "c", None, "file with settings of TLS and authentication (kreplica.coordinator.*)"],
+        ["config", "c", None, "file with settings for TLS and authentication (kreplica.coordinator.*)"],
         ["znodes-max", None, ZNODES_MAX, "maximum number of znodes", _positive],
         ["znode-bytes-max", None, ZNODE_BYTES_MAX, "maximum total size of the znodes in bytes", _positive],
         ["address-connections-max", None, ADDRESS_CONNECTIONS_MAX, "maximum connections per address", _positive],
@@ -184,9 +184,9 @@ class Options(usage.Options):
     """Options of ``twistd kreplica``, for service managers; ``kreplica start`` is the command for people."""
 
     subCommands: ClassVar[list[list[Any]]] = [
-        ["standalone", None, StandaloneOptions, "brokers and an embedded ZooKeeper server, without configuration"],
+        ["standalone", None, StandaloneOptions, "brokers and an embedded ZooKeeper-compatible server"],
         ["broker", None, BrokerOptions, "one broker of a cluster"],
-        ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper server without brokers"],
+        ["coordinator", None, CoordinatorOptions, "the embedded ZooKeeper-compatible server without brokers"],
     ]
 
     def getSynopsis(self) -> str:

@@ -60,7 +60,7 @@ class ZooKeeperProcess:
         await start_zookeeper(self._server, self._interface, self._configured_port, "--port")
         encrypted = "" if self._tls is None else f" and {self._tls.interface}:{self._server.tls_port} (TLS)"
         print(
-            f"the coordinator is ready on {self._interface}:{self._server.port}{encrypted}, "
+            f"the embedded ZooKeeper server is ready on {self._interface}:{self._server.port}{encrypted}, "
             f"its data is in {self._data_directory}",
             file=sys.__stdout__,
             flush=True,
@@ -80,13 +80,14 @@ async def start_zookeeper(server: EmbeddedZooKeeper, interface: str, port: int, 
         await server.start()
     except CannotListenError as error:
         raise SettingsError(
-            f"the coordinator cannot listen on {interface}:{port}: {error.socketError}; set another port with {option}"
+            f"the embedded ZooKeeper server cannot listen on {interface}:{port}: {error.socketError}; "
+            f"choose another port with {option}"
         ) from None
 
 
 def zookeeper_failed(failed: Callable[[str], None], failure: Failure) -> None:
     """Report that the store failed, so that the process ends: it can no longer keep its durability guarantees."""
-    failed(f"the coordinator cannot store its state: {failure.getErrorMessage()}")
+    failed(f"the embedded ZooKeeper server cannot store its state: {failure.getErrorMessage()}")
 
 
 def zookeeper_from_options(

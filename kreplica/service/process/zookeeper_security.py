@@ -55,7 +55,7 @@ def zookeeper_security(runtime: Runtime, values: Mapping[str, Any], interface: s
 def _users(jaas: str | None) -> Mapping[str, str]:
     if not jaas:
         return {}
-    # Imported here because most coordinators have no users.
+    # Imported here because most servers have no users.
     from kreplica.security.sasl.jaas import parse_jaas
 
     try:
@@ -97,14 +97,16 @@ def _check_listener(interface: str, anonymous: AnonymousClients, *, can_authenti
     is_local = is_loopback(interface)
     if anonymous is AnonymousClients.ALL and not is_local:
         log.warn(
-            "the coordinator listens on {interface} without authentication: any client can control the cluster",
+            "the embedded ZooKeeper server listens on {interface} without authentication: any client can control the "
+            "cluster",
             interface=interface,
         )
     must_authenticate = anonymous is AnonymousClients.NONE or (anonymous is AnonymousClients.LOCAL and not is_local)
     if must_authenticate and not can_authenticate:
         raise SettingsError(
-            f"the coordinator would listen on {interface} for clients that cannot authenticate: set {_JAAS_SETTING}, "
-            f"listen on 127.0.0.1, or set {_ANONYMOUS_SETTING}=all to let every client control the cluster"
+            f"the embedded ZooKeeper server would listen on {interface} for clients that cannot authenticate: set "
+            f"{_JAAS_SETTING}, listen on 127.0.0.1, or set {_ANONYMOUS_SETTING}=all to let every client control the "
+            "cluster"
         )
 
 

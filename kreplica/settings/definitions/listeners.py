@@ -110,8 +110,8 @@ CONNECTIONS = (
     ),
     Setting(
         "queued.max.request.bytes", LONG, -1, ANY, MEDIUM, READ_ONLY,
-        "The maximum memory for incomplete requests on all connections; -1 means 512 MiB. Beyond it, connections whose "
-        "requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",
+        "The maximum memory for incomplete requests on all connections; -1 means 512 MiB. Beyond that, connections "
+        "whose requests arrive too slowly (kreplica.partial.request.rate.min) are closed.",
     ),
     Setting(
         "queued.max.requests", INT, 500, at_least(1), HIGH, READ_ONLY,
