@@ -93,9 +93,9 @@ async def _record_takeover(term: ControllerTerm, bounced: Sequence[int]) -> None
     text = f"broker {broker} became the controller in epoch {context.controller_epoch}"
     history.record("controller_elected", f"broker {broker}", text, live_brokers=live)
     texts = [text]
-    for kind, brokers, what in (("broker_left", gone, "left"), ("broker_restarted", bounced, "restarted")):
+    for kind, brokers, action in (("broker_left", gone, "left"), ("broker_restarted", bounced, "restarted")):
         for each in brokers:
-            texts.append(f"broker {each} {what} before that")
+            texts.append(f"broker {each} {action} before that")
             history.record(kind, f"broker {each}", texts[-1])
     history.update_live_brokers(gone=gone, joined=live)
     history.set_cause("; ".join(texts))

@@ -1,10 +1,10 @@
 """The service package: builds a broker or a standalone cluster from its parts and runs it under ``twistd``.
 
-* ``process``: options, the process as a Twisted service, log output
+* ``process``: command-line options, the process as a Twisted service, log output
 * ``standalone``: an embedded ZooKeeper server and several brokers
 * ``composition``: builds one ``Broker``, starts it and stops it
 * ``broker``: the parts of a broker: its API table, coordinators, replication, readiness
-* ``admin``: wires the REST admin API; ``metrics``: the metric families; ``plugins``: plugins chosen by the settings
+* ``admin``: wires the REST admin API; ``metrics``: the metric families; ``plugins``: plugins selected by the settings
 
 ``twistd`` looks for ``Options`` and ``makeService`` here.
 """

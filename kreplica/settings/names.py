@@ -105,5 +105,5 @@ def unsupported_protection(setting: Setting, value: Value) -> str | None:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name[:200], known, n=3, cutoff=0.7)
-    return f" Did you mean {' or '.join(near)}?" if near else ""
+    similar = get_close_matches(name[:200], known, n=3, cutoff=0.7)
+    return f" Did you mean {' or '.join(similar)}?" if similar else ""

@@ -22,18 +22,18 @@ def load_zookeeper_settings(path: str | None, overrides: Sequence[str] = ()) -> 
     :param overrides: in the form ``name=value``; take precedence over the file.
     :raise SettingsError: the file cannot be read, or a setting is unknown or malformed; the message names the line.
     """
-    given: dict[str, tuple[str, str]] = {}
+    configured: dict[str, tuple[str, str]] = {}
     if path is not None:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} cannot be read: {reason_of(error)}") from error
         entries = parse_properties(text, path).values()
-        given = {entry.name: (entry.value, f"{path}, line {entry.line}") for entry in entries}
+        configured = {entry.name: (entry.value, f"{path}, line {entry.line}") for entry in entries}
     for override in map(parse_override, overrides):
-        given[override.name] = (override.value, override.place)
+        configured[override.name] = (override.value, override.place)
     values: dict[str, Any] = {setting.name: setting.default for setting in ZOOKEEPER_SERVER}
-    for name, (value, place) in given.items():
+    for name, (value, place) in configured.items():
         setting = _SETTINGS.get(name)
         if setting is None:
             near = get_close_matches(name, _SETTINGS, n=1)

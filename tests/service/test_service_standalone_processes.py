@@ -101,7 +101,7 @@ def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) 
         until(lambda: children(process)[2] != first[2])
         assert "broker 2: ended by signal 9 (Killed); restarting it in 1 s" in process.output
         write(cluster, b"three")
-        until(lambda: "broker 2 serves again" in process.output)
+        until(lambda: "broker 2 is serving again" in process.output)
         until(lambda: all_in_sync(cluster))
         assert children(process)[1] == first[1], "the other continues"
         assert read(cluster) == [[b"one", b"two", b"three"]] * 2

@@ -102,7 +102,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
 def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Mapping[int, BrokerRegistration]) -> None:
     history, bounced = term.history, changes.bounced
     texts = []
-    for kind, brokers, what in (
+    for kind, brokers, action in (
         ("broker_restarted", bounced, "registered again"),
         ("broker_left", [broker for broker in changes.gone if broker not in bounced], "left"),
         ("broker_joined", [broker for broker in changes.joined if broker not in bounced], "joined"),
@@ -110,7 +110,7 @@ def _record_broker_events(term: ControllerTerm, changes: BrokerChanges, live: Ma
     ):
         for broker in brokers:
             stopped = kind == "broker_left" and broker in term.context.shutting_down
-            text = f"broker {broker} {what}{' after a controlled shutdown' if stopped else ''}"
+            text = f"broker {broker} {action}{' after a controlled shutdown' if stopped else ''}"
             epoch = live[broker].epoch if broker in live else term.context.known_epoch(broker)
             history.record(kind, f"broker {broker}", text, broker_epoch=epoch)
             texts.append(text)

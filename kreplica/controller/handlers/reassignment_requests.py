@@ -46,16 +46,16 @@ async def _remove_finished(term: ControllerTerm) -> None:
     """Keep only ongoing reassignments in the znode; remove the znode if none is left."""
     context = term.context
     moving = set(reassignment.reassigned_partitions(context, context.reassignments_requested))
-    rest = {
+    ongoing = {
         partition: target
         for partition, target in context.reassignments_requested.items()
         if partition in moving and reassignment.placement(context, partition).target == target
     }
-    if rest and rest == context.reassignments_requested:
+    if ongoing and ongoing == context.reassignments_requested:
         return
-    data = documents.encode_reassignments(rest) if rest else None
+    data = documents.encode_reassignments(ongoing) if ongoing else None
     if await term.writes.rewrite_request(znodes.REASSIGN_PARTITIONS, data, context.reassignments_version):
-        context.reassignments_requested = rest
-        context.reassignments_version = context.reassignments_version + 1 if rest else -1
+        context.reassignments_requested = ongoing
+        context.reassignments_version = context.reassignments_version + 1 if ongoing else -1
     else:
         term.put(ReassignmentsRequested())  # concurrent write: read it again

@@ -114,13 +114,13 @@ class ControllerHistory:
         self._record_collected()
         self.audit_events.record(kind, subject, text, details, self._controller_epoch)
 
-    def record_many(self, kind: str, noun: str, what: Iterable[object], text: str, **details: Any) -> None:
+    def record_many(self, kind: str, noun: str, items: Iterable[object], text: str, **details: Any) -> None:
         """Add one audit event for any number of similar items; none if there are no items.
 
         :param noun: what the items are, in the singular, for example ``topic``.
         :param text: contains ``{what}``, which is replaced by the number of items or the name of a single item.
         """
-        names = [str(each) for each in what]
+        names = [str(each) for each in items]
         if names:
             subject = f"{noun} {names[0]}" if len(names) == 1 else ""
             sentence = text.replace("{what}", subject or f"{len(names)} {noun}s")
@@ -183,8 +183,9 @@ class ControllerHistory:
             for row in changes.examples
         ]
         subject = f"partition {changes.examples[0].partition}" if changes.count == 1 else ""
-        what = subject or f"{changes.count} partitions"
-        text = f"{self._cause.text}: {_SENTENCES[changes.kind].format(what=what, have='has' if subject else 'have')}"
+        partitions = subject or f"{changes.count} partitions"
+        sentence = _SENTENCES[changes.kind].format(what=partitions, have="has" if subject else "have")
+        text = f"{self._cause.text}: {sentence}"
         self.record(changes.kind, subject, text, count=changes.count, examples=examples, **changes.counts_by_broker())
 
 

@@ -43,9 +43,9 @@ def copy_context(context: ControllerContext) -> Generator[None, None, Controller
 def _copied(original: Any) -> Generator[None, None, Any]:
     """Copy a set, or a dict with its order."""
     copy = type(original)()
-    rest = iter(original.items() if isinstance(original, dict) else original)
+    items = iter(original.items() if isinstance(original, dict) else original)
     while len(copy) < len(original):
-        copy.update(islice(rest, STEP))
+        copy.update(islice(items, STEP))
         yield
     return copy
 

@@ -74,13 +74,13 @@ class Journal(ControllerObserver):
     # --- inputs ------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def received(self, kind: str, weight: int = 1, **what: object) -> Iterator[None]:
+    def received(self, kind: str, weight: int = 1, **fields: object) -> Iterator[None]:
         """Record an input; the ``with`` block contains its immediate effects."""
         entry: Entry = {"in": kind, "s": round(self._now_s(), 6)}
         if self._depth:
             entry["nested"] = True  # an immediate effect of an output
         self._depth += 1
-        self.note(entry | what, weight)
+        self.note(entry | fields, weight)
         try:
             yield
         finally:
@@ -88,14 +88,14 @@ class Journal(ControllerObserver):
             if not self._depth:
                 self.on_idle()
 
-    def operation(self, name: str, call: Callable[[], Deferred[T]], weight: int = 1, **what: object) -> Deferred[T]:
+    def operation(self, name: str, call: Callable[[], Deferred[T]], weight: int = 1, **fields: object) -> Deferred[T]:
         """Record an asynchronous operation and its response.
 
         :param call: starts the operation; if it raises, no response is expected.
-        :param what: parameters of the operation.
+        :param fields: parameters of the operation.
         """
         number = self.next_number("op")
-        self.note({"out": name, "op": number} | what, weight)
+        self.note({"out": name, "op": number} | fields, weight)
         outer: Deferred[T] = Deferred(lambda _: inner.cancel())
 
         def answered(result: T | Failure) -> None:
@@ -118,16 +118,16 @@ class Journal(ControllerObserver):
         inner.addBoth(answered)
         return outer
 
-    def read(self, what: str, value: T, of: str | None = None) -> T:
+    def read(self, name: str, value: T, of: str | None = None) -> T:
         """Record and return a value that the controller read and that may differ between runs."""
-        self.note({"read": what, "value": value} if of is None else {"read": what, "of": of, "value": value})
+        self.note({"read": name, "value": value} if of is None else {"read": name, "of": of, "value": value})
         return value
 
-    def read_known(self, what: str, value: T, of: str | None = None) -> T:
+    def read_known(self, name: str, value: T, of: str | None = None) -> T:
         """Return a value that rarely changes; record it only if it differs from the last recorded one."""
-        if self._known.get((what, of), self) != value:
-            self._known[what, of] = value
-            self.read(what, value, of)
+        if self._known.get((name, of), self) != value:
+            self._known[name, of] = value
+            self.read(name, value, of)
         return value
 
     def forget_known(self) -> None:

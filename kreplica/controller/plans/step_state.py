@@ -153,8 +153,8 @@ def outcome_of_request(
     if run.is_reverting:
         return CANCELLED
     reason = _rejection(context, step)
-    what = "withdrawn" if reason is None else f"rejected: {reason}"
-    return failed(f"the request for it was {what}")
+    outcome = "withdrawn" if reason is None else f"rejected: {reason}"
+    return failed(f"the request for it was {outcome}")
 
 
 def _rejection(context: ControllerContext, step: Step) -> str | None:

@@ -74,10 +74,10 @@ class InvalidTransition(Exception):
     """The tables do not contain the transition: a bug in the controller, never invalid input."""
 
 
-def check_transition(previous: Mapping[S, frozenset[S]], old: S, new: S, what: object) -> None:
+def check_transition(previous: Mapping[S, frozenset[S]], old: S, new: S, subject: object) -> None:
     """Check a transition.
 
     :raise InvalidTransition: ``new`` cannot follow ``old``.
     """
     if old not in previous[new]:
-        raise InvalidTransition(f"{what}: {old.value} -> {new.value}")
+        raise InvalidTransition(f"{subject}: {old.value} -> {new.value}")

@@ -1,4 +1,4 @@
-"""Builds the admin API's protection from the settings and the files that they name.
+"""Builds the admin API's access control from the settings and the files that they name.
 
 ``kreplica.settings.consistency`` requires a token for a listener that other machines can reach.
 """
@@ -30,7 +30,7 @@ TOKEN_LENGTH_MIN = 16
 
 
 def admin_access(settings: BrokerSettings, host: str) -> Access:
-    """Return the access rules of an admin listener for all requests.
+    """Return an admin listener's access rules, which apply to all requests.
 
     :param host: the address to listen on.
     """
@@ -45,9 +45,10 @@ def admin_access(settings: BrokerSettings, host: str) -> Access:
 
 
 def admin_token(disk: Disk, settings: BrokerSettings) -> bytes | None:
-    """Return the token of the admin API; None if it has none.
+    """Return the token of the admin API; None if none is configured.
 
-    :raise SettingsError: the token file cannot be read, or does not hold exactly one ASCII token of the minimum length.
+    :raise SettingsError: the token file cannot be read, or does not contain exactly one ASCII token of at least the
+        minimum length.
     """
     path: str = settings[TOKEN]
     if not path:
@@ -55,7 +56,7 @@ def admin_token(disk: Disk, settings: BrokerSettings) -> bytes | None:
     token = read_file(disk, TOKEN, path).strip()
     if len(token) < TOKEN_LENGTH_MIN or not token.isascii() or len(token.split()) != 1:
         raise SettingsError(
-            f"{TOKEN}: {path} must hold one token of at least {TOKEN_LENGTH_MIN} characters, such as the "
+            f"{TOKEN}: {path} must contain one token of at least {TOKEN_LENGTH_MIN} characters, such as the "
             "output of `openssl rand -hex 32`"
         )
     return token
@@ -72,9 +73,9 @@ def admin_guard(
     """Return the authentication and authorization of an admin listener.
 
     :param credentials: the SCRAM credentials of all users.
-    :param authorizer: None if each authenticated caller may do everything.
-    :param bearer_tokens: None if tokens of an authorization server are not accepted.
-    :raise SettingsError: the rules for the users of certificates are invalid.
+    :param authorizer: None if every authenticated caller may do everything.
+    :param bearer_tokens: None if tokens from an authorization server are not accepted.
+    :raise SettingsError: the rules that map certificates to users are invalid.
     """
     if token is None:
         return Guard(authorizer=authorizer)

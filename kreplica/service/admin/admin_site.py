@@ -61,7 +61,7 @@ class AdminDependencies(
 
 
 def admin_site(broker: AdminDependencies, stalls: StallWatch, listener: tuple[str, int]) -> AdminSite:
-    """Return the admin site, not started yet.
+    """Create the admin site without starting it.
 
     :param listener: the host and port to listen on.
     :raise SettingsError: the token, certificate or key cannot be read.
@@ -100,7 +100,7 @@ def resources(
     others: OtherBrokers,
     load: ClusterLoad,
 ) -> Sequence[Resource]:
-    """Return the resources of the cluster's state and load, of health and the dashboard."""
+    """Return the resources for the cluster's state and load, for health and for the dashboard."""
     counts = CachedCounts(broker.runtime.reactor, broker.metadata, broker.dynamic_settings.min_insync_replicas)
     health = ClusterHealth(broker.runtime.reactor, broker.broker_id, broker.metadata, counts, local, others)
     return (
@@ -118,7 +118,7 @@ def _basic(
     counts: CachedCounts,
     health: ClusterHealth,
 ) -> Sequence[Resource]:
-    """Return the resources of the cluster, its brokers, topics and partitions, their configurations and elections."""
+    """Return the resources for the cluster, brokers, topics and partitions, their configurations and elections."""
     reactor, client, published, dynamic = (
         broker.runtime.reactor,
         broker.client,

@@ -1,4 +1,4 @@
-"""Open connections of this broker, for ``/v1/brokers/{broker_id}/connections``."""
+"""Open connections to this broker, for ``/v1/brokers/{broker_id}/connections``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.server.transport.listeners import Server
 from kreplica.server.transport.tcp_counters import transferred
 
 RATE_SECONDS_MIN = 1.0
-"""A reading that is younger than this does not become the start of later rates."""
+"""Minimum interval over which a rate is computed; until it has passed, the earlier reading is kept."""
 
 Row = dict[str, Any]
 Reading = tuple[float, int, int]
@@ -20,7 +20,7 @@ Reading = tuple[float, int, int]
 
 
 class ClientConnections:
-    """Reads the connections; keeps one reading of the byte counters of each open connection.
+    """Lists the open connections; keeps one reading of the byte counters of each.
 
     :param server: returns the server; None before the broker has started.
     """
@@ -31,7 +31,7 @@ class ClientConnections:
         self._readings: dict[Connection, Reading] = {}
 
     async def read(self) -> Mapping[str, Row]:
-        """Return the row of each connection by its client's address and port."""
+        """Return one row per connection, by the client's address and port."""
         server = self._server()
         connections: Iterable[Connection] = server.resources.connections if server is not None else ()
         time_slice = TimeSlice(self._runtime.reactor)

@@ -24,7 +24,7 @@ from kreplica.settings.broker_settings import BrokerSettings
 
 
 class DataDependencies(Protocol):
-    """Parts of a broker that the resources of records and groups need."""
+    """Parts of a broker that the resources for records and groups need."""
 
     @property
     def runtime(self) -> Runtime: ...

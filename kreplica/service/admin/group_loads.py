@@ -1,4 +1,4 @@
-"""Load of the groups that this broker coordinates, for ``/v1/groups``."""
+"""Load of the groups coordinated by this broker, for ``/v1/groups``."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class LoadDependencies(LiveMetricsDependencies, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterLoad:
-    """The load of the cluster, seen by one broker.
+    """The load of the cluster as seen by one broker.
 
     :param sampler: samples the history; started and stopped by the owner.
     """

@@ -1,4 +1,4 @@
-"""Builds the formats of records and the client of the schema registry."""
+"""Builds the record formats and the schema registry client."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record_formats(
 ) -> tuple[Formats, RecordSchemas]:
     """Return the formats and schemas of one broker.
 
-    :param plugins: the formats of ``kreplica.record.formats`` by name.
+    :param plugins: the formats listed in ``kreplica.record.formats``, by name.
     :raise SettingsError: a setting of the registry or of a plugin is invalid.
     """
     url = settings[URL]

@@ -34,7 +34,7 @@ class LocalTelemetry:
         return loads
 
     async def metrics(self, client_instance_id: str) -> Mapping[str, Any] | None:
-        """Return the last metrics of a client, read in a thread; None without metrics."""
+        """Return the latest metrics of a client, parsed in a thread; None if there are none."""
         client = self._clients.find(uuid_from_text(client_instance_id))
         if client is None or client.push is None:
             return None

@@ -1,4 +1,4 @@
-"""TLS of the admin API from the files that the settings name, and the trust in other brokers' certificates."""
+"""Builds TLS for the admin API from the files that the settings name, and trust in other brokers' certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 
 
 def admin_tls(runtime: Runtime, settings: BrokerSettings) -> ReloadedTls | None:
-    """Return the TLS of the listener, which reads changed files again; None for plain HTTP.
+    """Return the listener's TLS, which reads changed files again; None for plain HTTP.
 
     :raise SettingsError: as for ``load_admin_tls``.
     """
@@ -41,7 +41,7 @@ def admin_tls(runtime: Runtime, settings: BrokerSettings) -> ReloadedTls | None:
 
 
 def load_admin_tls(disk: Disk, settings: BrokerSettings) -> ServerTls:
-    """Return the TLS of the listener.
+    """Return the listener's TLS.
 
     :raise SettingsError: the files cannot be read, or do not contain a certificate and its key.
     """
@@ -76,9 +76,9 @@ def load_admin_tls(disk: Disk, settings: BrokerSettings) -> ServerTls:
 
 
 def _request_client_certificates(context: Any, disk: Disk, settings: BrokerSettings) -> None:
-    """Request certificates from clients, which may also authenticate without one.
+    """Request certificates from clients, but allow other ways to authenticate.
 
-    :raise SettingsError: the authorities' file cannot be read, or has no certificate.
+    :raise SettingsError: the file of certificate authorities cannot be read, or has no certificate.
     """
     from OpenSSL.SSL import VERIFY_PEER
     from OpenSSL.SSL import Error as SslError
@@ -96,7 +96,7 @@ def _request_client_certificates(context: Any, disk: Disk, settings: BrokerSetti
         context.get_cert_store().add_cert(each)
         context.add_client_ca(each)
     context.set_verify(VERIFY_PEER, lambda connection, certificate, error, depth, is_valid: bool(is_valid))
-    context.set_session_id(b"kreplica-admin")  # necessary to resume sessions of clients with certificates
+    context.set_session_id(b"kreplica-admin")  # required to resume sessions of clients with certificates
 
 
 def admin_trust(disk: Disk, settings: BrokerSettings) -> IPolicyForHTTPS | None:

@@ -97,7 +97,7 @@ VERSIONS_MIN = {
     messages.OFFSET_FETCH.key: 1,
     # Lower versions have no broker epoch: any client could stop any broker (KIP-380).
     messages.CONTROLLED_SHUTDOWN.key: 2,
-    # Lower versions list partitions in another layout.
+    # Lower versions use a different layout for the list of partitions.
     messages.LEADER_AND_ISR.key: 2,
     messages.STOP_REPLICA.key: 3,
     messages.UPDATE_METADATA.key: 5,
@@ -112,7 +112,7 @@ VERSIONS_MAX = {
 
 
 TELEMETRY = frozenset({messages.GET_TELEMETRY_SUBSCRIPTIONS.key, messages.PUSH_TELEMETRY.key})
-"""APIs that are advertised while a subscription to client metrics exists: librdkafka logs a line if it finds them."""
+"""APIs advertised only while a client metrics subscription exists, since librdkafka logs a line if it finds them."""
 
 SASL: Sequence[tuple[Api, Handler]] = (
     (messages.SASL_HANDSHAKE, security.sasl_handshake),
@@ -262,7 +262,7 @@ def _acl_handlers(store: AclStore | None) -> list[tuple[Api, Handler]]:
 
 
 def _user_handlers(broker: ApiDependencies) -> list[tuple[Api, Handler]]:
-    """Return the handlers of users' credentials and of clients' quotas."""
+    """Return the handlers for user credentials and client quotas."""
     dynamic, quotas = broker.dynamic_settings, broker.watches.quotas
     return [
         (messages.DESCRIBE_USER_SCRAM_CREDENTIALS, DescribeUserScramCredentials(dynamic)),

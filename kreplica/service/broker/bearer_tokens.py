@@ -30,7 +30,7 @@ _OK = 200
 
 
 class BearerTokens:
-    """The validators of a broker; those with the same settings share their keys.
+    """The validators of a broker; validators with the same settings share their keys.
 
     :raise SettingsError: the settings or the keys in a file are invalid.
     """
@@ -49,7 +49,7 @@ class BearerTokens:
         """Start reading the keys, and log a warning for each listener that accepts unsigned tokens."""
         for listener in self._unsecured:
             log.warn(
-                "the listener {listener} accepts tokens without a signature: every client can be any user ({setting})",
+                "the listener {listener} accepts unsigned tokens: any client can act as any user ({setting})",
                 listener=listener,
                 setting=ALLOW_UNSECURED,
             )
@@ -72,7 +72,7 @@ class BearerTokens:
 
     @property
     def for_admin(self) -> TokenValidator | None:
-        """The validator of the admin API; None if it does not accept tokens of an authorization server."""
+        """The validator of the admin API; None if it does not accept tokens from an authorization server."""
         return self._for_admin
 
     # --- creation ----------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ class BearerTokens:
         return UnsecuredValidator(UnsecuredRules.from_options(options, name), self._runtime.wall_clock_ms)
 
     def _of_admin(self) -> TokenValidator:
-        """Return the validator that the listeners share; without one, that of the broker's own settings."""
+        """Return the validator that the listeners share, or else one built from the broker-wide settings."""
         if self._signed:
             if len(self._signed) > 1 or any(each not in self._signed.values() for each in self._validators.values()):
                 raise SettingsError(
@@ -174,7 +174,7 @@ class BearerTokens:
 
 _TIMES = ("refresh", "retry.backoff", "retry.backoff.max")
 _BACKOFF_S_MIN = 0.05
-"""A backoff of 0 would occupy the event loop while the authorization server is down."""
+"""A backoff of 0 would keep the event loop busy while the authorization server is down."""
 
 
 def _jaas_options(jaas: str | None, name: str) -> Mapping[str, str]:

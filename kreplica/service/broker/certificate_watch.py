@@ -1,4 +1,4 @@
-"""Watches when the certificates of a broker's listeners expire; metrics, explanations and warnings read it."""
+"""Tracks when the certificates of a broker's listeners expire, for metrics, explanations and warnings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERVAL_S = 600.0
 class CertificateWatch:
     """Logs a warning once a day for each certificate that expires soon.
 
-    A timer runs from ``start`` to ``stop`` if there is a listener with TLS.
+    If there is a listener with TLS, a timer runs from ``start`` to ``stop``.
 
     :param warning_days: warn if a certificate expires within this number of days.
     """

@@ -1,4 +1,4 @@
-"""Gives coordinators their view of the cluster, based on the metadata that the controller publishes."""
+"""Provides coordinators with a view of the cluster, based on the metadata that the controller publishes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the limits of connections up to date with the settings of the broker and the quotas of IP addresses."""
+"""Keeps connection limits up to date with the broker's settings and the quotas of IP addresses."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ OVERRIDES = "max.connections.per.ip.overrides"
 
 
 class ConnectionLimitsUpdate:
-    """Applies settings and quotas to the limits of connections; owned by the broker.
+    """Applies settings and quotas to the connection limits; owned by the broker.
 
-    :param static: settings of the broker's file, with its listeners.
+    :param static: settings from the broker's file, including the listeners.
     :param quotas: the quotas of users and client IDs.
     """
 
@@ -38,7 +38,7 @@ class ConnectionLimitsUpdate:
         self._apply_settings()
 
     def replace_quotas(self, quotas: Quotas) -> None:
-        """Apply all quotas; called after each change of quotas."""
+        """Apply all quotas; called whenever quotas change."""
         self._quotas.replace(quotas)
         rates = {
             entity.ip: values[CONNECTION_CREATION_RATE]
@@ -49,7 +49,7 @@ class ConnectionLimitsUpdate:
         self._rate_hosts.resolve_all(rates, lambda resolved: self.limits.limit_addresses(resolved, default))
 
     def stop(self) -> None:
-        """Forget the host names that are being looked up."""
+        """Stop looking up host names."""
         self._override_hosts.stop()
         self._rate_hosts.stop()
 

@@ -83,8 +83,8 @@ class Coordinators:
     :ivar admission: admits transactional writes after verification.
     :ivar groups: the coordinator of classic groups and of offsets.
     :ivar consumer_groups: the coordinator of KIP-848 groups.
-    :ivar group_memory: bounds the memory that all groups use.
-    :ivar offset_memory: bounds the memory of all committed offsets.
+    :ivar group_memory: limits the memory for all groups.
+    :ivar offset_memory: limits the memory for all committed offsets.
     :ivar lag: tracks the lag of groups.
     :ivar transactions: the transaction coordinator.
     """
@@ -172,7 +172,7 @@ class Coordinators:
         )
 
     def make_internal_topics(self, topics: TopicAdmin) -> InternalTopics:
-        """Return the object that creates the coordinators' internal topics on demand; called once."""
+        """Return the creator of the coordinators' internal topics, which works on demand; called once."""
         internal_topics = InternalTopics(topics, self._broker.metadata, internal_topic_configs(self._broker.settings))
         self._internal_topics = internal_topics
         return internal_topics
@@ -202,7 +202,7 @@ class Coordinators:
 
 
 def internal_topic_settings(brokers: int) -> dict[str, str]:
-    """Return settings of internal topics and groups for clusters of a few brokers.
+    """Return settings for internal topics and groups that suit clusters with few brokers.
 
     Replication factors are at most the number of brokers, and groups start without the initial rebalance delay.
     """

@@ -1,4 +1,4 @@
-"""Creates the store of delegation tokens, and the sweep of expired ones, from a broker's settings."""
+"""Creates the store of delegation tokens and the sweep of expired ones, according to a broker's settings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def start_token_sweep(
 ) -> Callable[[], None]:
     """Start the sweep of expired tokens.
 
-    :return: stops it.
+    :return: a function that stops the sweep.
     """
     if store is None:
         return lambda: None

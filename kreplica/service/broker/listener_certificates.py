@@ -1,4 +1,4 @@
-"""Certificates of a broker's listeners: from its file, and changed by dynamic settings (KIP-226)."""
+"""Certificates of a broker's listeners, from its settings file and from dynamic settings (KIP-226)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WITH_TLS = ("SSL", "SASL_SSL")
 
 
 class ListenerCertificates:
-    """TLS of the listeners of a broker, and of its connections to other brokers.
+    """TLS of a broker's listeners, and of its connections to other brokers.
 
     :ivar watch: watches the expiry of certificates.
     :ivar listeners: open listeners with TLS, by name.
@@ -41,7 +41,7 @@ class ListenerCertificates:
         self.listeners: dict[str, ListenerTls] = {}
 
     def client(self, listener: str) -> ClientTls:
-        """Return the TLS of connections to a listener of other brokers, with the certificate of this broker's listener.
+        """Return the TLS of connections to other brokers, with the certificate of this broker's listener of that name.
 
         :raise SettingsError: the settings or files of the broker's file are invalid.
         """
@@ -76,19 +76,19 @@ class ListenerCertificates:
         except SettingsError as error:
             if options == static:
                 raise
-            log.error("the dynamic settings of listener {name} are ignored: {reason}", name=name, reason=str(error))
+            log.error("ignoring the dynamic settings of listener {name}: {reason}", name=name, reason=str(error))
             tls = listener(static)
         self.listeners[name] = tls
         self.watch.add(name, tls)
         return tls
 
     def apply(self, settings: EffectiveSettings) -> None:
-        """Change the certificates of open listeners to those of changed settings."""
+        """Apply changed settings to the certificates of open listeners."""
         for name, listener in self.listeners.items():
             listener.change(_tls_options(settings, name))
 
     async def check(self, settings: EffectiveSettings, changed: Collection[str]) -> None:
-        """Check that listeners can change to the certificates of changed settings.
+        """Check that changed settings can be applied to the certificates of open listeners.
 
         :param changed: names of the changed settings.
         :raise KafkaError: INVALID_REQUEST; the message names the setting and the reason.

@@ -38,7 +38,7 @@ class Authenticators(NamedTuple):
     :param credentials: the SCRAM credentials of all users.
     :param bearer_tokens: validators of bearer tokens.
     :param delegation_tokens: the delegation tokens; None if they are disabled.
-    :param plugins: mechanisms of plugins by name.
+    :param plugins: SASL mechanisms provided by plugins, by name.
     """
 
     credentials: ScramCredentials
@@ -48,7 +48,7 @@ class Authenticators(NamedTuple):
 
 
 def shared_port(settings: BrokerSettings, endpoint: Endpoint) -> int:
-    """Return the port that a listener shares with those of the other brokers of the machine; 0 for none."""
+    """Return the port that a listener shares with the other brokers on the machine; 0 for none."""
     port: int = settings["kreplica.bootstrap.port"]
     return port if endpoint == settings.listeners[0] else 0
 
@@ -71,8 +71,8 @@ def listener_sasl(
     listener = endpoint.listener
     values = settings.of_listener(listener, PER_LISTENER)
     mechanisms: dict[str, Callable[[], BrokerExchange]] = {}
-    for given in values["sasl.enabled.mechanisms"]:
-        name = given.upper()
+    for configured_name in values["sasl.enabled.mechanisms"]:
+        name = configured_name.upper()
         if name in authenticators.plugins:
             mechanisms[name] = partial(authenticators.plugins[name].new_exchange, listener)
         elif name == PLAIN:
@@ -101,7 +101,7 @@ def _no_token(_: str) -> None:
 class BrokerEndpoints(NamedTuple):
     """Makers of endpoints for connections to other brokers.
 
-    :param control_plane: for requests of the controller; equal to ``inter_broker`` by default.
+    :param control_plane: for the controller's requests; by default, the same as ``inter_broker``.
     """
 
     inter_broker: EndpointMaker
@@ -113,7 +113,7 @@ def broker_endpoints(
 ) -> BrokerEndpoints:
     """Return the makers of endpoints for connections to other brokers.
 
-    :param certificates: verify the other brokers, and contain this broker's certificate.
+    :param certificates: used to verify other brokers; contain this broker's own certificate.
     :raise SettingsError: the settings or files are invalid.
     """
     inter_broker = control_plane = _endpoint(runtime, settings, certificates, settings.inter_broker_listener)

@@ -1,4 +1,4 @@
-"""Looks up other brokers in the metadata cache: endpoints, liveness, and the replicas that they hold."""
+"""Looks up other brokers in the metadata cache: their endpoints, liveness and replicas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Peers:
         self._listener = listener
 
     def endpoint_of(self, broker_id: int) -> Endpoint | None:
-        """Return the inter-broker endpoint of a broker; None if the broker is not known to be alive."""
+        """Return the inter-broker endpoint of a broker; None unless the broker is known to be alive."""
         broker = self._metadata.brokers.get(broker_id)
         return broker.endpoints.get(self._listener) if broker is not None else None
 
@@ -42,7 +42,7 @@ class Peers:
         topic = self._metadata.topic(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         if partition is None:
-            return True  # not in the metadata yet; only the controller can decide
+            return True  # not in the metadata yet, so only the controller can tell
         live = self._metadata.brokers
         return any(replica in live for replica in partition.replicas if replica != self._broker_id)
 

@@ -1,4 +1,4 @@
-"""Decides whether a broker can serve clients, and delays the end of its start until it can."""
+"""Checks whether a broker can serve clients, and delays the completion of its start until it can."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ReadinessDependencies(Protocol):
 
 
 def not_ready(broker: ReadinessDependencies) -> list[str]:
-    """Return the reasons why clients cannot be served, as sentences; empty if they can be."""
+    """Return the reasons why the broker cannot serve clients, as sentences; empty if it can."""
     reasons = []
     if broker.stopping:
         reasons.append("the broker is stopping")
@@ -116,5 +116,5 @@ def _is_in_metadata(broker: ReadinessDependencies) -> bool:
 
 
 def _without_role(broker: ReadinessDependencies) -> list[TopicPartition]:
-    """Return the partitions with a local log that no controller has made a leader or follower."""
+    """Return the partitions whose local replica no controller has made a leader or follower."""
     return [key for key in broker.directories.logs if broker.partitions.get(key) is None]

@@ -1,4 +1,4 @@
-"""Builds the replication of a broker: partitions, follower fetchers, and ISR writes of leaders."""
+"""Builds the replication of a broker: partitions, follower fetchers, and ISR updates by leaders."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Replication:
             self.partitions.session_lost()
 
     async def stop(self) -> None:
-        """Stop being leader or follower of partitions; pending requests fail."""
+        """Stop leading and following partitions; pending requests fail."""
         self._unsubscribe()
         self.lag_watch.stop()
         self.partitions.stop()
@@ -123,8 +123,8 @@ class Replication:
 def may_exist(metadata: MetadataCache, key: TopicPartition) -> bool:
     """Return False only if the published metadata shows that the partition does not exist.
 
-    Before the first metadata arrives, any partition may exist: a client that gets an unknown-topic error would treat
-    its topic as deleted.
+    Before the first metadata arrives, any partition may exist; a client that receives an unknown-topic error would
+    treat its topic as deleted.
     """
     if not metadata.brokers:
         return True

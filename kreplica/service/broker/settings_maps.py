@@ -48,7 +48,7 @@ def client_quotas(settings: BrokerSettings, seconds: Callable[[], float]) -> Cli
 
 
 def telemetry_clients(runtime: Runtime, settings: BrokerSettings, subscriptions: ClientMetrics) -> TelemetryClients:
-    """Return the clients of a broker that push metrics, initially none."""
+    """Return the registry of clients that push metrics to a broker, initially empty."""
     return TelemetryClients(
         runtime.reactor.seconds,
         subscriptions,
@@ -79,7 +79,7 @@ def bounds(settings: BrokerSettings) -> Bounds:
         partial_stall_s=settings["kreplica.partial.request.stall.ms"] / 1000,
         partial_rate_min=settings["kreplica.partial.request.rate.min"],
         idle_s=idle_ms / 1000 if idle_ms > 0 else float(UNLIMITED),
-        # Kafka's defaults of the next three are too small for fast networks, so they apply only if configured.
+        # Kafka's defaults for the next three settings are too small for fast networks, so they are not used.
         accept_backlog=settings["socket.listen.backlog.size"] if "socket.listen.backlog.size" in names else 1024,
         send_buffer_bytes=settings["socket.send.buffer.bytes"] if "socket.send.buffer.bytes" in names else -1,
         receive_buffer_bytes=settings["socket.receive.buffer.bytes"] if "socket.receive.buffer.bytes" in names else -1,
@@ -116,7 +116,7 @@ def controller_config(
 ) -> ControllerConfig:
     """Return the configuration of the controller.
 
-    :param endpoint: makes the endpoints of connections to ``settings.control_plane_listener`` of the brokers.
+    :param endpoint: makes endpoints for connections to the brokers' ``settings.control_plane_listener``.
     """
     return ControllerConfig(
         settings["broker.id"],
@@ -157,7 +157,7 @@ def fetcher_config(settings: BrokerSettings, endpoint: EndpointMaker) -> Fetcher
         frame_bytes_max=settings["socket.request.max.bytes"] + settings["replica.fetch.response.max.bytes"],
         backoff_s_max=settings["replica.fetch.backoff.ms"] / 1000,
         timeout_s=settings["replica.socket.timeout.ms"] / 1000,
-        # As for the listeners, Kafka's default is too small for fast networks.
+        # Kafka's default is too small for fast networks here as well.
         receive_buffer_bytes=(
             settings[buffer_bytes] if buffer_bytes in settings.configured_names else default.receive_buffer_bytes
         ),

@@ -1,5 +1,6 @@
-"""Watches the cordoned brokers, the throttle of plans, client quotas, subscriptions to client metrics, ACLs and
-delegation tokens in ZooKeeper."""
+"""Watches ZooKeeper for changes to cordoned brokers, the throttle of plans, client quotas, client metrics
+subscriptions, ACLs and delegation tokens.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 class Watches:
     """The watches of one broker; owned by the broker, started once the persistent znodes exist.
 
-    :param authorizer: the authorizer with ACLs, if there is one.
-    :param quotas_replaced: called with the client quotas after each change.
-    :param client_metrics: receives the subscriptions after each change.
+    :param authorizer: the authorizer that uses ACLs, if there is one.
+    :param quotas_replaced: called with all client quotas after each change.
+    :param client_metrics: receives all subscriptions after each change.
     :param tokens: reads and changes the delegation tokens; None if they are disabled.
     :ivar acls: reads and changes the ACLs; None without this authorizer.
     """

@@ -1,4 +1,4 @@
-"""Creates the ZooKeeper clients of a broker, with the encryption, authentication and ACLs of its settings."""
+"""Creates a broker's ZooKeeper clients, with the encryption, authentication and ACLs that its settings specify."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PREFIX = "zookeeper."
 class ZooKeeperClients:
     """Creates the ZooKeeper clients of a broker.
 
-    :raise SettingsError: a setting or a file of a key store or trust store is invalid.
+    :raise SettingsError: a setting, key store or trust store is invalid.
     """
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings) -> None:
@@ -48,7 +48,7 @@ class ZooKeeperClients:
     def resume(self, session: tuple[int, bytes]) -> ZooKeeperClient:
         """Create a client that resumes the session of an earlier process, with the same timeout as a new session.
 
-        If its connection is lost before it closes the session, the registration waits for the end of that timeout.
+        If the connection is lost before the session is closed, the broker's registration waits for that timeout.
 
         :param session: ID and password.
         """
@@ -58,7 +58,7 @@ class ZooKeeperClients:
 def sasl_credentials(jaas: str | None) -> SaslCredentials | None:
     """Return the credentials in a JAAS configuration; None without one.
 
-    :raise SettingsError: the text is malformed, or names another login module, or lacks the user or password.
+    :raise SettingsError: the text is malformed, names another login module, or lacks the user or the password.
     """
     if not jaas:
         return None

@@ -172,7 +172,7 @@ class Broker:
         """Open the logs, listen and register; return when the broker can serve clients.
 
         :raise KreplicaError: a port, directory or broker ID is in use, the data belongs to another cluster, or
-            ZooKeeper is unreachable. The message says what to do.
+            ZooKeeper is unreachable. The message states the remedy.
         """
         for warning in self.settings.warnings:
             log.warn("{warning}", warning=warning)
@@ -206,7 +206,7 @@ class Broker:
         endpoints = self._listen(self.server)
         self._start_admin()
         if not self.runtime.is_simulated:
-            self.stalls.start()  # after the import of the web framework, which is not a stall that delays clients
+            self.stalls.start()  # after the web framework has been imported, which is not a stall that delays clients
         registration = self._registration(endpoints)
         timings.done("listeners")
         await steps.run("the registration in ZooKeeper", lambda: self._register(registration))
@@ -236,7 +236,7 @@ class Broker:
         return cluster_id
 
     async def _register(self, registration: BrokerRegistration) -> None:
-        self._remember_session()  # first: the broker may be killed right after its registration
+        self._remember_session()  # before registering, since the broker may be killed right afterwards
         await self.membership.join(registration)
 
     def _listen(self, server: Server) -> tuple[Endpoint, ...]:
@@ -285,7 +285,7 @@ class Broker:
     # --- events ------------------------------------------------------------------------------------------------------
 
     def _on_joined(self, registration: BrokerRegistration) -> None:
-        """Handle the first registration and each later one, which follows a lost session."""
+        """Handle the first registration, and each later one after a lost session."""
         last_epoch = self.fence.broker_epoch
         self.fence.broker_epoch = registration.epoch
         self.incarnations.registered(registration)
@@ -315,7 +315,7 @@ class Broker:
         return not_ready(self)
 
     def _on_replaced(self, message: str) -> None:
-        """Stop, because another broker registered with this ID while this one had no session."""
+        """Stop because another broker registered with this ID while this one had no session."""
         log.critical("stopping: {message}", message=message)
         self._failed(message)
 
@@ -344,7 +344,7 @@ class Broker:
         )
 
     async def _hand_over_leadership(self) -> None:
-        """Move leadership to other brokers while this one still serves."""
+        """Move leadership to other brokers while this one still serves clients."""
         config = controlled_shutdown_config(self.settings, self.inter_broker_endpoint)
         if config is not None and self.membership.registered:
             epoch = self.fence.broker_epoch

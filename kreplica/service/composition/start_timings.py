@@ -1,4 +1,4 @@
-"""Measures the phases of a broker's start for one log line."""
+"""Measures the phases of a broker's start, for a line in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removes the logs that are not assigned to a broker, when it starts and when it registers again."""
+"""Removes logs that are no longer assigned to a broker, when it starts and when it registers again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.zookeeper import ZooKeeperClient
 
 
 class StrayRemoval:
-    """Removes stray logs of one broker; at most one search is running.
+    """Removes stray logs of one broker; at most one search runs at a time.
 
     ``last_epoch`` is the broker epoch of the last registration; -1 if unknown.
     """
@@ -44,7 +44,7 @@ class StrayRemoval:
         await remove_strays(self._reactor, self._client, self._directories, self._broker_id, last_epoch)
 
     def after_reregistration(self, last_epoch: int) -> None:
-        """Start to remove logs that were unassigned while this broker had no session; failures are logged."""
+        """Start removing logs that were unassigned while this broker had no session; failures are logged."""
         self._running.cancel()  # a search started in the previous session; the new search covers everything
         self._running = Deferred.fromCoroutine(
             remove_strays_after_reregistration(
@@ -60,5 +60,5 @@ class StrayRemoval:
         self._running.addErrback(log_stray_failure)
 
     def stop(self) -> None:
-        """Cancel the search that is running."""
+        """Cancel the running search."""
         self._running.cancel()

@@ -1,1 +1,1 @@
-"""Metrics of a broker in Prometheus form."""
+"""Metrics of a broker in Prometheus format."""

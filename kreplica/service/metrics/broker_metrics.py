@@ -1,6 +1,6 @@
 """Collects all metrics of a broker.
 
-Names follow Kafka's JMX exporter and kafka_exporter if these have the metric; others start with ``kreplica_``.
+Names follow Kafka's JMX exporter and kafka_exporter if these have the metric; other names start with ``kreplica_``.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class MetricsDependencies(MemoryDependencies, HealthDependencies, Protocol):
 
 
 class BrokerMetrics:
-    """Collects metrics from the counters and states of the broker's parts.
+    """Collects metrics from the counters and the state of the broker's parts.
 
-    :param health: the health of the broker, if the admin API shows it too.
+    :param health: the broker's health, if the admin API also shows it.
     """
 
     def __init__(self, broker: MetricsDependencies, stalls: StallWatch, health: LocalHealth | None = None) -> None:
@@ -100,7 +100,7 @@ class BrokerMetrics:
         stalls = self._stalls
         name = "kreplica_reactor_stall"
         yield counter(f"{name}s", "Stalls of the event loop of at least kreplica.stall.log.ms.", stalls.stalls)
-        yield counter(f"{name}_seconds", "Sum of the durations of stalls.", stalls.stalled_s)
+        yield counter(f"{name}_seconds", "Total duration of stalls.", stalls.stalled_s)
         yield gauge(f"{name}_longest_seconds", "Longest stall since startup.", stalls.longest_s)
 
     def _cluster(self) -> Iterator[Family]:
@@ -114,8 +114,8 @@ class BrokerMetrics:
             return
         metrics = self._broker.server.metrics
         apis = [(APIS[key].name, counters) for key, counters in sorted(metrics.apis.items())]
-        yield by_api("requests", "Requests of clients and brokers.", ((n, c.requests) for n, c in apis))
-        yield by_api("errors", "Requests that closed their connection.", ((n, c.errors) for n, c in apis))
+        yield by_api("requests", "Requests from clients and brokers.", ((n, c.requests) for n, c in apis))
+        yield by_api("errors", "Requests whose errors closed the connection.", ((n, c.errors) for n, c in apis))
         yield by_api("requestbytes", "Bytes of requests.", ((n, c.bytes_in) for n, c in apis))
         yield by_api("responsebytes", "Bytes of responses.", ((n, c.bytes_out) for n, c in apis))
         times = ((name, counters.response_time_s * 1e3) for name, counters in apis)
@@ -158,7 +158,9 @@ class BrokerMetrics:
             metrics.connections_idle_closed,
         )
         yield counter(
-            "kreplica_connection_pauses", "Times that reading from a connection was paused at a limit.", metrics.pauses
+            "kreplica_connection_pauses",
+            "Number of times that reading from a connection was paused at a limit.",
+            metrics.pauses,
         )
         yield counter("kreplica_cold_reads", "Fetch responses that waited for the disk.", metrics.cold_reads)
 

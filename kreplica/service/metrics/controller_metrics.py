@@ -17,7 +17,7 @@ from kreplica.service.metrics.metric_families import counter, gauge, histogram
 async def controller_families(
     reactor: Reactor, controller: Controller, metadata: MetadataCache
 ) -> AsyncIterator[Family | Histogram]:
-    """Yield the controller's metrics; those of plans and of the cluster only on the active controller."""
+    """Yield the controller's metrics; those about plans and the cluster only on the active controller."""
     name = "kafka_controller_kafkacontroller"
     context = controller.context if controller.active else None
     yield gauge(f"{name}_activecontrollercount", "1 on the broker that is the controller.", controller.active)
@@ -68,7 +68,7 @@ async def controller_families(
 
 
 async def _counts(reactor: Reactor, metadata: MetadataCache) -> tuple[int, int, int]:
-    """Return the numbers of partitions, of those without a leader, and of those led by another than the preferred."""
+    """Return the number of all partitions, of those without a leader, and of those not led by the preferred replica."""
     time_slice = TimeSlice(reactor)
     count = offline = led_by_others = 0
     for topic in list(metadata.topics.values()):
@@ -89,7 +89,7 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
         for state in ("waiting", "moving", "finished", "failed", "cancelled")
     ]
     yield Family("kreplica_plan_moves", Kind.GAUGE, "Moves of plans that have not ended.", ("plan", "state"), moves)
-    for name, text, figures in (
+    for name, text, values in (
         ("bytes", "Bytes that a plan copies.", [(p, progress.bytes) for p, progress in plans]),
         (
             "bytes_done",
@@ -97,7 +97,7 @@ def _plans(context: ControllerContext) -> Iterator[Family]:
             [(p, progress.bytes_done) for p, progress in plans],
         ),
     ):
-        samples = [Sample((plan_id,), float(value)) for plan_id, value in figures]
+        samples = [Sample((plan_id,), float(value)) for plan_id, value in values]
         yield Family(f"kreplica_plan_{name}", Kind.GAUGE, text, ("plan",), samples)
 
 

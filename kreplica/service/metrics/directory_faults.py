@@ -50,9 +50,9 @@ def _write_faults(broker_id: int, directory: LogDirectory, usage: tuple[int, int
 def damage_faults(
     broker_id: int, directories: list[LogDirectory], damaged: Mapping[TopicPartition, StorageError]
 ) -> Iterator[Fault]:
-    """Yield one fault for the damaged logs that are offline, and one for those that are in use without their damage.
+    """Yield one fault for damaged logs that are offline, and one for those in use except for their damaged batches.
 
-    :param damaged: damage of the logs that are in use.
+    :param damaged: damage in the logs that are in use.
     """
     failed = {
         key: failed_log.error

@@ -1,4 +1,4 @@
-"""Free space of the log directories, read in another thread and cached, because a failing disk may not respond."""
+"""Free space in the log directories, read in another thread and cached, because a failing disk may not respond."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INTERVAL_S = 2.0
 """Minimum time between two reads."""
 
 Usage = dict[str, tuple[int, int]]
-"""Total and free bytes by directory; without directories that cannot be read."""
+"""Total and free bytes by directory; directories that cannot be read are omitted."""
 
 
 class DiskUsage:
@@ -29,7 +29,7 @@ class DiskUsage:
         self._read_s: float | None = None
 
     def current(self, paths: Iterable[str]) -> Usage:
-        """Return the last known values, and read new ones if these are old."""
+        """Return the last known values, and start reading new ones if they are old."""
         now_s = self._runtime.reactor.seconds()
         if self._reading is None and (self._read_s is None or now_s - self._read_s >= INTERVAL_S):
             self._read_s = now_s
@@ -46,7 +46,7 @@ class DiskUsage:
 
 
 def read_usage(runtime: Runtime, paths: list[str]) -> Deferred[Usage]:
-    """Return total and free bytes of the disk of each directory."""
+    """Return the total and free bytes of each directory's disk."""
     return runtime.offload.run(_usage_by_path, runtime.disk, paths)
 
 

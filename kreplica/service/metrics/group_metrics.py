@@ -15,7 +15,7 @@ LABELS = ("consumergroup", "topic", "partition")
 
 
 async def group_families(reactor: Reactor, tracker: LagTracker, detail: Detail) -> AsyncIterator[Family]:
-    """Yield the committed offsets and lags of the groups, which each appear on one broker only."""
+    """Yield the committed offsets and lags of the groups; each group appears on only one broker."""
     time_slice = TimeSlice(reactor)
     count = len(LABELS) if detail is Detail.PARTITION else LABELS.index("partition")
     offsets: dict[tuple[str, ...], int] = {}
@@ -36,5 +36,5 @@ async def group_families(reactor: Reactor, tracker: LagTracker, detail: Detail) 
         samples = [Sample(labels, float(value)) for labels, value in values.items()]
         yield Family(name, Kind.GAUGE, text, LABELS[:count], samples)
     total = [Sample((group_id,), float(lag)) for group_id, lag in sums.items()]
-    help_text = "Sum of the lag of all partitions."
+    help_text = "Total lag of all partitions."
     yield Family("kafka_consumergroup_group_sum_lag", Kind.GAUGE, help_text, LABELS[:1], total)

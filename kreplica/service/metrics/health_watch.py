@@ -1,4 +1,4 @@
-"""Records on the timeline when a fault of this broker starts and ends."""
+"""Records in the timeline when a fault of this broker starts and ends."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ STARTED, ENDED = "fault_started", "fault_ended"
 """Kinds of timeline entries."""
 
 NOT_RECORDED = ("zookeeper_lost", "under_replicated", *BROKER_ONLY_KINDS)
-"""Kinds of faults for which the controller's history has entries of its own, and kinds that come and go."""
+"""Kinds of faults that have their own entries in the controller's history, and kinds that come and go."""
 
 Key = tuple[str, str]
-"""Kind and detail of a fault; its text and subject may change while it lasts."""
+"""Kind and detail of a fault; the text and subject of a fault may change while it lasts."""
 
 
 class History(Protocol):
@@ -34,7 +34,7 @@ class History(Protocol):
 
 
 class HealthWatch:
-    """Compares the reports of a broker; a loop runs from ``start`` to ``stop``.
+    """Compares successive reports of a broker; a loop runs from ``start`` to ``stop``.
 
     :param history: the timeline of the broker.
     """
@@ -65,7 +65,7 @@ class HealthWatch:
             pass
 
     async def check(self) -> None:
-        """Record the differences to the previous check."""
+        """Record the differences from the previous check."""
         report = await self._local.report()
         found = {(each.kind, each.detail): each for each in report.faults if each.kind not in NOT_RECORDED}
         for key, fault in found.items():

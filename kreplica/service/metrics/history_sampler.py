@@ -1,4 +1,4 @@
-"""Adds the values of this broker's charts to its history every five seconds."""
+"""Adds the values for this broker's charts to its history every five seconds."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Metrics(Protocol):
 
 
 class HistorySampler:
-    """Samples from ``start`` to ``stop``; the live metrics keep the load of topics fresh, so its rates are known.
+    """Samples from ``start`` to ``stop``; reading the live metrics also keeps the rates of topics up to date.
 
-    :param subjects: samples the topics and groups; None for none.
-    :ivar rates: rates of the last interval, for lists of brokers; empty before the second sample.
+    :param subjects: samples topics and groups; None to sample only the broker.
+    :ivar rates: rates over the last interval, shown in lists of brokers; empty before the second sample.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class HistorySampler:
         self._before: tuple[float, Mapping[str, Any]] | None = None
         self._offline: int | None = None
         self._is_old = False
-        """True if the metadata changed after counting started."""
+        """True if the metadata has changed since counting started."""
         self._running: Deferred[None] | None = None
         self.rates: Mapping[str, float] = {}
         metadata.on_change(self._metadata_changed)
@@ -118,7 +118,7 @@ class HistorySampler:
             await self._subjects.sample()
 
     async def _offline_partitions(self) -> int:
-        """Count partitions without a leader; again only after the metadata has changed."""
+        """Count the partitions without a leader; counted again only after the metadata has changed."""
         known = self._offline
         if known is None:
             known, time_slice, self._is_old = 0, TimeSlice(self._runtime.reactor), False

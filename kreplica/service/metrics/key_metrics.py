@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def key_families(sources: Collection[KeySource]) -> Iterator[Family]:
-    """Yield the number of keys of each authorization server, and whether they can be read."""
+    """Yield the number of keys from each authorization server, and the number of failures to read them."""
     keys = [Sample((source.place,), float(len(source.keys.keys))) for source in sources]
     failures = [Sample((source.place,), float(source.failures)) for source in sources]
     text = "Keys that verify bearer tokens; without keys, all tokens are rejected."

@@ -51,7 +51,7 @@ class LiveMetrics:
         self._messages = CountedMessages()
 
     async def live_metrics(self) -> Mapping[str, Any]:
-        """Return the live metrics; totals over partitions are those of the health report."""
+        """Return the live metrics; totals over partitions come from the health report."""
         broker = self._broker
         report = await self._health.report()
         totals = report.totals
@@ -85,7 +85,7 @@ class LiveMetrics:
 
 
 class RecentDelays:
-    """Reactor delays of the last ``RECENT_SECONDS``, so that delays at start-up do not hide current ones.
+    """Reactor delays in the last ``RECENT_SECONDS``, so that delays at startup do not hide current ones.
 
     :param seconds: the reactor's clock.
     """
@@ -108,12 +108,12 @@ class RecentDelays:
 
 
 class CountedMessages:
-    """Counts new messages by comparing log end offsets between two reads, so that appends do no counting."""
+    """Counts new messages by comparing log end offsets between two reads, so that appends need no counter."""
 
     def __init__(self) -> None:
         self._ends: Mapping[TopicPartition, int] = {}
         self.count = 0
-        """Number of new messages since the first read, over partitions that were led here at both reads."""
+        """Number of new messages since the first read, in partitions led by this broker at two consecutive reads."""
 
     async def update(self, ends: Mapping[TopicPartition, int], reactor: Reactor) -> None:
         """Add the growth since the previous log end offsets; yields to the reactor if there are many partitions."""
@@ -126,8 +126,7 @@ class CountedMessages:
 
 
 def percentile_ms(counts: Iterable[int]) -> float:
-    """Return the smallest bucket bound that covers 99 % of the delays, in milliseconds; the largest bound if none
-    does."""
+    """Return the smallest bucket bound that covers 99 % of the delays, in milliseconds; the largest if none does."""
     rows = list(counts)
     needed, below = sum(rows) * PERCENTILE, 0
     for bound_s, count in zip(BOUNDS_S, rows, strict=False):

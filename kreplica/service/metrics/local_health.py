@@ -1,4 +1,4 @@
-"""Finds the faults of this broker; the API, explanations, metrics and the timeline read the same report."""
+"""Finds the faults of this broker; the API, explanations, metrics and the timeline use the same report."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ from kreplica.zookeeper import SessionState, ZooKeeperClient
 REUSE_SECONDS = 0.5
 
 STALL_RECENT_MS = 5 * 60 * 1000
-"""Maximum age of a stall that makes the broker ``stalling``."""
+"""Maximum age of a stall for which the broker is reported as ``stalling``."""
 
 FETCH_PENDING_S_MAX = 5.0
-"""Time after which a leader that does not respond to a fetch is unreachable; fetches wait half a second for records."""
+"""Time after which a leader that does not respond to a fetch is considered unreachable; fetches wait for records for
+half a second.
+"""
 
 
 class HealthDependencies(Protocol):
@@ -58,9 +60,9 @@ class HealthDependencies(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalReport:
-    """The faults and totals of one broker at one moment.
+    """The faults and totals of one broker at one point in time.
 
-    :param usable_bytes: free bytes of the online log directory that has the least; None if unknown.
+    :param usable_bytes: free bytes in the online log directory that has the least; None if unknown.
     """
 
     faults: Sequence[Fault] = ()
@@ -84,7 +86,7 @@ class LocalHealth:
         self._usage = DiskUsage(broker.runtime)
         self._report: ReusedResult[LocalReport] = ReusedResult(broker.runtime.reactor, REUSE_SECONDS)
         self._pending: dict[int, tuple[tuple[int, int], float]] = {}
-        """By leader: the oldest pending fetch, and when it was seen first."""
+        """The oldest pending fetch from each leader, and the time at which it was first seen."""
 
     async def report(self) -> LocalReport:
         """Return the current report."""
@@ -103,7 +105,7 @@ class LocalHealth:
         return (await self.report()).faults
 
     async def faults_of(self, key: TopicPartition) -> Sequence[Fault]:
-        """Return the faults of this broker that concern its replica of a partition."""
+        """Return the faults of this broker that affect its replica of a partition."""
         report = await self.report()
         return [fault for fault in report.faults if key in fault.partitions or not fault.partitions]
 

@@ -1,4 +1,4 @@
-"""Metrics of the process and of its disks."""
+"""Metrics of the process and its disks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kreplica.storage.directories.log_directory import LogDirectory
 
 
 def process_families() -> Iterator[Family]:
-    """Yield process metrics with the names of Prometheus clients; brokers of one process report the same values."""
-    figures = process_usage()
-    yield counter("process_cpu_seconds", "User and system CPU time.", figures.cpu_s)
-    yield gauge("process_resident_memory_bytes", "Resident memory.", figures.resident_bytes)
-    if figures.open_files is not None:
-        yield gauge("process_open_fds", "Open file descriptors.", figures.open_files)
+    """Yield process metrics, named as in Prometheus client libraries; brokers in one process report the same values."""
+    usage = process_usage()
+    yield counter("process_cpu_seconds", "User and system CPU time.", usage.cpu_s)
+    yield gauge("process_resident_memory_bytes", "Resident memory.", usage.resident_bytes)
+    if usage.open_files is not None:
+        yield gauge("process_open_fds", "Open file descriptors.", usage.open_files)
     running = interpreter()
     yield Family(
         "kreplica_build_info",

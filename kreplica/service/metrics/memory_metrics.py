@@ -1,4 +1,4 @@
-"""Metrics of the memory that clients occupy on a broker; docs/reference/limits.md lists the limits."""
+"""Metrics of the memory that a broker uses for clients; docs/reference/limits.md lists the limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class MemoryDependencies(Protocol):
-    """Parts of a broker that the metrics of memory read."""
+    """Parts of a broker that the memory metrics read."""
 
     @property
     def coordinators(self) -> Coordinators: ...
@@ -41,19 +41,19 @@ class MemoryDependencies(Protocol):
 
 
 def memory_families(broker: MemoryDependencies) -> Iterator[Family]:
-    """Yield the bytes held and the number of rejections at the limit, by kind of memory."""
-    held, rejected = _rows(broker)
+    """Yield the bytes in use and the number of rejections at the limit, by kind of memory."""
+    used, rejected = _rows(broker)
     yield Family(
         "kreplica_memory_held_bytes",
         Kind.GAUGE,
-        "Memory occupied by clients, by kind.",
+        "Memory used for clients, by kind.",
         ("kind",),
-        [Sample((kind,), float(size)) for kind, size in held.items()],
+        [Sample((kind,), float(size)) for kind, size in used.items()],
     )
     yield Family(
         "kreplica_memory_refusals",
         Kind.COUNTER,
-        "Requests refused or connections closed at a memory limit.",
+        "Requests rejected or connections closed at a memory limit.",
         ("kind",),
         [Sample((kind,), float(count)) for kind, count in rejected.items()],
     )
@@ -65,7 +65,7 @@ def _rows(broker: MemoryDependencies) -> tuple[dict[str, int], dict[str, int]]:
     sessions = broker.fetch_sessions
     transactions = broker.coordinators.transactions.memory
     producers = broker.directories.producer_limits
-    held = {
+    used = {
         "groups": groups.held_bytes,
         "offsets": offsets.held_bytes,
         "fetch_sessions": sessions.partition_count * SESSION_PARTITION_BYTES,
@@ -81,11 +81,11 @@ def _rows(broker: MemoryDependencies) -> tuple[dict[str, int], dict[str, int]]:
         "transactional_ids": transactions.rejected,
     }
     if broker.server is not None:
-        held["partial_requests"] = broker.server.resources.partial_frames.held_bytes
+        used["partial_requests"] = broker.server.resources.partial_frames.held_bytes
         rejected["partial_requests"] = broker.server.metrics.partial_evictions
-        held["unread_responses"] = broker.server.resources.loads.held_bytes
+        used["unread_responses"] = broker.server.resources.loads.held_bytes
         rejected["unread_responses"] = broker.server.metrics.unread_evictions
     if broker.admin is not None:
         connections = broker.admin.connections
         rejected["http"] = connections.evicted + connections.refused
-    return held, rejected
+    return used, rejected

@@ -8,7 +8,7 @@ from kreplica.interfaces import Buckets, Family, Histogram, Sample
 from kreplica.interfaces import MetricKind as Kind
 
 Row = tuple[Sequence[str], Sequence[float], Sequence[int], float]
-"""Label values; bucket bounds; number of values per bucket, including the one above all bounds; sum of the values."""
+"""Label values; bucket bounds; number of values per bucket, including the last one above all bounds; their sum."""
 
 
 def gauge(name: str, text: str, value: float) -> Family:

@@ -1,4 +1,4 @@
-"""Metrics of single partitions, or their sums by topic (``kreplica.metrics.detail``)."""
+"""Metrics of individual partitions, or their sums by topic (``kreplica.metrics.detail``)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Detail(Enum):
 
 
 class Row(NamedTuple):
-    """A gauge of partitions.
+    """A gauge reported per partition.
 
-    :param is_sum: True if values of several partitions can be added.
+    :param is_sum: True if the values of several partitions can be added up.
     """
 
     name: str
@@ -90,7 +90,7 @@ LED: Sequence[Row] = (
         lambda p: len(p.log.producers.ongoing_transactions),
     ),
 )
-"""Gauges of every partition led by this broker, so a scrape of all brokers has each partition once."""
+"""Gauges of every partition led by this broker, so that a scrape of all brokers contains each partition once."""
 
 
 async def partition_families(
@@ -113,7 +113,7 @@ async def topic_family(reactor: Reactor, topics: Mapping[str, TopicMetadata]) ->
     """Return the number of partitions of each topic."""
     time_slice, samples = TimeSlice(reactor), []
     for name in sorted(topics):
-        topic = topics.get(name)  # it may be deleted meanwhile
+        topic = topics.get(name)  # it may have been deleted in the meantime
         if topic is not None:
             samples.append(Sample((name,), len(topic.partitions)))
         if time_slice.is_over:

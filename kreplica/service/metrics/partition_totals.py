@@ -1,4 +1,4 @@
-"""Totals over the partitions with a replica on this broker, from one pass; metrics, figures and faults use them."""
+"""Totals over the partitions with a replica on this broker, computed in one pass for metrics, charts and faults."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kreplica.storage.segments.damage import Damage
 class PartitionTotals:
     """Totals over all partitions with a replica on this broker.
 
-    :ivar ends: log end offsets of partitions led here.
+    :ivar ends: log end offsets of the partitions led by this broker.
     :ivar offline: number of replicas in failed log directories.
     :ivar damaged: the first damage in each log that is still in use.
-    :ivar lagging: replicas here that follow a leader and are not in its ISR.
+    :ivar lagging: replicas on this broker that follow a leader and are not in the ISR.
     """
 
     ends: dict[TopicPartition, int] = field(default_factory=dict)

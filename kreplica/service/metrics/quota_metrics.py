@@ -1,4 +1,4 @@
-"""Metrics of client quotas and of limits of connections."""
+"""Metrics of client quotas and connection limits."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from kreplica.service.metrics.metric_families import counter
 
 
 def quota_families(quotas: ClientQuotas) -> Iterator[Family]:
-    """Yield how often and for how long clients were throttled, and how much they used, by quota."""
+    """Yield, by quota, how often and how long clients were throttled, and how much of it they used."""
     counters = quotas.metrics.items()
     requests = [Sample((name,), each.throttled) for name, each in counters]
     seconds = [Sample((name,), each.throttled_s) for name, each in counters]
     used = [Sample((name,), each.used) for name, each in counters]
     names = (*quotas.metrics, CONNECTION_CREATION_RATE)
     throttled = [Sample((name,), quotas.throttled.count_now(name)) for name in names]
-    yield _family("throttled_requests", "Requests of clients that had exceeded a quota.", requests)
-    yield _family("throttled_seconds", "Sum of the throttle times of clients that had exceeded a quota.", seconds)
+    yield _family("throttled_requests", "Requests from clients that had exceeded a quota.", requests)
+    yield _family("throttled_seconds", "Total throttle time of clients that had exceeded a quota.", seconds)
     yield _family("used", "Usage by clients with the quota, in bytes, percent times seconds, or partitions.", used)
-    text = "Clients whose throttle time has not ended, or addresses for connection_creation_rate."
+    text = "Clients that are being throttled; addresses for connection_creation_rate."
     yield _family("throttled_clients", text, throttled, Kind.GAUGE)
 
 
 def connection_families(limits: ConnectionLimits, now_s: float) -> Iterator[Family]:
-    """Yield the connections, their creation rates and the effects of limits, by listener.
+    """Yield the number of connections, their creation rates and the effects of limits, by listener.
 
     :param now_s: the reactor's time.
     """
@@ -52,12 +52,12 @@ def connection_families(limits: ConnectionLimits, now_s: float) -> Iterator[Fami
     )
     yield family(
         "connection_accept_delay_seconds",
-        "Total time for which a listener stopped accepting because of max.connection.creation.rate.",
+        "Total time during which a listener stopped accepting because of max.connection.creation.rate.",
         lambda each: each.delayed_s,
     )
     yield family(
         "connections_held",
-        "Connections that were not served because of the quota connection_creation_rate of their address.",
+        "Connections that were not served because of their address's quota connection_creation_rate.",
         lambda each: each.held,
     )
     yield counter(

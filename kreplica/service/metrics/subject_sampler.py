@@ -12,7 +12,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.time_slice import TimeSlice
 
 Rows = Iterable[tuple[str, float, Sequence[float | None]]]
-"""Subject, activity and values."""
+"""Name, activity and values of each subject."""
 
 
 class SampledGroups(Protocol):
@@ -26,7 +26,7 @@ class SampledGroups(Protocol):
 
 
 class SubjectSampler:
-    """Takes a sample of all topics and groups whenever ``HistorySampler`` does.
+    """Takes a sample of all topics and groups whenever ``HistorySampler`` takes one.
 
     :ivar topics: the histories of topics with partitions that this broker leads.
     :ivar groups: the histories of the groups that this broker coordinates.
@@ -57,7 +57,7 @@ class SubjectSampler:
         histories.end_sample(at_ms)
 
     def _update_consumed(self) -> None:
-        """Compute the rates of consumption when the groups were sampled again."""
+        """Compute the consumption rates if the groups have been sampled again."""
         sampled, sampled_s = self._groups.sampled, self._groups.sampled_s
         if sampled_s is None or (self._before is not None and self._before[0] == sampled_s):
             return

@@ -1,6 +1,6 @@
-"""Samples records, bytes and rates of the topics on this broker.
+"""Samples the records, bytes and rates of topics on this broker.
 
-Logs are compared with their previous state, so that appends do no counting.
+Logs are compared with their previous state, so that appends need no counters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RATE_SECONDS_MIN = 5.0
 """Minimum time over which rates are computed."""
 
 
-class _Seen(NamedTuple):
+class _PartitionSample(NamedTuple):
     """State of a led partition at the last sample."""
 
     end_offset: int
@@ -46,7 +46,7 @@ class _Totals:
         self.records += max(partition.high_watermark - partition.log.log_start_offset, 0)
         self.size_bytes += size
 
-    def add_growth(self, partition: Partition, before: _Seen, now: _Seen) -> None:
+    def add_growth(self, partition: Partition, before: _PartitionSample, now: _PartitionSample) -> None:
         self.records_in += max(now.end_offset - before.end_offset, 0)
         self.bytes_in += appended_bytes(partition.log.segments, before.active_base, before.active_size)
         self.bytes_out += max(now.bytes_out - before.bytes_out, 0)
@@ -58,7 +58,7 @@ class TopicLoadSampler:
     def __init__(self, reactor: Reactor, partitions: Partitions) -> None:
         self._reactor = reactor
         self._partitions = partitions
-        self._seen: dict[TopicPartition, _Seen] = {}
+        self._previous: dict[TopicPartition, _PartitionSample] = {}
         self._growth: dict[str, tuple[int, int, int]] = {}
         self._rates: dict[str, tuple[float, float, float]] = {}
         self._rates_from_s: float | None = None
@@ -71,7 +71,7 @@ class TopicLoadSampler:
     async def _sample(self) -> Mapping[str, TopicLoad]:
         started_s, time_slice = self._reactor.seconds(), TimeSlice(self._reactor)
         topics: dict[str, _Totals] = {}
-        seen: dict[TopicPartition, _Seen] = {}
+        current: dict[TopicPartition, _PartitionSample] = {}
         for partition in list(self._partitions):
             key, segments = partition.topic_partition, partition.log.segments
             totals = topics.get(key.topic)
@@ -82,15 +82,15 @@ class TopicLoadSampler:
             if partition.is_leader:
                 totals.add_led(partition, size)
                 active = segments.active
-                now = seen[key] = _Seen(
+                now = current[key] = _PartitionSample(
                     partition.log.log_end_offset, active.base_offset, active.size, partition.bytes_out
                 )
-                before = self._seen.get(key)
+                before = self._previous.get(key)
                 if before is not None and before != now:
                     totals.add_growth(partition, before, now)
             if time_slice.is_over:
                 await time_slice.next()
-        self._seen = seen
+        self._previous = current
         self._update_rates(topics, started_s)
         no_rates = (0.0, 0.0, 0.0)
         loads: dict[str, TopicLoad] = {}
@@ -122,7 +122,7 @@ class TopicLoadSampler:
 
 
 def appended_bytes(segments: Segments, active_base: int, active_size: int) -> int:
-    """Return the bytes that were appended since a segment was active and had a size; 0 after a truncation."""
+    """Return the bytes appended since the given segment was active and had the given size; 0 after a truncation."""
     active = segments.active
     if active.base_offset == active_base:
         return max(active.size - active_size, 0)

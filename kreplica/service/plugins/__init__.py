@@ -1,4 +1,4 @@
-"""Finds and creates the plugins of a broker and handles their failures; start at ``plugin_creation.Plugins``."""
+"""Finds and creates a broker's plugins, and handles their failures; the entry point is ``plugin_creation.Plugins``."""
 
 from kreplica.service.plugins.plugin_creation import Plugins
 

@@ -13,9 +13,9 @@ from kreplica.interfaces import BrokerView, IExtraListener, PluginContext
 
 @implementer(IExtraListener)
 class AgentCheck:
-    """Sends ``up``, or ``down`` with the reasons, to each new connection and closes it.
+    """Sends ``up``, or ``down`` with the reasons, on each new connection and closes it.
 
-    :ivar port: the port that it listens on, after the start.
+    :ivar port: the bound port, once started.
     """
 
     def __init__(self, context: PluginContext) -> None:

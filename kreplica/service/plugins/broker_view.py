@@ -52,7 +52,7 @@ class PluginDependencies(LedPartitionsDependencies, Protocol):
 
 
 class PluginBroker:
-    """The broker, as one plugin sees it."""
+    """The broker as one plugin sees it."""
 
     def __init__(self, broker: PluginDependencies, roles: Roles, name: str) -> None:
         self.broker_id = broker.broker_id

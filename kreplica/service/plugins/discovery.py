@@ -14,11 +14,11 @@ from kreplica.interfaces import IPluginMaker
 
 
 def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
-    """Return the maker of the plugin with that name.
+    """Return the maker of the plugin with the given name.
 
-    :param setting: the setting with the name, for the error.
-    :raise SettingsError: no plugin or several plugins have the name. The message lists the available plugins and the
-        modules that cannot be imported.
+    :param setting: the setting that contains the name, for error messages.
+    :raise SettingsError: no plugin has the name, or several do. The message lists the available plugins and the modules
+        that cannot be imported.
     """
     makers = makers_of(provides)
     found = [maker for maker in makers if maker.name == name]
@@ -28,8 +28,8 @@ def find(setting: str, name: str, provides: InterfaceClass) -> IPluginMaker:
         raise SettingsError(f"{setting}: {len(found)} plugins have the name {name!r}: {', '.join(map(repr, found))}")
     known = ", ".join(sorted(maker.name for maker in makers)) or "none"
     broken = broken_modules()
-    more = "".join(f"; {module} could not be imported: {error}" for module, error in broken.items())
-    raise SettingsError(f"{setting}: unknown plugin {name!r}; the plugins are: {known}{more}")
+    import_errors = "".join(f"; {module} could not be imported: {error}" for module, error in broken.items())
+    raise SettingsError(f"{setting}: unknown plugin {name!r}; the plugins are: {known}{import_errors}")
 
 
 def makers_of(provides: InterfaceClass) -> list[IPluginMaker]:
@@ -39,7 +39,7 @@ def makers_of(provides: InterfaceClass) -> list[IPluginMaker]:
 
 
 def broken_modules() -> dict[str, str]:
-    """Return the plugin modules that cannot be imported, with the error of each."""
+    """Return the plugin modules that cannot be imported, with their errors."""
     broken = {}
     for module in getModule(kreplica.plugins.__name__).iterModules():
         try:

@@ -9,7 +9,7 @@ from kreplica.interfaces import IPluginMaker
 
 
 class FormatPlugin(NamedTuple):
-    """A format that the admin API creates when it knows the schema registry.
+    """A format that the admin API creates once the schema registry client exists.
 
     :param settings: the plugin's own settings without the prefix ``kreplica.plugin.NAME.``.
     """

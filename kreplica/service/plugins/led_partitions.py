@@ -30,7 +30,7 @@ Leads = Callable[[TopicPartition, bool], None]
 
 
 class LedPartitionsDependencies(Protocol):
-    """Parts of a broker that a plugin uses to read and write partitions that the broker leads."""
+    """Parts of a broker through which a plugin reads and writes partitions that the broker leads."""
 
     @property
     def runtime(self) -> Runtime: ...
@@ -60,7 +60,7 @@ class StoredBatch:
 
 
 class Roles:
-    """Plugin callbacks by topic; notified by ``Partitions`` of leadership changes."""
+    """Plugin callbacks by topic; ``Partitions`` notifies this object of leadership changes."""
 
     def __init__(self) -> None:
         self._followers: dict[str, list[Leads]] = {}
@@ -85,7 +85,7 @@ class Roles:
 
 
 class LedView:
-    """The led partitions, as one plugin sees them.
+    """The led partitions as one plugin sees them.
 
     :param name: the plugin's name; it sees only its own notes.
     """
@@ -127,7 +127,7 @@ class LedView:
 
     async def _read(self, key: TopicPartition, offset: int) -> Sequence[LogBatch]:
         partition = self._led(key)
-        data = await self._piece(partition, offset)
+        data = await self._read_chunk(partition, offset)
         headers = list(iter_headers(data, incomplete_last=True))
         found: list[LogBatch] = []
         for number, (position, header) in enumerate(headers):
@@ -146,7 +146,7 @@ class LedView:
         return found
 
     def _notes(self, batch: memoryview, header: BatchHeader, following: BatchHeader | None) -> list[StoredBatch]:
-        """Return one batch for each note of the plugin in a control batch, or one batch without a note."""
+        """Return one batch for each of the plugin's notes in a control batch, or one batch without a note."""
         notes = parse_notes(batch)
         own: list[tuple[int, bytes | None]] = []
         if notes is not None and notes.apply_to(following):
@@ -156,18 +156,18 @@ class LedView:
             for index, note in own or [(0, None)]
         ]
 
-    async def _piece(self, partition: Partition, offset: int) -> memoryview:
+    async def _read_chunk(self, partition: Partition, offset: int) -> memoryview:
         log_ = partition.log
         try:
-            piece = log_.read(offset, size_max=READ_BYTES, offset_max=log_.log_end_offset)
-            return memoryview(await self._broker.runtime.offload.run(_read_ranges, piece.ranges))
+            chunk = log_.read(offset, size_max=READ_BYTES, offset_max=log_.log_end_offset)
+            return memoryview(await self._broker.runtime.offload.run(_read_ranges, chunk.ranges))
         except (OSError, StorageError) as error:
             raise partition.read_failed(offset, error) from error
 
     async def _header_at(self, partition: Partition, offset: int) -> BatchHeader | None:
         if offset >= partition.log.log_end_offset:
             return None
-        data = await self._piece(partition, offset)
+        data = await self._read_chunk(partition, offset)
         return next((header for _, header in iter_headers(data, incomplete_last=True)), None)
 
 

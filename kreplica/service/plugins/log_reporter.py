@@ -13,7 +13,7 @@ from kreplica.service.plugins.patterns import Patterns
 log = Logger()
 
 SAMPLES_MAX = 20
-"""Maximum number of samples of one metric in a line."""
+"""Maximum number of samples per line."""
 
 
 @implementer(IMetricsReporter)

@@ -1,4 +1,4 @@
-"""Creates the plugins that a broker's settings choose."""
+"""Creates the plugins that a broker's settings select."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ INTERCEPTORS, REPORTERS = "kreplica.produce.interceptors", "kreplica.metrics.rep
 LISTENERS, FORMATS = "kreplica.extra.listeners", "kreplica.record.formats"
 
 BUILT_IN = {PLACEMENT: "racks", ELECTION: "assigned", AUTHORIZER: "allow-all"}
-"""Setting values that mean the built-in behaviour, for which no plugin is loaded."""
+"""Setting values that select built-in behaviour, for which no plugin is loaded."""
 
 
 class Plugins:
@@ -55,10 +55,10 @@ class Plugins:
     :ivar place: places new replicas.
     :ivar preference: orders the candidates of an election; None to use the assignment's order.
     :ivar permissions: authorizes requests; None if everything is allowed.
-    :ivar acl_authorizer: the authorizer with ACLs; None without ``authorizer.class.name``.
-    :ivar sasl_mechanisms: SASL mechanisms of plugins by name.
+    :ivar acl_authorizer: the authorizer that uses ACLs; None without ``authorizer.class.name``.
+    :ivar sasl_mechanisms: SASL mechanisms provided by plugins, by name.
     :ivar interception: intercepts produced batches; None without interceptors.
-    :ivar formats: formats of keys and values by name, which the admin API creates.
+    :ivar formats: key and value formats by name; the admin API creates them.
     :ivar roles: the plugins that follow partitions led by this broker.
     :raise SettingsError: a plugin does not exist or rejects its settings.
     """
@@ -101,7 +101,7 @@ class Plugins:
         return {name: failures.errors for name, failures in sorted(self._failures.items())}
 
     async def start(self, new_source: Callable[[], MetricsSource]) -> None:
-        """Start reporters and listeners, when the broker serves clients.
+        """Start reporters and listeners; called once the broker serves clients.
 
         :raise KreplicaError: a required listener cannot start.
         """
@@ -109,7 +109,7 @@ class Plugins:
         await self._listeners.start()
 
     async def stop(self) -> None:
-        """Stop reporters and listeners, before the broker stops its other parts."""
+        """Stop reporters and listeners; called before the broker stops its other parts."""
         self._reporting.stop()
         await self._listeners.stop()
 
@@ -149,29 +149,29 @@ class Plugins:
     def _settings_of(self, name: str) -> dict[str, str]:
         prefix = f"{PLUGIN_PREFIX}{name}."
         return {
-            given.removeprefix(prefix): self._settings.text(given) or ""
-            for given in self._settings.configured_names
-            if given.startswith(prefix)
+            full_name.removeprefix(prefix): self._settings.text(full_name) or ""
+            for full_name in self._settings.configured_names
+            if full_name.startswith(prefix)
         }
 
     def _check_settings(self) -> None:
-        """Reject settings of plugins that are not configured, and settings that a plugin does not have."""
-        for given in self._settings.configured_names:
-            if given.startswith(PLUGIN_PREFIX):
-                self._check_setting(given)
+        """Reject settings for plugins that are not configured, and settings that a plugin does not define."""
+        for full_name in self._settings.configured_names:
+            if full_name.startswith(PLUGIN_PREFIX):
+                self._check_setting(full_name)
 
-    def _check_setting(self, given: str) -> None:
-        rest = given.removeprefix(PLUGIN_PREFIX)
-        name = next((name for name in self._makers if rest.startswith(f"{name}.")), None)
+    def _check_setting(self, full_name: str) -> None:
+        name_and_setting = full_name.removeprefix(PLUGIN_PREFIX)
+        name = next((name for name in self._makers if name_and_setting.startswith(f"{name}.")), None)
         if name is None:
-            chosen = ", ".join(sorted(self._makers)) or "none"
-            raise SettingsError(f"{given}: it belongs to no configured plugin; the configured plugins are: {chosen}")
-        setting = rest.removeprefix(f"{name}.")
+            names = ", ".join(sorted(self._makers)) or "none"
+            raise SettingsError(f"{full_name}: it belongs to no configured plugin; the configured plugins are: {names}")
+        setting = name_and_setting.removeprefix(f"{name}.")
         known = [each for maker in self._makers[name] for each in maker.settings]
         if setting not in known and not any(k.endswith("*") and setting.startswith(k[:-1]) for k in known):
             near = get_close_matches(setting, known, n=1)
-            meant = f"did you mean {near[0]}?" if near else f"it has: {', '.join(known) or 'none'}"
-            raise SettingsError(f"{given}: the plugin {name} has no setting {setting!r}; {meant}")
+            hint = f"did you mean {near[0]}?" if near else f"it has: {', '.join(known) or 'none'}"
+            raise SettingsError(f"{full_name}: the plugin {name} has no setting {setting!r}; {hint}")
 
 
 def _acl_authorizer(settings: BrokerSettings, runtime: Runtime) -> AclAuthorizer | None:

@@ -35,10 +35,10 @@ class ChosenPlacement:
         live = [PlacementBroker(broker.broker_id, broker.rack) for broker in brokers]
         try:
             placed = self._plugin.place(topic, numbers, replication_factor, live)
-            wrong = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
-            if wrong is None:
+            reason = _invalid_reason(placed, numbers, replication_factor, {broker.broker_id for broker in live})
+            if reason is None:
                 return {number: tuple(placed[number]) for number in numbers}
-            self._failures.record_misbehaviour(f"returned an invalid placement of {topic}: {wrong}")
+            self._failures.record_misbehaviour(f"returned an invalid placement of {topic}: {reason}")
         except KafkaError:
             raise
         except Exception:
@@ -62,7 +62,7 @@ def _invalid_reason(
     for number in numbers:
         replicas = list(placed[number])
         if len(replicas) != replication_factor or len(set(replicas)) != len(replicas) or not set(replicas) <= live:
-            return f"partition {number} on {replicas}, of the brokers {sorted(live)}"
+            return f"partition {number} on {replicas}, but the brokers are {sorted(live)}"
     return None
 
 

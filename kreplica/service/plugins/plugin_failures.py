@@ -9,11 +9,11 @@ from kreplica.runtime import Reactor
 log = Logger()
 
 LOG_INTERVAL_S = 1.0
-"""Minimum interval between log entries, so that a plugin that fails for every record does not fill the disk."""
+"""Minimum interval between log entries, so that a plugin that fails on every record does not fill the disk."""
 
 
 class PluginFailures:
-    """Failures of one plugin; all are counted, at most one per ``LOG_INTERVAL_S`` is logged.
+    """Failures of one plugin; all are counted, but at most one per ``LOG_INTERVAL_S`` is logged.
 
     :ivar errors: the number of exceptions, invalid results and timeouts.
     """
@@ -27,7 +27,7 @@ class PluginFailures:
     def record_exception(self, activity: str) -> None:
         """Record the current exception; must be called inside the ``except`` block.
 
-        :param activity: participle phrase, such as "handling a batch".
+        :param activity: what the plugin was doing, such as "handling a batch".
         """
         if self._count():
             log.failure("the plugin {plugin} failed while {activity}", plugin=self.name, activity=activity)

@@ -31,7 +31,7 @@ class Listener(NamedTuple):
 
 
 class MetricsReporting:
-    """Sends metrics to each reporter at a fixed interval after its previous report."""
+    """Sends metrics to each reporter, at a fixed interval after its previous report."""
 
     def __init__(self, reactor: Reactor, reporters: Sequence[Reporter], interval_s: float) -> None:
         self._reactor = reactor
@@ -40,7 +40,7 @@ class MetricsReporting:
         self._running: list[Deferred[None]] = []
 
     def start(self, new_source: Callable[[], MetricsSource]) -> None:
-        """Start the reports; without reporters nothing is collected."""
+        """Start reporting; without reporters, nothing is collected."""
         for reporter in self._reporters:
             running = Deferred.fromCoroutine(self._report(reporter, new_source()))
             running.addErrback(lambda failure: failure.trap(CancelledError))
@@ -57,7 +57,7 @@ class MetricsReporting:
                 reporter.failures.record_exception("reporting metrics")
 
     def stop(self) -> None:
-        """Stop the reports and cancel those in progress."""
+        """Stop reporting, and cancel reports in progress."""
         running, self._running = self._running, []
         for each in running:
             each.cancel()
@@ -86,7 +86,7 @@ class ExtraListeners:
                 listener.failures.record_exception("starting")
 
     async def stop(self) -> None:
-        """Stop the started listeners, with a timeout of ten seconds each."""
+        """Stop the listeners that were started, with a timeout of ten seconds each."""
         while self._started:
             listener = self._started.pop()
             try:

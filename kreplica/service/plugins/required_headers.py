@@ -1,4 +1,4 @@
-"""Rejects batches with records that lack a required header, such as a trace ID, a tenant or a schema version."""
+"""Rejects batches that contain records without a required header, such as a trace ID, tenant or schema version."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class RequiredHeaders:
     def intercept(self, batch: ProducedBatch) -> RejectBatch | None:
         if batch.topic_partition.topic not in self._topics:
             return None
-        wrong = {}
+        reasons = {}
         for record in batch.records:
             present = {name for name, _ in record.headers}
             missing = [name for name in self._headers if name not in present]
             if missing:
-                wrong[record.offset] = f"the header {missing[0]} is missing"
-        return RejectBatch(f"{len(wrong)} records lack a header", wrong) if wrong else None
+                reasons[record.offset] = f"the header {missing[0]} is missing"
+        return RejectBatch(f"{len(reasons)} records lack a header", reasons) if reasons else None
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:
         """Do nothing, because this interceptor adds no notes."""

@@ -1,4 +1,4 @@
-"""SASL mechanisms of plugins, for listeners that enable them."""
+"""SASL mechanisms provided by plugins, for listeners that enable them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def enabled_mechanisms(settings: BrokerSettings) -> Iterator[tuple[str, str]]:
 
 
 def plugin_mechanisms(settings: BrokerSettings) -> Sequence[str]:
-    """Return the names of the enabled mechanisms that are not built in.
+    """Return the names of enabled mechanisms that are not built in.
 
-    :raise SettingsError: there is no plugin for one of them.
+    :raise SettingsError: no plugin provides one of them.
     """
     enabled = list(enabled_mechanisms(settings))
     if not enabled:
@@ -46,7 +46,7 @@ def plugin_mechanisms(settings: BrokerSettings) -> Sequence[str]:
 
 @implementer(ISaslMechanism)
 class ChosenMechanism:
-    """A mechanism of a plugin; if the plugin raises an unexpected exception, the client is rejected."""
+    """A mechanism provided by a plugin; if the plugin raises an unexpected exception, the client is rejected."""
 
     def __init__(self, plugin: ISaslMechanism, failures: PluginFailures) -> None:
         self._plugin = plugin

@@ -1,4 +1,4 @@
-"""Formats the start-up banner: addresses, the data directory, how to stop, and first commands."""
+"""Formats the startup banner: addresses, the data directory, how to stop, and first commands."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ClusterAddresses:
 
 
 def banner(version: str, addresses: ClusterAddresses, python: str, *, log_file: str | None = None) -> str:
-    """Return the text that is printed when a cluster is ready.
+    """Return the text to print when a cluster is ready.
 
     :param python: version of the interpreter, and whether it is optimized.
-    :param log_file: log of a cluster in the background; None for one in the foreground, which Ctrl-C stops.
+    :param log_file: log file of a cluster in the background; None for one in the foreground, which Ctrl-C stops.
     """
     admin_url, security = addresses.admin_url, addresses.security_directory
     stop = f"kreplica stop --data-dir {shlex.quote(addresses.data_directory)}"

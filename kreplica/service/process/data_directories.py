@@ -1,6 +1,6 @@
 """Checks the ownership of data directories.
 
-In a world-writable directory such as /tmp, another user can create the data directory first, or a symbolic link in its
+In a world-writable directory such as /tmp, another user can first create the data directory or a symbolic link in its
 place, and then read, change or redirect the data (decision 39).
 """
 
@@ -39,7 +39,7 @@ def check_owners(directories: Iterable[str], own_user: int | None = None) -> Non
 
     Only existing path components are checked, because this process creates the others.
 
-    :param own_user: user ID of the owner; by default that of this process.
+    :param own_user: expected owner's user ID; by default, that of this process.
     :raise SettingsError: a path component is another user's symbolic link, or belongs to another user inside a
         world-writable directory. Root is trusted.
     """

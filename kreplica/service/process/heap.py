@@ -1,4 +1,4 @@
-"""Returns memory to the operating system that large requests left free in the C heap."""
+"""Returns free memory in the C heap, left by large requests, to the operating system."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = Logger()
 
 CHECK_INTERVAL_S = 5.0
 EXCESS_BYTES = 32 << 20
-"""Growth of the resident memory above its lowest level from which a trim is worth its time."""
+"""Growth of resident memory above its lowest level at which a trim is worth its time."""
 
 CHANGE_BYTES = 8 << 20
-"""Change of the resident memory after which the next check may trim, and the minimum that a useful trim releases."""
+"""Change in resident memory after which the next check may trim; also the minimum that a useful trim releases."""
 
 TRIM_INTERVAL_MAX_S = 3600.0
 
@@ -27,12 +27,12 @@ _malloc_trim: Any = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc onl
 
 
 class HeapTrimmer:
-    """Calls glibc's ``malloc_trim`` in a thread while the resident memory is above its lowest level.
+    """Calls glibc's ``malloc_trim`` in a thread while resident memory is above its lowest level.
 
-    glibc returns only the free memory at the top of its heap by itself. One small object above it keeps all free
-    memory below: after requests with large arrays a broker kept 80 MB although 14 MB were in use. Other threads that
-    allocate wait for the trim: 5 ms for 32 MiB of free memory, 14 ms for 114 MiB. Therefore the interval doubles after
-    each trim that released little, until the resident memory changes.
+    By itself, glibc returns only the free memory at the top of its heap, so a single small object at the top retains
+    all free memory below it: after requests with large arrays, a broker kept 80 MB although 14 MB were in use. Other
+    threads that allocate wait for the trim: 5 ms for 32 MiB of free memory, 14 ms for 114 MiB. Therefore the interval
+    doubles after each trim that released little, until resident memory changes.
     """
 
     def __init__(self, reactor: Any) -> None:

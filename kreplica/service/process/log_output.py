@@ -48,18 +48,18 @@ _NOT_FIELDS = frozenset(
 def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
     """Return an observer that writes each event as one line.
 
-    Events of kreplica are written from level ``info``, events of libraries from ``warn``, because Twisted announces
-    every port and factory.
+    kreplica's own events are written at level ``info`` and above, those of libraries at ``warn`` and above, because
+    Twisted announces every port and factory.
 
     :param log_format: ``text`` or ``json``.
-    :param output: the real standard error by default, since Twisted replaces ``sys.stderr``.
+    :param output: by default, the real standard error, since Twisted replaces ``sys.stderr``.
     """
     write = (output or sys.__stderr__ or sys.stderr).write
     render = _json_line if log_format == "json" else _text_line
 
     @provider(ILogObserver)
     def observe(event: LogEvent) -> None:
-        if _is_wanted(event):
+        if _should_write(event):
             try:
                 write(render(event))
             except (OSError, ValueError):
@@ -69,9 +69,9 @@ def observer(log_format: str, output: TextIO | None = None) -> ILogObserver:
 
 
 def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[[str], None]:
-    """Return a function that writes the log lines of another process with its name as a prefix.
+    """Return a function that writes another process's log lines, prefixed with its name.
 
-    :param log_format: of both processes.
+    :param log_format: the format that both processes use.
     :param output: as for ``observer``.
     """
     write = (output or sys.__stderr__ or sys.stderr).write
@@ -92,7 +92,7 @@ def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[
     return relayed
 
 
-def _is_wanted(event: LogEvent) -> bool:
+def _should_write(event: LogEvent) -> bool:
     failure = event.get("log_failure")
     if failure is not None and failure.check(ReactorNotRunning):
         return False  # a second Ctrl-C: the process is already stopping

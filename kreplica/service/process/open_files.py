@@ -1,4 +1,4 @@
-"""Raises the limit of open files and sockets."""
+"""Raises the limit on open files and sockets."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from twisted.logger import Logger
 log = Logger()
 
 OPEN_FILES_LOW = 8192
-"""Limit below which a warning is logged: open segments and a few thousand connections need it."""
+"""Limit below which a warning is logged: open segments and a few thousand connections need that many."""
 
 
 def raise_open_files_limit() -> None:
     """Raise the soft limit to the hard limit; log a warning if the result is low.
 
-    Many systems set a soft limit of 1,024 for programs that use ``select``.
+    Many systems set a soft limit of 1,024 for the sake of programs that use ``select``.
     """
     try:
         import resource as limits

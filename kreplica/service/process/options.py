@@ -15,16 +15,16 @@ from kreplica.service.process.log_output import FORMATS
 ZNODES_MAX = 1_000_000
 ZNODE_BYTES_MAX = 384 * 2**20
 ADDRESS_CONNECTIONS_MAX = 1_000
-"""Defaults of the embedded ZooKeeper server; repeated here, because its package would load Twisted's TLS."""
+"""Defaults of the embedded ZooKeeper server; repeated here because importing its package would load Twisted's TLS."""
 
 ENVIRONMENT = ["environment", None, "also read settings from environment variables, such as KAFKA_NUM_PARTITIONS=3"]
-"""Flag of the commands that container images run; ``--override`` takes precedence over the variables."""
+"""Flag of the commands that container images run; ``--override`` takes precedence over environment variables."""
 
 RENAMED = {"--coordinator-port": "--zookeeper-port"}
 """Old names of options, which still work but are not listed."""
 
 BROKER_ID_MAX = 1000
-"""Kafka's default of ``reserved.broker.max.id``."""
+"""Kafka's default for ``reserved.broker.max.id``."""
 
 
 def _port(text: str) -> int:

@@ -1,4 +1,4 @@
-"""Makes files that the process creates private to its user."""
+"""Makes the files that the process creates accessible only to its user."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OTHERS = 0o077
 def keep_files_private() -> None:
     """Set the umask so that files get mode 0600 and directories 0700: data, logs, sessions and sockets.
 
-    ``twistd --umask`` is applied later and can give a group read access to the data.
+    ``twistd --umask`` is applied later, and can give a group read access to the data.
     """
     os.umask(os.umask(OTHERS) | OTHERS)
 
 
 def warn_of_readable_secrets(config: str | None, settings: BrokerSettings) -> None:
-    """Log a warning for each file with a secret that every user of the machine may read.
+    """Log a warning for each file that contains a secret and that every user of the machine may read.
 
     :param config: path of the settings file; None if there is no file.
     """
@@ -45,7 +45,7 @@ def warn_of_readable_files(paths: Iterable[str]) -> None:
     for path in paths:
         if os.path.exists(path) and os.stat(path).st_mode & stat.S_IROTH:
             log.warn(
-                "{path} holds a secret, and every user of this machine may read it: chmod 600 {path} "
+                "{path} contains a secret, and every user of this machine may read it: chmod 600 {path} "
                 "(640 if it belongs to root and is read by a group)",
                 path=path,
             )

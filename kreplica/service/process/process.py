@@ -27,13 +27,13 @@ log = Logger()
 COLLECTION_THRESHOLDS = (10_000, 1, 200)
 """Arguments of ``gc.set_threshold``: small young generations, because each collection stops the reactor.
 
-A collection takes up to 0.5 µs for each object that is alive: at most 5 ms for 10,000 new ones and 15 ms together with
-the generation above. The oldest generation, which can have millions, is collected only after four million more
+A collection takes up to 0.5 µs per live object: at most 5 ms for 10,000 new objects, and 15 ms together with the next
+generation. The oldest generation, which can contain millions of objects, is collected only after four million more
 objects; brokers create few reference cycles.
 """
 
 EXIT_REASON_PREFIX = "kreplica: "
-"""Prefix of the line that gives the reason of an unexpected end."""
+"""Prefix of the line that states the reason for an unexpected end."""
 
 
 class Startable(Protocol):
@@ -46,11 +46,11 @@ class Startable(Protocol):
         """
 
     async def stop(self) -> None:
-        """Stop in order, even after a failed start."""
+        """Stop gracefully, even after a failed start."""
 
 
 class ProcessService(Service):
-    """Starts a program with the process and stops it in order on SIGTERM or SIGINT.
+    """Starts a program with the process and stops it gracefully on SIGTERM or SIGINT.
 
     If the start fails, prints the reason as one line and ends the process with exit status 1.
 
@@ -76,7 +76,7 @@ class ProcessService(Service):
         super().startService()  # type: ignore[no-untyped-call]
         from twisted.internet import reactor
 
-        # Wait until the reactor handles signals, so that a signal stops a partial start in order.
+        # Wait until the reactor handles signals, so that a signal stops even a partial start gracefully.
         reactor.callWhenRunning(self._begin, reactor)
 
     def _begin(self, reactor: Any) -> None:
@@ -95,7 +95,7 @@ class ProcessService(Service):
         manager.starting()
         try:
             raise_open_files_limit()
-            # Most objects of a start live as long as the process; freezing them keeps them out of every collection.
+            # Most objects created during the start live as long as the process; freezing exempts them from collection.
             gc.freeze()
             gc.set_threshold(*COLLECTION_THRESHOLDS)
             self._program = self._build(reactor, partial(self._give_up, reactor))
@@ -107,7 +107,7 @@ class ProcessService(Service):
         except CancelledError:
             pass
         except (KreplicaError, OSError) as error:
-            # The cause is outside the process and the message explains it; a traceback would hide it.
+            # The cause is outside the process, and the message explains it; a traceback would bury the message.
             self._give_up(reactor, reason_of(error, with_path=True))
         except Exception as error:
             log.failure("starting failed")
@@ -136,6 +136,6 @@ class ProcessService(Service):
 
 
 def _stop_with_status(reactor: Any, status: int) -> None:
-    # twistd always exits with status 0; the exit handler runs after it removed its pid file and flushed its output.
+    # twistd always exits with status 0; the exit handler runs after twistd removed its PID file and flushed its output.
     atexit.register(os._exit, status)
     reactor.stop()

@@ -1,6 +1,6 @@
 """Loads Twisted's reactors without OpenSSL, which is loaded when TLS is first used.
 
-OpenSSL costs 12 MB and a tenth of a second per start. All TLS features work except ``startTLS`` on an existing
+Loading OpenSSL takes 12 MB and a tenth of a second per start. All TLS features work except ``startTLS`` on an existing
 connection, which is not used here.
 """
 
@@ -21,9 +21,9 @@ LOADED = ("twisted.internet.posixbase", "twisted.internet.endpoints")
 
 
 def load_without_tls() -> None:
-    """Import the modules of reactors and endpoints without OpenSSL.
+    """Import Twisted's reactor and endpoint modules without OpenSSL.
 
-    Does nothing if one of them was imported before. The reactor is not installed, because ``twistd`` may still fork.
+    Does nothing if one of them has already been imported. No reactor is installed, because ``twistd`` may still fork.
     """
     if any(name in sys.modules for name in (*TLS_MODULES, STARTING_TLS, *LOADED)):
         return
@@ -46,7 +46,7 @@ class _StandIn(ModuleType):
 
 
 class _LazyName:
-    """Placeholder of a name whose module is imported on first use.
+    """Placeholder for a name whose module is imported on first use.
 
     :cvar holders: modules that contain placeholders until the first use.
     """

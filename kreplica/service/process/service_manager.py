@@ -1,7 +1,7 @@
 """Sends state changes to systemd (sd_notify): ready, stopping, watchdog; does nothing without systemd.
 
-A ``Type=notify`` unit counts as started when the broker serves clients. With ``WatchdogSec``, systemd ends a process
-whose reactor is blocked.
+A ``Type=notify`` unit is considered started once the broker serves clients. With ``WatchdogSec``, systemd ends a
+process whose reactor is blocked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Send = Callable[[str], None]
 
 STARTING_EVERY_S = 10.0
 STARTING_GRANTED_S = 60
-"""Extension of the start timeout in seconds, because log recovery may take long."""
+"""Extension of the start timeout in seconds, because log recovery may take a long time."""
 
 
 class ServiceManager:
@@ -51,7 +51,7 @@ class ServiceManager:
             self._alive()
 
     def stopping(self) -> None:
-        """Report the start of an orderly stop."""
+        """Report that a graceful stop has begun."""
         self._cancel()
         self._notify("STOPPING=1\nSTATUS=stopping")
         if self._send is not None and self._watchdog_s is not None:
@@ -110,5 +110,5 @@ def _sender(address: str) -> Send:
 
 
 def of_this_process(reactor: Reactor) -> ServiceManager:
-    """Return the service manager of the current process's environment."""
+    """Return the service manager that the current process's environment describes."""
     return service_manager(reactor, os.environ, os.getpid())

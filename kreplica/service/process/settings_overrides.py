@@ -10,9 +10,9 @@ from kreplica.settings.overrides import Override, environment_overrides, parse_o
 
 
 def overrides_of(options: Mapping[str, Any]) -> tuple[Override, ...]:
-    """Return the overrides of a command, later ones take precedence: environment variables, then options.
+    """Return the overrides of a command: environment variables, then options; later ones take precedence.
 
-    :param options: with ``environment``, True to read environment variables, and the texts in ``overrides``.
+    :param options: contains ``environment``, True to read environment variables, and ``overrides``, a list of texts.
     """
     variables = environment_overrides(os.environ) if options["environment"] else ()
     return (*variables, *map(parse_override, options["overrides"]))

@@ -26,7 +26,7 @@ class ZooKeeperProcess:
     """The embedded ZooKeeper server as a process.
 
     :param runtime: its worker threads are stopped with the server.
-    :param failed: called with a one-line reason when the store has failed.
+    :param failed: called with a one-line reason if the store fails.
     :param tls: a second listener, with TLS.
     """
 
@@ -86,7 +86,7 @@ async def start_zookeeper(server: EmbeddedZooKeeper, interface: str, port: int, 
 
 
 def zookeeper_failed(failed: Callable[[str], None], failure: Failure) -> None:
-    """Report that the store failed, so that the process ends: it can no longer keep its durability guarantees."""
+    """Report that the store failed, so that the process ends: the server can no longer guarantee durability."""
     failed(f"the embedded ZooKeeper server cannot store its state: {failure.getErrorMessage()}")
 
 

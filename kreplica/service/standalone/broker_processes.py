@@ -16,21 +16,22 @@ from kreplica.service.standalone.supervised_broker import SupervisedBroker
 from kreplica.settings.overrides import Override, parse_override
 
 _PROGRAM = "import os; os.setpgid(0, 0); from twisted.scripts.twistd import run; run()"
-"""Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which
-stops the children in order."""
+"""Program of the child processes. Each has its own process group, so that Ctrl-C reaches only the parent, which stops
+the children gracefully.
+"""
 
-_FILE_HEADER = "# Written by each start of `standalone --processes`: changes in this file are lost.\n"
+_FILE_HEADER = "# Every start of `standalone --processes` overwrites this file: changes are lost.\n"
 
 
 def _override_options(overrides: Iterable[str | Override]) -> Sequence[str]:
     """Return the options that give a child process the same overrides.
 
-    A child reads the environment variables again: every user of the machine can see its command line.
+    A child reads environment variables itself, because every user of the machine can see its command line.
     """
-    given = [parse_override(each) if isinstance(each, str) else each for each in overrides]
-    words = ["--environment"] if any(each.variable for each in given) else []
+    parsed = [parse_override(each) if isinstance(each, str) else each for each in overrides]
+    words = ["--environment"] if any(each.variable for each in parsed) else []
     return words + [
-        word for each in given if each.variable is None for word in ("--override", f"{each.name}={each.value}")
+        word for each in parsed if each.variable is None for word in ("--override", f"{each.name}={each.value}")
     ]
 
 
@@ -39,7 +40,7 @@ class ProcessesStandalone(Standalone):
 
     The data layout is the same as in one process, so a cluster can be started either way.
 
-    :param log_format: the log format of the child processes.
+    :param log_format: log format of the child processes.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class ProcessesStandalone(Standalone):
 
     async def _start_brokers(self) -> None:
         self._children = [self._child(broker_id) for broker_id in self._config.broker_ids]
-        # The first broker becomes the controller without competition; the others then find it.
+        # The first broker starts alone and becomes the controller, which the others then find.
         first, *others = self._children
         self._serving = [await first.start()]
         self._serving += await gather(child.start() for child in others)
@@ -81,7 +82,7 @@ class ProcessesStandalone(Standalone):
         return SupervisedBroker(self._runtime.reactor, broker_id, command, relay(self._log_format, name))
 
     async def _stop_brokers(self) -> None:
-        # Resume all before the first stops: its controlled shutdown needs the controller and the other replicas.
+        # Resume all brokers before one stops: its controlled shutdown needs the controller and the other replicas.
         for child in self._children:
             child.resume()
         await stop_all(*(child.stop for child in reversed(self._children)))

@@ -1,9 +1,9 @@
-"""The running cluster of a data directory: one process at a time, its PID, its state and its addresses.
+"""Lock of a data directory: allows one running cluster, and publishes its process ID, state and addresses.
 
 ``kreplica.pid`` contains the process ID and is locked while the process lives (a POSIX record lock).  The kernel
-releases the lock with the process and reports its owner, so neither a file that a killed process left nor another
-program that has the process ID now counts as a running cluster.  ``running.json`` describes the process that holds the
-lock.
+releases the lock when the process ends and reports its owner, so neither a file left by a killed process nor another
+program that now has that process ID is mistaken for a running cluster.  ``running.json`` describes the process that
+holds the lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FLOCK = struct.Struct("@hhqqi4x")
 
 
 class DirectoryInUse(SettingsError):
-    """A cluster already runs on the data directory; the message names its process."""
+    """A cluster is already running on the data directory; the message names its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class ClusterState:
 
 
 class DirectoryClaim:
-    """The lock of this process on a data directory.
+    """This process's lock on a data directory.
 
-    The process opens the PID file only here, since closing any descriptor of the file releases the lock.
+    The process opens the PID file nowhere else, since closing any descriptor of the file releases the lock.
     """
 
     def __init__(self, directory: Path, descriptor: int, state: ClusterState) -> None:
@@ -76,7 +76,7 @@ class DirectoryClaim:
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
-        # The lock is released last, so that no other process holds it while its file is removed.
+        # The lock is released last, so that no other process can acquire it while the file is being removed.
         for name in (STATE_FILE, PID_FILE):
             with suppress(OSError):
                 (self._directory / name).unlink()
@@ -111,7 +111,7 @@ def claim_directory(directory: Path, version: str, now_ms: int) -> DirectoryClai
                 owner = _lock_owner(descriptor)
                 if owner is not None:
                     raise DirectoryInUse(in_use_text(directory, owner)) from None
-                continue  # the lock was released meanwhile
+                continue  # the lock has been released in the meantime
             if not _is_same_file(path, descriptor):
                 continue  # the process that held the lock has removed this file
             try:
@@ -125,7 +125,7 @@ def claim_directory(directory: Path, version: str, now_ms: int) -> DirectoryClai
 
 
 def in_use_text(directory: Path, owner: int) -> str:
-    """Explain that a cluster runs on a data directory.
+    """Return the message that a cluster is running on a data directory.
 
     :param owner: its process ID; see ``running_pid``.
     """
@@ -137,7 +137,7 @@ def in_use_text(directory: Path, owner: int) -> str:
 
 
 def running_pid(directory: Path) -> int | None:
-    """Return the ID of the process that runs a cluster on a data directory, None if there is none.
+    """Return the ID of the process that runs a cluster on a data directory; None if there is none.
 
     The ID is 0 if the process is in a container whose processes this one cannot see.
 
@@ -154,7 +154,7 @@ def running_pid(directory: Path) -> int | None:
 
 
 def stale_pid(directory: Path) -> int | None:
-    """Return the process ID in the PID file, None if there is none; meaningful only if no cluster runs."""
+    """Return the process ID in the PID file, or None; meaningful only if no cluster is running."""
     try:
         return int((directory / PID_FILE).read_text())
     except (OSError, ValueError):

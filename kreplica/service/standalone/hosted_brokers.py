@@ -1,4 +1,4 @@
-"""Several brokers in one process, each on a virtual host, which can be killed, paused and isolated separately."""
+"""Several brokers in one process, each on a virtual host; each can be killed, paused and isolated separately."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class HostedBrokers:
         self._on_change.append(callback)
 
     def running(self) -> Mapping[int, Broker]:
-        """Return the brokers that run and are not paused; isolated brokers come last."""
+        """Return the brokers that are running and not paused; isolated brokers come last."""
         serving = {
             number: machine
             for number, machine in self.machines.items()
@@ -71,13 +71,13 @@ class HostedBrokers:
 
         :raise KreplicaError: a broker cannot start; the caller must then stop them all.
         """
-        # The first broker becomes the controller without competition; the others then find it.
+        # The first broker starts alone and becomes the controller, which the others then find.
         first, *others = self.machines.values()
         await first.start()
         await gather(machine.start() for machine in others)
 
     async def stop(self) -> None:
-        """End all isolations and pauses, then stop the brokers in order."""
+        """End all isolations and pauses, then stop the brokers gracefully."""
         self._stopping = True
         self.loopback.heal()
         for machine in self.machines.values():

@@ -20,7 +20,7 @@ ANY_PORT = 0
 
 
 class HostedStandalone(Standalone):
-    """Standalone cluster with an admin port for the whole process, in addition to the admin port of each broker.
+    """Standalone cluster with an admin port for the whole process, in addition to each broker's own.
 
     :raise SettingsError: the token, certificate or key of the admin port cannot be read.
     """

@@ -1,12 +1,12 @@
 """Files and settings of a standalone cluster with TLS, SASL and ACLs (``standalone --secured``).
 
-The files are created by the first start, in the directory ``security`` of the data directory, and kept:
+The first start creates the files, in the subdirectory ``security`` of the data directory; later starts use them again:
 
-* ``ca.pem``, ``ca.key``, ``broker.pem``: a certificate authority, and the certificate of the brokers
+* ``ca.pem``, ``ca.key``, ``broker.pem``: a certificate authority, and the brokers' certificate
 * ``broker-password``, ``admin-password``, ``admin-token``: secrets of the brokers, the user ``admin`` and the admin API
 * ``token-key``: secret from which the secrets of delegation tokens are computed
-* ``coordinator-password``: secret of the brokers for the embedded ZooKeeper server, which accepts no other client
-* ``admin.properties``: settings of a client that is the user ``admin``
+* ``coordinator-password``: the brokers' password for the embedded ZooKeeper server, which accepts no other client
+* ``admin.properties``: client settings for the user ``admin``
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SecuredCluster:
         _write_if_absent(directory / "admin.properties", self._client_properties())
 
     def zookeeper_settings(self) -> ZooKeeperServerSettings:
-        """Return the settings of the embedded ZooKeeper server, in which only the brokers may use the znodes."""
+        """Return the settings of the embedded ZooKeeper server, which allow only the brokers to use the znodes."""
         return ZooKeeperServerSettings(users={BROKER: self._coordinator_password}, anonymous=AnonymousClients.NONE)
 
     def settings(self, listener: str, advertised: str) -> Mapping[str, str]:
@@ -97,7 +97,7 @@ class SecuredCluster:
         await self.create_user(broker, ADMIN, self.admin_password)
 
     async def create_user(self, broker: Broker, user: str, password: str) -> None:
-        """Create a user of SCRAM-SHA-512 unless it exists."""
+        """Create a SCRAM-SHA-512 user unless it exists."""
         from kreplica.membership.scram_writer import ScramWriter
         from kreplica.security.sasl.scram import SCRAM_SHA_512, ScramCredential
 
@@ -123,7 +123,7 @@ class SecuredCluster:
 
 
 def _secret(path: Path) -> str:
-    """Return the secret in a file; a new one if the file does not exist."""
+    """Return the secret in a file; if the file does not exist, create it with a new secret."""
     _write_if_absent(path, secrets.token_urlsafe(SECRET_BYTES) + "\n")
     try:
         text = path.read_text(encoding="ascii").strip()

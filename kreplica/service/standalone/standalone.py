@@ -26,19 +26,19 @@ from kreplica.zookeeper.embedded.store import Store
 HOST = "127.0.0.1"
 
 SESSION_TIMEOUT_MS = 6000
-"""Session timeout of clusters with several brokers; short, because users watch the failover after a kill."""
+"""Session timeout in clusters with several brokers; short, because users watch the failover after a kill."""
 
 
 @dataclass(frozen=True, slots=True)
 class StandaloneConfig:
     """Options of ``twistd kreplica standalone``; port 0 lets the system choose a port.
 
-    :param rack: ``broker.rack`` of all brokers; None for no rack.
+    :param rack: ``broker.rack`` of all brokers; None to set no rack.
     :param bootstrap_port: port that all brokers share; 0 for none.
-    :param first_broker_id: the ID of the first broker; the others have the following IDs.
-    :param advertised_host: the host in advertised listeners.
+    :param first_broker_id: the ID of the first broker; the other brokers have consecutive IDs.
+    :param advertised_host: the host name in advertised listeners.
     :param interface: the IP address on which brokers and the admin API listen; the ZooKeeper server uses loopback.
-    :param secured: secrets and certificates of a cluster with TLS, SASL and ACLs; None for an open one.
+    :param secured: secrets and certificates of a cluster with TLS, SASL and ACLs; None for an open cluster.
     """
 
     data_directory: str
@@ -95,7 +95,7 @@ class StandaloneConfig:
 class Standalone:
     """An embedded ZooKeeper server and brokers, started and stopped together.
 
-    :param store: keeps the state of the ZooKeeper server; SQLite in the data directory by default.
+    :param store: stores the state of the ZooKeeper server; by default, SQLite in the data directory.
     :param on_failure: called with a one-line reason when the ZooKeeper server cannot store its state, or a broker
         cannot continue.
     """
@@ -135,7 +135,7 @@ class Standalone:
         :raise KreplicaError: the start failed; the message gives the reason and what to do.
         """
         config = self._config
-        # Settings are validated first, before anything is opened.
+        # Settings are validated before anything is opened.
         config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
         if self._store is None:
             self._check_zookeeper_data()
@@ -149,7 +149,7 @@ class Standalone:
         """Start all brokers on the process's reactor."""
         ids = self._config.broker_ids
         self._brokers = [self._broker(each, self._runtime, self._admin_port(each)) for each in ids]
-        # The first broker becomes the controller without competition; the others then find it.
+        # The first broker starts alone and becomes the controller, which the others then find.
         first, *others = self._brokers
         await first.start()
         await gather(broker.start() for broker in others)
@@ -174,8 +174,8 @@ class Standalone:
             meta = read_meta_properties(disk, path)
             if meta is not None:
                 raise SettingsError(
-                    f"{path} belongs to cluster {meta.cluster_id}, but {self._zookeeper_directory}, with its topics, "
-                    "does not exist: restore it, or start with another --data-dir"
+                    f"{path} belongs to cluster {meta.cluster_id}, but {self._zookeeper_directory}, with the cluster's "
+                    "topics, does not exist: restore it, or start with another --data-dir"
                 )
 
     @property
@@ -201,7 +201,7 @@ class Standalone:
         )
 
     async def stop(self) -> None:
-        """Stop everything in order."""
+        """Stop the brokers, then the ZooKeeper server."""
         await stop_all(self._stop_brokers, self.zookeeper.stop)
         self._runtime.offload.stop()
 

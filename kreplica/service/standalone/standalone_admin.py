@@ -1,4 +1,4 @@
-"""The admin port of a process with several brokers, which stays open if all brokers are dead.
+"""The admin port of a process with several brokers, which stays open even if all brokers are dead.
 
 Requests for the process itself are handled here; all others go to the first running broker.
 """
@@ -26,9 +26,9 @@ DASHBOARD = b"/dashboard/"
 
 
 class ProcessGuard:
-    """Authenticates and authorizes callers like the first running broker, which knows their sessions and permissions.
+    """Authenticates and authorizes callers with the first running broker, which has their sessions and permissions.
 
-    :param own: used while no broker runs.
+    :param own: used while no broker is running.
     """
 
     def __init__(self, brokers: HostedBrokers, own: Guard) -> None:
@@ -59,7 +59,7 @@ class ProcessRoot(Resource):
     """Dispatches every request to the process's admin port.
 
     :param access: the same access rules as those of each broker.
-    :param guard: authenticates callers while no broker runs.
+    :param guard: authenticates callers while no broker is running.
     """
 
     isLeaf = True
@@ -97,7 +97,7 @@ class ProcessRoot(Resource):
     def _forward(self, request: Request, broker_id: int, root: Any) -> None:
         self._forwarded[request] = broker_id
         request.notifyFinish().addBoth(lambda _: self._forwarded.pop(request, None) and None)
-        # Run as an event of the broker's host, so that its log lines carry the host's name.
+        # Run as an event of the broker's host, so that its log lines contain the host's name.
         self._brokers.machines[broker_id].call(self._render, root, request)
 
     def _render(self, root: Any, request: Request) -> None:

@@ -24,7 +24,7 @@ from kreplica.service.standalone.standalone import Standalone, StandaloneConfig
 
 
 class StandaloneProcess:
-    """A standalone cluster that owns its data directory, and prints its banner after the start."""
+    """A standalone cluster that locks its data directory, and prints its banner once it has started."""
 
     def __init__(self, standalone: Standalone, claim: DirectoryClaim) -> None:
         self._standalone = standalone
@@ -40,11 +40,11 @@ class StandaloneProcess:
             coordinator=addresses.coordinator,
             security_directory=addresses.security_directory,
         )
-        # Printed, since twistd would put a timestamp before each line of a log event.
+        # Printed instead of logged, since twistd would put a timestamp before each line.
         print(banner(__version__, addresses, str(interpreter())), file=sys.__stdout__, flush=True)
 
     async def stop(self) -> None:
-        with suppress(OSError):  # a full disk, for example, must not prevent an orderly stop
+        with suppress(OSError):  # a full disk, for example, must not prevent a graceful stop
             self._claim.update(state=STOPPING)
         try:
             await self._standalone.stop()
@@ -57,8 +57,8 @@ def standalone_from_options(
 ) -> StandaloneProcess:
     """Return the standalone cluster that the command-line options describe.
 
-    :raise SettingsError: a setting is invalid, or the data directory cannot be used, for example because a cluster runs
-        on it.
+    :raise SettingsError: a setting is invalid, or the data directory cannot be used, for example because a cluster is
+        already running on it.
     """
     runtime = real_runtime(reactor)
     config = StandaloneConfig(
@@ -96,7 +96,7 @@ def _standalone(
 
         return ProcessesStandalone(runtime, config, options["log-format"], on_failure=on_failure)
     if config.brokers == 1:
-        # A single broker needs no virtual host: it uses the reactor directly, and log lines need no broker name.
+        # A single broker needs no virtual host: it uses the reactor directly, and its log lines need no broker name.
         settings = config.broker_settings(config.first_broker_id, config.zookeeper_port, config.admin_port)
         install_lean_polling(runtime.reactor, settings["kreplica.busy.poll.max.us"] / 1e6)
         return Standalone(runtime, config, on_failure=on_failure)

@@ -18,13 +18,13 @@ from kreplica.service.standalone.broker_run import BrokerRun
 log = Logger()
 
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 30.0
-"""Limits of the delay before a restart; the delay doubles with each exit."""
+"""Minimum and maximum delay before a restart; the delay doubles with each exit."""
 
 STABLE_S = 60.0
 """Time in service after which the delay is reset to its minimum."""
 
 STOP_S_MAX = 60.0
-"""Timeout of an orderly stop; after it the process is killed and recovers at its next start."""
+"""Timeout of a graceful stop; after it, the process is killed, and recovers at its next start."""
 
 FOR_THE_PARENT = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Environment variables of systemd that only the parent process must use."""
@@ -56,7 +56,7 @@ class SupervisedBroker:
         self._serving_since_s: float | None = None
 
     async def start(self) -> BrokerAddresses:
-        """Return when the broker serves clients; later exits cause restarts.
+        """Start the process; return when the broker serves clients. Later exits cause restarts.
 
         :raise BrokerEnded: the process exited before the broker served clients.
         :raise OSError: the system cannot start another process.
@@ -76,7 +76,7 @@ class SupervisedBroker:
             self._run.signal(signal.SIGCONT)
 
     async def stop(self) -> None:
-        """Stop the process in order; kill it after a timeout."""
+        """Stop the process gracefully; kill it after a timeout."""
         self._is_supervised = False
         if self._restart_timer is not None and self._restart_timer.active():
             self._restart_timer.cancel()
@@ -108,23 +108,23 @@ class SupervisedBroker:
         if self._first_serving is not None:
             self._first_serving.callback(serving)
         else:
-            log.info("broker {broker} serves again", broker=self._number)
+            log.info("broker {broker} is serving again", broker=self._number)
 
-    def _on_end(self, how: str) -> None:
+    def _on_end(self, exit_text: str) -> None:
         self._run = None
         if self._exited is not None:
             self._exited.callback(None)
         elif self._first_serving is not None:
-            self._first_serving.errback(BrokerEnded(f"broker {self._number}: {how}"))
+            self._first_serving.errback(BrokerEnded(f"broker {self._number}: {exit_text}"))
         elif self._is_supervised:
-            self._start_later(how)
+            self._start_later(exit_text)
 
-    def _start_later(self, how: str) -> None:
+    def _start_later(self, exit_text: str) -> None:
         since_s = self._serving_since_s
         if since_s is not None and self._reactor.seconds() - since_s >= STABLE_S:
             self._pause_s = PAUSE_S_MIN
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, PAUSE_S_MAX)
-        log.critical("broker {broker}: {how}; restarting it in {s:g} s", broker=self._number, how=how, s=pause_s)
+        log.critical("broker {broker}: {how}; restarting it in {s:g} s", broker=self._number, how=exit_text, s=pause_s)
         self._restart_timer = self._reactor.callLater(pause_s, self._start_again)
 
     def _start_again(self) -> None:
