@@ -86,7 +86,7 @@ class DeletionsChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class ReplicasStopped(Event):
-    """A broker responded to StopReplica for replicas that are to be deleted.
+    """A broker responded to StopReplica for replicas that must be deleted.
 
     :param broker_epoch: epoch of the process that responded.
     :param delete: True for the second phase, which deletes the files.

@@ -18,7 +18,7 @@ from kreplica.model import RemovedPartition, TopicPartition
 
 
 async def replicas_stopped(term: ControllerTerm, event: ReplicasStopped) -> None:
-    """Handle a broker's response to StopReplica for replicas that are to be deleted."""
+    """Handle a broker's response to StopReplica for replicas that must be deleted."""
     await replica_deletion.replicas_stopped(term, event)
     topics = sorted({partition.topic for partition, _ in event.results})
     await finish_deletions(term, topics)

@@ -117,7 +117,7 @@ class ControllerHistory:
     def record_many(self, kind: str, noun: str, items: Iterable[object], text: str, **details: Any) -> None:
         """Add one audit event for any number of similar items; none if there are no items.
 
-        :param noun: what the items are, in the singular, for example ``topic``.
+        :param noun: the kind of item, in the singular, for example ``topic``.
         :param text: contains ``{what}``, which is replaced by the number of items or the name of a single item.
         """
         names = [str(each) for each in items]

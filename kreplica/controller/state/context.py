@@ -269,7 +269,7 @@ class ControllerContext:
         self._replica_states.pop((partition, broker_id), None)
 
     def replicas_of_topic(self, topic: str) -> list[Replica]:
-        """Return every replica of a topic, including those that are to be deleted."""
+        """Return every replica of a topic, including those that must be deleted."""
         assigned = [(partition, r) for partition in self.partitions_of(topic) for r in self.replicas(partition)]
         return assigned + self.removed_replicas_of_topic(topic)
 

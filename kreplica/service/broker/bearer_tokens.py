@@ -49,7 +49,7 @@ class BearerTokens:
         """Start reading the keys, and log a warning for each listener that accepts unsigned tokens."""
         for listener in self._unsecured:
             log.warn(
-                "the listener {listener} accepts unsigned tokens: any client can act as any user ({setting})",
+                "the listener {listener} accepts tokens without a signature: any client can be any user ({setting})",
                 listener=listener,
                 setting=ALLOW_UNSECURED,
             )

@@ -42,7 +42,7 @@ class Peers:
         topic = self._metadata.topic(key.topic)
         partition = topic.partitions.get(key.partition) if topic is not None else None
         if partition is None:
-            return True  # not in the metadata yet, so only the controller can tell
+            return True  # not in the metadata yet: only the controller has the state
         live = self._metadata.brokers
         return any(replica in live for replica in partition.replicas if replica != self._broker_id)
 

@@ -27,7 +27,7 @@ class PluginFailures:
     def record_exception(self, activity: str) -> None:
         """Record the current exception; must be called inside the ``except`` block.
 
-        :param activity: what the plugin was doing, such as "handling a batch".
+        :param activity: the activity that failed, such as "handling a batch".
         """
         if self._count():
             log.failure("the plugin {plugin} failed while {activity}", plugin=self.name, activity=activity)

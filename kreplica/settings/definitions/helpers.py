@@ -35,7 +35,7 @@ class Row(NamedTuple):
 def not_implemented(actual_behavior: str, *rows: Row) -> tuple[Setting, ...]:
     """Return settings of Kafka that kreplica accepts but ignores.
 
-    :param actual_behavior: what kreplica does instead, as one clause; shown in warnings and on the reference page.
+    :param actual_behavior: kreplica's behaviour, as one clause; shown in warnings and on the reference page.
     """
     return tuple(
         Setting(

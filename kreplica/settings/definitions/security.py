@@ -219,8 +219,8 @@ SECURITY = (
     ),
     Setting(
         "password.encoder.old.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,
-        "The previous value of password.encoder.secret, with which the broker decrypts its passwords in ZooKeeper when "
-        "it starts, to encrypt them with the new value.",
+        "The previous value of password.encoder.secret; when the broker starts, it uses this value to decrypt its "
+        "passwords in ZooKeeper, and encrypts them with the current one.",
     ),
     Setting(
         "password.encoder.secret", PASSWORD, None, ANY, MEDIUM, READ_ONLY,

@@ -31,7 +31,7 @@ _LANE_SUFFIX = re.compile(r"-[0-9a-f]+-\d+-\d+")
 
 
 class AbandonedTransaction(NamedTuple):
-    """An open transaction of a lane, and the producer ID and epoch with which to end it."""
+    """An open transaction of a lane, and the producer ID and epoch for ending it."""
 
     transactional_id: str
     identity: ProducerIdentity

@@ -40,7 +40,7 @@ class DecidedLane(NamedTuple):
     """The transaction of one task.
 
     :param attempt: number of the task attempt that wrote it.
-    :param identity: producer ID and epoch with which to end it.
+    :param identity: producer ID and epoch for ending it.
     """
 
     number: int

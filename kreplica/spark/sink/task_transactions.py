@@ -38,7 +38,7 @@ DECIDER_TIMEOUT_S = 60.0
 class PreparedTask(WriterCommitMessage):
     """Result of one task.
 
-    :param identity: producer ID and epoch with which to end the task's transaction; None if it wrote nothing.
+    :param identity: producer ID and epoch for ending the task's transaction; None if it wrote nothing.
     :param decider: producer ID and epoch that the driver uses to write the decision; None with a single lane.
     :param was_decided: True if the micro-batch was already decided.
     """
