@@ -481,8 +481,8 @@ def settings(**given):
     [
         ({"authentication": "basic"}, "set a token file"),
         ({"authentication": "token"}, "set a token file"),
-        ({"authentication": "none,basic", "token_file": "/t"}, "none cannot be used"),
-        ({"authentication": "none", "token_file": "/t"}, "none cannot be used"),
+        ({"authentication": "none,basic", "token_file": "/t"}, "none cannot be combined"),
+        ({"authentication": "none", "token_file": "/t"}, "none cannot be combined"),
         ({"authentication": "certificate", "token_file": "/t"}, "certificate authorities"),
         ({"authentication": "kerberos"}, "expected"),
         ({"listener": "0.0.0.0:1", "authentication": "none"}, "do not protect"),
