@@ -56,7 +56,7 @@ class ConnectionSecurity:
     def open_cluster(self, bootstrap: str, options: ClientOptions) -> Cluster:
         """Return a new cluster client.
 
-        :raise ValueError: as for ``runtime``.
+        :raise ValueError: see ``runtime``.
         """
         return Cluster(bootstrap, options=options, runtime=self.runtime())
 

@@ -39,7 +39,7 @@ class KreplicaDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create the reader for ``spark.read``.
 
-        :raise ValueError: an option is wrong, or the user gave a schema.
+        :raise ValueError: an option is invalid, or the user specified a different schema.
         """
         options = source_options(self._given_options(), is_streaming=False)
         self._check_schema(schema)
@@ -48,7 +48,7 @@ class KreplicaDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Create the reader for ``spark.readStream``.
 
-        :raise ValueError: an option is wrong, or the user gave a schema.
+        :raise ValueError: an option is invalid, or the user specified a different schema.
         """
         options = source_options(self._given_options(), is_streaming=True)
         self._check_schema(schema)
@@ -91,7 +91,7 @@ class KreplicaDataSource(DataSource):
         return dict(self.options.items())
 
     def _check_schema(self, schema: StructType) -> None:
-        """Check the schema that the user gave.
+        """Check the schema that the user specified.
 
         :raise ValueError: it differs from the source's fixed schema.
         """

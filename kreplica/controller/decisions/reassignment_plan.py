@@ -87,7 +87,7 @@ def expand(current: Placement, target: Sequence[int], holders: Collection[int]) 
     """Return the placement after the first step; unchanged if the target is already reached.
 
     :param holders: replicas that may hold records: the in-sync and eligible replicas.  Other replicas of a
-        replaced target are dropped at once.
+        replaced target are dropped immediately.
     """
     origin = current.origin
     kept = [r for r in current.replicas if r not in target and (r in origin or r in holders)]

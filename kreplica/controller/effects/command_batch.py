@@ -19,8 +19,9 @@ from kreplica.wire.messages import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 __all__ = ["COMMAND_BYTES_MAX", "DELETE_ANY_EPOCH", "Command", "CommandBatch"]
 
 COMMAND_BYTES_MAX = 16 * 1024 * 1024
-"""Size limit of a command: far below ``socket.request.max.bytes`` (100 MB), because a parsed command needs
-more memory than its bytes."""
+"""Size limit of a command: much less than ``socket.request.max.bytes`` (100 MB), because a parsed command takes more
+memory than its encoded bytes.
+"""
 
 CHECKED_MAX = 10_000
 """Up to this many partitions, states are checked before a command is queued; above it, while the body is built."""

@@ -246,7 +246,7 @@ class StateWrites:
         return found
 
     async def _write(self, units: list[list[Operation]]) -> list[ZooKeeperError | None]:
-        """Write units of operations; return the conflict of each unit, or None.
+        """Write units of operations; return, for each unit, the conflicting error or None.
 
         :raise ControllerMoved: the check of the controller epoch failed.
         :raise ZooKeeperError: the outcome is unknown, because the connection or the session was lost.

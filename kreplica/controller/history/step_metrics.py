@@ -34,8 +34,8 @@ T = TypeVar("T")
 class Cost(NamedTuple):
     """Work done for one or more events.
 
-    :param zookeeper_round_trips: ZooKeeper round trips; concurrent requests count as one.
-    :param zookeeper_requests: ZooKeeper requests; a multi counts as one.
+    :param zookeeper_round_trips: ZooKeeper round trips; concurrent requests are counted as a single round trip.
+    :param zookeeper_requests: ZooKeeper requests; a multi is counted as a single request.
     :param commands: requests to brokers.
     :param zookeeper_operations: reads and writes within multis.
     :param zookeeper_bytes: paths and data in multis, and data in responses to multi-reads.

@@ -36,7 +36,7 @@ def admin_access(settings: BrokerSettings, host: str) -> Access:
     """
     modes, names = settings[AUTHENTICATION], settings["kreplica.admin.hosts"]
     if settings[TOKEN] and not set(modes) - {"token"} and not names:
-        # A page that uses DNS rebinding does not know the token, so any host name is accepted.
+        # A page that uses DNS rebinding does not have the token, so any host name can be accepted.
         return Access(hosts=None)
     own = [endpoint.host for endpoint in settings.advertised_listeners if endpoint.host]
     hosts = (*LOOPBACK_NAMES, host, *own, socket.gethostname(), *names)

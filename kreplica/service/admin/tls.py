@@ -28,7 +28,7 @@ _PEM_HEADER = b"-----BEGIN CERTIFICATE-----"
 def admin_tls(runtime: Runtime, settings: BrokerSettings) -> ReloadedTls | None:
     """Return the listener's TLS, which reads changed files again; None for plain HTTP.
 
-    :raise SettingsError: as for ``load_admin_tls``.
+    :raise SettingsError: see ``load_admin_tls``.
     """
     if not settings[CERTIFICATE]:
         return None

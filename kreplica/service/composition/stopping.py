@@ -1,4 +1,4 @@
-"""Runs shutdown steps in order; a failed step does not prevent the next one."""
+"""Runs shutdown steps one after another; a failed step does not prevent the next one."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class LocalReport:
 
 
 class LocalHealth:
-    """Computes the report of a broker on demand, at most once in ``REUSE_SECONDS``."""
+    """Computes the report of a broker on demand, at most once every ``REUSE_SECONDS``."""
 
     def __init__(self, broker: HealthDependencies, stalls: StallWatch) -> None:
         self._broker = broker

@@ -72,7 +72,7 @@ def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[
     """Return a function that writes another process's log lines, prefixed with its name.
 
     :param log_format: the format that both processes use.
-    :param output: as for ``observer``.
+    :param output: see ``observer``.
     """
     write = (output or sys.__stderr__ or sys.stderr).write
     first = json.dumps({"host": name})[:-1]
@@ -87,7 +87,7 @@ def relay(log_format: str, name: str, output: TextIO | None = None) -> Callable[
         try:
             write(f"{text}\n")
         except (OSError, ValueError):
-            pass  # as for this process's own lines
+            pass  # the output is closed, as in ``observe``
 
     return relayed
 

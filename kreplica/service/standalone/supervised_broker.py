@@ -24,7 +24,7 @@ STABLE_S = 60.0
 """Time in service after which the delay is reset to its minimum."""
 
 STOP_S_MAX = 60.0
-"""Timeout of a graceful stop; after it, the process is killed, and recovers at its next start."""
+"""Timeout of a graceful stop; after it, the process is killed, and the broker recovers its logs at the next start."""
 
 FOR_THE_PARENT = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 """Environment variables of systemd that only the parent process must use."""

@@ -50,7 +50,7 @@ class BatchSequence:
     def begin(self) -> int:
         """Fence earlier drivers, commit the last decided batch, and return its number (-1 for none).
 
-        :raise SinkIdInUse: as ``last_decided``.
+        :raise SinkIdInUse: see ``last_decided``.
         :raise RowsLost: the decided transactions can no longer be committed.
         """
         create_decisions_topic(self._cluster, self._topic)

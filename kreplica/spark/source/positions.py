@@ -19,7 +19,7 @@ INT64_END = 1 << 63
 
 
 class NoMatch(Enum):
-    """Behavior of ``startingOffsetsByTimestamp`` if no record has that timestamp or a later one."""
+    """Behaviour of ``startingOffsetsByTimestamp`` if no record has that timestamp or a later one."""
 
     ERROR = "error"
     LATEST = "latest"

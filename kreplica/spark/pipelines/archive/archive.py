@@ -94,7 +94,7 @@ class ArchiveOptions:
         :raise ArchiveError: neither topics nor a pattern is given, or both are.
         """
         if bool(self.topics) == (self.pattern is not None):
-            raise ArchiveError("give either topics or a pattern of topic names")
+            raise ArchiveError("specify either topics or a pattern of topic names")
         return {
             "maxOffsetsPerTrigger": str(self.batch_records_max),
             **self.kafka,

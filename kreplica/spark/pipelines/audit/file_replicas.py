@@ -127,7 +127,7 @@ class _SegmentScan:
                 try:
                     yield from self._segment(file, base, bound)
                 except OSError as error:
-                    # An I/O error counts as damage; other segments may be intact.
+                    # An I/O error is reported as damage; other segments may be intact.
                     self._damage = self._damage or f"{os.path.basename(file.path)}: {error}"
         if self._damage and self._expected < self._end:
             yield Gap(self._expected, self._end, self._damage)

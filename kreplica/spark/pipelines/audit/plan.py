@@ -72,7 +72,7 @@ def plan_for_files(
     """Plan the comparison of replicas read from files.
 
     :param replicas_by_broker: replicas by broker.
-    :param compacted: topics that the caller knows to be compacted.
+    :param compacted: topics to treat as compacted.
     :param facts: None if the cluster was not queried.
     """
     plan = Plan(cluster_id, tuple(sorted(replicas_by_broker)))

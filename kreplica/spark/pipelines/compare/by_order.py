@@ -155,8 +155,8 @@ def _out_of_order(matched: DataFrame) -> DataFrame:
 def _unmatched(matched: DataFrame) -> DataFrame:
     """Return the unmatched records.
 
-    Between two matched pairs, the n-th unmatched record of the archive and the n-th of the topic count as one different
-    record.
+    Between two matched pairs, the n-th unmatched record of the archive and the n-th of the topic are counted as a
+    single different record.
     """
     archive_only, topic_only = (_one_side(matched, side) for side in ("archive", "topic"))
     duplicates = _findings(topic_only.where("is_archived"), sql.lit(Kind.DUPLICATE.value), sql.col("topic_rank"))

@@ -189,7 +189,7 @@ def _target_names(source: Source, options: ReplayOptions) -> dict[str, str]:
         )
     found = {topic: options.renamed.get(topic, common_target or topic) for topic in selection}
     if not all(found.values()):
-        raise NotReplayable(f"{source.path} has no column topic: give the target topic (--as)")
+        raise NotReplayable(f"{source.path} has no column topic: specify the target topic (--as)")
     return found
 
 
