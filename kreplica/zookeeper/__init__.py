@@ -4,10 +4,10 @@ The public API is exported here.  Client modules, from the outermost layer inwar
 
 * ``client``: operations and chroot; ``multi``: decoding of multi responses; ``persistent_watch``: persistent watches
 * ``batches``: splits many writes or reads into multis of bounded size and pipelines them
-* ``session``: connects, keeps the session alive, fails over, closes; ``session_options``
-* ``waiting_requests``: requests that wait for a connection
+* ``session``: connects, keeps the session alive, fails over, closes; ``session_options``: its options
+* ``waiting_requests``: queue of requests that wait for a connection
 * ``watches``: watch registry of one session; ``sasl``: authentication with SASL
-* ``ensemble``: connect strings and server order; ``chroot``: path mapping; ``default_acls``: ACLs of new znodes
+* ``ensemble``: connect strings and server order; ``chroot``: path mapping; ``default_acls``: default ACLs of znodes
 * ``connection``: one TCP connection with its requests, responses and pings
 
 Protocol modules, without I/O, used by client and server:
@@ -16,7 +16,8 @@ Protocol modules, without I/O, used by client and server:
 * ``digest_md5``: SASL DIGEST-MD5
 * ``jute``: record encoding; ``framing``: splits a byte stream into frames
 * ``records``: operation codes, stat, ACLs, watch events, session handshake, frame headers
-* ``requests``: all requests as values; ``operations``: the requests allowed in a multi; ``responses``: response bodies
+* ``requests``: all requests as immutable values; ``operations``: the requests allowed in a multi
+* ``responses``: response bodies
 
 Servers:
 

@@ -1,8 +1,8 @@
-"""Batches of writes or reads, split into multis of bounded size and pipelined.
+"""Splits batches of writes or reads into multis of bounded size and pipelines them.
 
-A unit is a sequence of operations that is written atomically.  One multi contains many units and is atomic too, so one
-conflict fails all of them.  The unit that failed is then removed and the others are sent again: a conflict costs one
-more round trip but does not fail unrelated units.
+A unit is a sequence of operations that must be applied atomically.  A multi, which contains many units, is atomic too,
+so one conflict fails all of them.  The unit with the conflict is then removed and the others are sent again: a conflict
+costs one more round trip but does not fail unrelated units.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class GuardFailed(ZooKeeperError):
     """
 
     def __init__(self, error: ZooKeeperError) -> None:
-        super().__init__(error.path, f"the guard check of the write failed: {error.message or error.meaning}")
+        super().__init__(error.path, f"the write's guard check failed: {error.message or error.meaning}")
         self.error = error
 
 
@@ -57,10 +57,10 @@ class MultiReader(Protocol):
 class BatchLimits:
     """Limits on the size of a multi and on the number of multis in flight.
 
-    :param bytes_max: maximum size of a multi's operations in bytes; a larger single unit is sent in its own multi.
+    :param bytes_max: maximum size of a multi's operations in bytes; a unit larger than this is sent in its own multi.
     :param operations_max: maximum number of operations in a multi, and of reads in a multi-read.
     :param in_flight_max: maximum number of unanswered multis.
-    :param conflicts_max: after more conflicts than this in one multi, each remaining unit is sent in its own multi.
+    :param conflicts_max: once a multi has had more conflicts than this, each remaining unit is sent in its own multi.
     """
 
     bytes_max: int = 512 * 1024
@@ -79,8 +79,9 @@ async def write_units(
 
     The units must not share znodes, because their order is not kept after a conflict.
 
-    :param guard: first operation of every multi.  After it fails, every unit not yet written gets ``GuardFailed``.
-    :return: one outcome per unit, in order; ``ConnectionLoss`` means that the unit may or may not have been written.
+    :param guard: first operation of every multi.  Once it fails, the outcome of every unit not yet written is
+        ``GuardFailed``.
+    :return: one outcome per unit, in order; after ``ConnectionLoss``, the unit may or may not have been written.
     """
     batch = _Writes(client, units, guard, limits)
     await _gather([batch.write(indices) for indices in _split(units, limits)], limits.in_flight_max)
@@ -93,49 +94,49 @@ class _Writes:
     def __init__(self, client: MultiWriter, units: Sequence[Unit], guard: Check | None, limits: BatchLimits) -> None:
         self._client = client
         self._units = units
-        self._head: list[Operation] = [] if guard is None else [guard]
+        self._guard_operations: list[Operation] = [] if guard is None else [guard]
         self._limits = limits
         self._guard_failed: GuardFailed | None = None
         self.outcomes: list[UnitOutcome | None] = [None] * len(units)
 
     async def write(self, indices: list[int]) -> None:
-        """Write units in one multi; after a conflict, retry without the unit that failed."""
+        """Write units in one multi; after each conflict, retry without the unit that failed."""
         conflicts = 0
         while indices:
             if conflicts > self._limits.conflicts_max and len(indices) > 1:
                 await _gather([self.write([index]) for index in indices], self._limits.in_flight_max)
                 return
-            failed = await self._try(indices)
+            failed = await self._write_once(indices)
             if failed is None:
                 return
             indices = [index for index in indices if index != failed]
             conflicts += 1
 
-    async def _try(self, indices: list[int]) -> int | None:
+    async def _write_once(self, indices: list[int]) -> int | None:
         """Send one multi; return the index of the unit that failed, or None if the outcome of all units is known."""
         if self._guard_failed is not None:
-            self._all_failed(indices, self._guard_failed)
+            self._set_error(indices, self._guard_failed)
             return None
-        operations = [*self._head, *(operation for index in indices for operation in self._units[index])]
+        operations = [*self._guard_operations, *(operation for index in indices for operation in self._units[index])]
         try:
             results = await self._client.multi(operations)
         except MultiFailed as failed:
-            return self._one_failed(indices, failed)
+            return self._handle_failed_multi(indices, failed)
         except ZooKeeperError as error:
-            self._all_failed(indices, error)
+            self._set_error(indices, error)
             return None
-        position = len(self._head)
+        position = len(self._guard_operations)
         for index in indices:
             end = position + len(self._units[index])
             self.outcomes[index] = results[position:end]
             position = end
         return None
 
-    def _one_failed(self, indices: list[int], failed: MultiFailed) -> int | None:
-        position = failed.index - len(self._head)
+    def _handle_failed_multi(self, indices: list[int], failed: MultiFailed) -> int | None:
+        position = failed.index - len(self._guard_operations)
         if position < 0:
             self._guard_failed = GuardFailed(failed.error)
-            self._all_failed(indices, self._guard_failed)
+            self._set_error(indices, self._guard_failed)
             return None
         for index in indices:
             position -= len(self._units[index])
@@ -144,7 +145,7 @@ class _Writes:
                 return index
         raise failed
 
-    def _all_failed(self, indices: list[int], error: ZooKeeperError) -> None:
+    def _set_error(self, indices: list[int], error: ZooKeeperError) -> None:
         for index in indices:
             self.outcomes[index] = error
 
@@ -167,10 +168,10 @@ def _split(units: Sequence[Unit], limits: BatchLimits) -> Iterator[list[int]]:
 async def read_all(
     client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[tuple[bytes, Stat] | ZooKeeperError]:
-    """Read many znodes' data and stat.
+    """Read the data and stat of many znodes.
 
-    :return: per path, (data, stat), or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of the
-        tree, but different multi-reads may see different states.
+    :return: for each path, (data, stat), or ``NoNode`` or ``NoAuth`` as a value.  Each multi-read sees one state of
+        the tree, but different multi-reads may see different states.
     :raise ZooKeeperError: a read could not be completed, for example because of a connection loss.
     """
     results = await _read(GetData, paths, client, limits)
@@ -180,7 +181,7 @@ async def read_all(
 async def list_all(
     client: MultiReader, paths: Sequence[str], limits: BatchLimits = DEFAULT_LIMITS
 ) -> list[list[str] | ZooKeeperError]:
-    """Read the names of many znodes' children; errors and consistency are those of ``read_all``."""
+    """Read the names of the children of many znodes; errors and consistency are as for ``read_all``."""
     results = await _read(GetChildren, paths, client, limits)
     return cast("list[list[str] | ZooKeeperError]", results)
 

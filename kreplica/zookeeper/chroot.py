@@ -1,4 +1,4 @@
-"""Mapping between the client's paths and the server's paths, and creation of the chroot."""
+"""Maps between the client's paths and the server's paths, and creates the chroot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.zookeeper.requests import Create, Exists
 from kreplica.zookeeper.responses import decode_created, decode_stat
 from kreplica.zookeeper.watches import WatchListener
 
-# Sends a request: operation, body, decoder of the response, path for errors.
+# Sends a request: operation code, body, decoder of the response, path for errors.
 Submit = Callable[[Opcode, bytes, Callable[[bytes, int, int], Any], str], Deferred[Any]]
 
 
@@ -30,8 +30,8 @@ class Chroot:
     def absolute(self, path: str) -> str:
         """Return the server's path for a client's path.
 
-        :raise BadArguments: if the path is invalid.  It is checked here because a chroot would hide a missing
-            leading slash from the server.
+        :raise BadArguments: if the path is invalid.  The path is checked here because the chroot prefix would hide a
+            missing leading slash from the server.
         """
         if path[:1] != "/" or "//" in path or (path[-1] == "/" and path != "/") or "\0" in path:
             raise BadArguments(path, "a path must start with a slash and must not contain an empty component")

@@ -58,8 +58,8 @@ SessionListener = Callable[[SessionState], None]
 class ZooKeeperClient:
     """Client of one ensemble.
 
-    It has one session at a time.  ``start`` establishes the first one.  After that session has ended (``EXPIRED``,
-    ``AUTH_FAILED``), every request fails until the caller establishes another session with ``renew``.
+    It has one session at a time.  ``start`` establishes the first one.  After a session has ended (``EXPIRED``,
+    ``AUTH_FAILED``), every request fails until the caller establishes a new session with ``renew``.
 
     Request handling depends on the session's state:
 
@@ -70,8 +70,8 @@ class ZooKeeperClient:
       not have taken effect.
     * When the session ends, all pending requests fail with ``SessionExpired``, ``AuthFailed`` or ``ClientClosed``.
 
-    Session listeners are called before any request completes or fails because of the state change.  A one-shot watch
-    calls its listener once.  Watches move with the session to another server and end with the session.
+    Session listeners are called before any request completes or fails because of a state change.  A one-shot watch
+    calls its listener once.  Watches move to another server with the session and end with it.
 
     :param connect_string: ``host:port,host:port/chroot``.
     :param random: shuffles the servers and provides the jitter between connection attempts.
@@ -82,7 +82,7 @@ class ZooKeeperClient:
     :param tls_context_factory: creates a connection creator for a server's host name
         (``twisted.internet.ssl.optionsForClientTLS``); None means plain TCP.  If the creator has an attribute
         ``certificate_error``, errors contain it.
-    :param acl_of: returns the ACL of new znodes for which the caller gives ``OPEN_ACL``, the default.
+    :param acl_of: returns the ACL of each znode that the caller creates with ``OPEN_ACL``, the default.
     :param resume: (``session_id``, ``session_password``) of a session to resume; ``start`` fails with
         ``SessionExpired`` if it has ended.  None creates a new session.
     :param frame_size_max: the servers' ``jute.maxbuffer``, in bytes; larger requests fail with ``RequestTooLarge``.
@@ -143,7 +143,7 @@ class ZooKeeperClient:
             ``connection_timeout_ms``, with ``AuthFailed`` if the server rejects the credentials, and with
             ``ClientClosed`` after ``close``.
         """
-        assert not self._started, "a client is started once; renew() makes another session"
+        assert not self._started, "start() must be called only once; renew() establishes a new session"
         self._started = True
         return self._session.start(self._connection_timeout_s)
 
@@ -159,7 +159,7 @@ class ZooKeeperClient:
         return self._session.start(self._connection_timeout_s)
 
     def close(self) -> Deferred[None]:
-        """Close the session once earlier requests have responses; fires when the connection is closed.
+        """Close the session after the responses to earlier requests; fires when the connection is closed.
 
         A session without a connection is left to expire at the server.
         """
@@ -187,7 +187,7 @@ class ZooKeeperClient:
 
     @property
     def watches_count(self) -> int:
-        """Number of watches of the session: one per path and kind, as the server counts them."""
+        """Number of watches in the session: one per path and kind, as the server counts them."""
         return self._session.watches.count
 
     @property
@@ -209,15 +209,16 @@ class ZooKeeperClient:
     def session_may_have_expired(self) -> bool:
         """True if the server may have expired the session without this client knowing.
 
-        The session timeout has then passed since the server last confirmed the session.  A process that relies on an
-        ephemeral znode (such as the controller) must stop acting, because another process may have replaced it.
+        This is the case once the session timeout has passed since the server last confirmed the session.  A process
+        that relies on an ephemeral znode (such as the controller) must then stop acting, because another process may
+        have replaced it.
         """
         return self._session.may_have_expired
 
     def on_session_event(self, listener: SessionListener) -> Callable[[], None]:
         """Call a listener with each new state of the session.
 
-        :return: removes the registration; idempotent.
+        :return: a function that removes the listener; idempotent.
         """
         # One wrapper per registration, so that a listener registered twice can be removed once.
         entry: SessionListener = lambda state: listener(state)  # noqa: E731
@@ -273,7 +274,7 @@ class ZooKeeperClient:
         return self._session.submit(Opcode.DELETE, body, decode_empty, path)
 
     def exists(self, path: str, watch: WatchListener | None = None) -> Deferred[Stat | None]:
-        """Read a znode's stat; None if the znode does not exist.
+        """Read a znode's stat; the result is None if the znode does not exist.
 
         :param watch: called once, when the znode is created, changed or deleted.
         """
@@ -341,7 +342,7 @@ class ZooKeeperClient:
         """Apply all of these operations in order, or none of them.
 
         :return: one result per operation: ``Created``, ``Stat`` (SetData) or None (Delete, Check).
-        :raise MultiFailed: an operation failed, so none was applied; contains the index of the first one that failed.
+        :raise MultiFailed: an operation failed, so none was applied; contains the index of the operation that failed.
         """
         absolute = operations if self._acl_of is None else with_default_acls(operations, self._acl_of)
         if self._chroot.path:
@@ -353,8 +354,8 @@ class ZooKeeperClient:
         """Perform all of these reads on one state of the tree (ZooKeeper 3.6 and newer).
 
         :param reads: without watches.
-        :return: per read: (data, stat), a list of children's names, or the error (``NoNode``, ``NoAuth``) as a value.
-        :raise Unimplemented: if the server is too old; some close the connection instead (``ConnectionLoss``).
+        :return: for each read: (data, stat), a list of child names, or the error (``NoNode``, ``NoAuth``) as a value.
+        :raise Unimplemented: if the server is too old; some old servers close the connection (``ConnectionLoss``).
         """
         paths = [each.path for each in reads]
         absolute = [each._replace(path=self._absolute(each.path)) for each in reads] if self._chroot.path else reads
@@ -368,10 +369,10 @@ class ZooKeeperClient:
     # Persistent watches.
 
     def add_watch(self, path: str, listener: WatchListener, *, recursive: bool = False) -> Deferred[Watch]:
-        """Call a listener for every change of a znode until the watch is removed or the session ends.
+        """Call a listener for every change to a znode until the watch is removed or the session ends.
 
-        Changes during a connection loss are not delivered.  After the reconnect, the listener is called with an event
-        of type ``NONE`` and the watched path: the caller must read the state again.  (ZooKeeper 3.6 and newer.)
+        Changes made while the connection is lost are not delivered.  After the reconnect, the listener is called with
+        an event of type ``NONE`` and the watched path, and must read the state again.  Requires ZooKeeper 3.6.
 
         :param recursive: also watch all descendants; the server then sends no NODE_CHILDREN_CHANGED events.
         """

@@ -1,4 +1,4 @@
-"""One TCP connection of a session: sends requests, matches responses in order, pings, detects a silent server.
+"""One TCP connection of a session: sends requests, matches responses in order, pings, and detects a silent server.
 
 An instance is used from the handshake until the connection is lost.  The session, its watches and its queued requests
 outlive it and belong to ``session``.
@@ -39,7 +39,7 @@ from kreplica.zookeeper.records import (
     request_frame,
 )
 
-# Decodes a response body from (buffer, start, end); a ZooKeeperError it raises fails the request.
+# Decodes a response body from (buffer, start, end); if it raises a ZooKeeperError, the request fails with that error.
 Decode: TypeAlias = Callable[[bytes, int, int], Any]
 # Called with the response's error code (0 is success) before the request completes, to register a watch.
 OnResponse: TypeAlias = Callable[[int], None]
@@ -62,7 +62,7 @@ class ConnectionOwner(Protocol):
     def watch_fired(self, event: WatchEvent) -> None: ...
 
     def auth_completed(self, connection: Connection, error: ZooKeeperError | None) -> None:
-        """Called when the server has accepted (``error`` is None) or rejected one of the session's credentials."""
+        """Called when the server has accepted (``error`` is None) or rejected one of the client's credentials."""
 
     def tls_established(self) -> None: ...
 
@@ -97,8 +97,8 @@ class Connection(TwistedProtocol):
         self._timeout_s = 0.0
         self._received_at = self._ping_at = reactor.seconds()
         self._pings_sent_at: deque[float] = deque()
-        # : Send time of the latest handshake or ping that received a response; the server restarted the session timeout
-        # then or later.
+        #: Time at which the latest handshake or ping with a response was sent; the server restarted the session timeout
+        #: then or later.
         self.confirmed_at = self._received_at
         #: Requests without a response yet, oldest first.
         self.unanswered: deque[UnansweredRequest] = deque()

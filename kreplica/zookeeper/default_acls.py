@@ -13,7 +13,7 @@ AclOf: TypeAlias = Callable[[str], tuple[Acl, ...]]
 
 
 def with_default_acls(operations: Sequence[Operation], acl_of: AclOf) -> list[Operation]:
-    """Return the operations of a multi, with the default ACL in each create that has ``OPEN_ACL``."""
+    """Return the operations of a multi, with the default ACL in place of ``OPEN_ACL`` in each create."""
     return [
         each._replace(acl=acl_of(each.path)) if isinstance(each, Create) and each.acl is OPEN_ACL else each
         for each in operations

@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 (RFC 2831) with ZooKeeper's names, for client and server, without I/O."""
+"""SASL DIGEST-MD5 (RFC 2831) with ZooKeeper's service name and realm, for client and server, without I/O."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parse_fields(token: bytes) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class DigestExchange:
-    """Computation of both sides' proofs from the password and the two nonces.
+    """Computes the proofs of both sides from the password and the two nonces.
 
     :param authorization_id: the user that the client wants to act as; None if it did not send one.
     """
@@ -59,7 +59,7 @@ class DigestExchange:
         return ",".join(texts).encode()
 
     def digest(self, *, from_client: bool) -> str:
-        """Return the proof of knowing the password, in hexadecimal."""
+        """Return the digest that proves knowledge of the password, in hexadecimal."""
         user = b":".join(map(_encode, (self.credentials.username, self.realm, self.credentials.password)))
         secret = _md5(user).digest() + f":{self.nonce}:{self.client_nonce}".encode()
         if self.authorization_id is not None:
@@ -70,11 +70,11 @@ class DigestExchange:
 
 
 class DigestServer:
-    """One authentication of a client by a server.
+    """A server's side of one authentication exchange.
 
-    :param users: password by user.
-    :param nonce: random, and used for this authentication only.
-    :ivar user: the client's user after a valid response; None before.
+    :param users: passwords by user name.
+    :param nonce: random value, used for this exchange only.
+    :ivar user: the authenticated user after a valid response; None until then.
     """
 
     def __init__(self, users: Mapping[str, str], nonce: str) -> None:
@@ -84,7 +84,7 @@ class DigestServer:
         self.user: str | None = None
 
     def step(self, token: bytes) -> bytes:
-        """Return the challenge, then the proof that this server knows the password.
+        """Return the challenge in the first step, and the proof that this server knows the password in the second.
 
         :raise AuthFailed: the token is malformed, or does not prove that the client knows the user's password; the
             message contains the user and no secret.
@@ -110,7 +110,7 @@ class DigestServer:
         expected = exchange.digest(from_client=True)
         is_right = hmac.compare_digest(expected.encode(), fields.get("response", "").encode())
         if password is None or not is_right:
-            raise AuthFailed(None, f"wrong user or password of {user!r}")
+            raise AuthFailed(None, f"unknown user or wrong password: {user!r}")
         self.user = user
         return f"rspauth={exchange.digest(from_client=False)}".encode()
 
@@ -118,16 +118,16 @@ class DigestServer:
         expected = {"realm": REALM, "nonce": self._nonce, "nc": _FIRST_USE, "qop": "auth"}
         for name, value in expected.items():
             if fields.get(name, "auth" if name == "qop" else "") != value:
-                raise AuthFailed(None, f"the response has a different {name} from the challenge")
+                raise AuthFailed(None, f"the response's {name} differs from the challenge's")
         if fields.get("digest-uri", "").lower() != DIGEST_URI:
             raise AuthFailed(None, f"the response is not for the service {DIGEST_URI}")
-        # A user must not act as another one.
+        # A user must not act as another user.
         if fields.get("authzid", fields.get("username")) != fields.get("username"):
             raise AuthFailed(None, "the response asks to act as another user")
 
 
 def _encode(text: str) -> bytes:
-    """Encode a text for hashing: ISO 8859-1 if possible, otherwise UTF-8 (RFC 2831, section 2.1.2.1)."""
+    """Encode text for hashing: in ISO 8859-1 if possible, otherwise in UTF-8 (RFC 2831, section 2.1.2.1)."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:

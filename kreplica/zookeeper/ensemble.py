@@ -1,4 +1,4 @@
-"""Connect string of a ZooKeeper ensemble, the order in which servers are tried, and the TCP or TLS connect."""
+"""Connect strings of ZooKeeper ensembles, the order in which servers are tried, and the TCP or TLS connection."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TlsContextFactory = Callable[[str], IOpenSSLClientConnectionCreator]
 
 
 class Server(NamedTuple):
-    """One server of an ensemble; ``host`` is a name, an IPv4 or an IPv6 address (without brackets)."""
+    """One server of an ensemble; ``host`` is a name, an IPv4 address or an IPv6 address without brackets."""
 
     host: str
     port: int
@@ -82,7 +82,7 @@ def _parse_server(text: str, connect_string: str) -> Server:
 class ServerOrder:
     """Order and backoff of the connection attempts of one session.
 
-    :param randomness: shuffles the servers, so that clients spread over the ensemble.
+    :param randomness: shuffles the servers, so that clients are spread over the ensemble.
     """
 
     def __init__(self, ensemble: Ensemble, randomness: random.Random) -> None:

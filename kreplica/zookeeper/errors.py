@@ -15,7 +15,7 @@ from kreplica.errors import KreplicaError
 class ZooKeeperError(KreplicaError):
     """Base class of ZooKeeper errors.
 
-    :param path: path of the znode as the caller passed it (without the chroot); None if the error concerns no znode.
+    :param path: the znode's path as the caller passed it (without the chroot); None if no znode is involved.
     :param message: details; if empty, the class's ``meaning`` is shown.
     """
 
@@ -86,7 +86,7 @@ class MarshallingError(ZooKeeperError):
 
 
 class Unimplemented(ZooKeeperError):
-    """The server does not know this operation."""
+    """The server does not support this operation."""
 
     code = -6
     meaning = "the server does not know this operation"
@@ -100,7 +100,7 @@ class OperationTimeout(ZooKeeperError):
 
 
 class BadArguments(ZooKeeperError):
-    """A malformed path or argument, or a request that is too large."""
+    """A path or an argument is malformed, or the request is too large."""
 
     code = -8
     meaning = "malformed path or argument"
@@ -268,7 +268,7 @@ class Throttled(ApiError):
 
 
 class UnknownCode(ZooKeeperError):
-    """The server returned an error code that this client does not know; the instance's ``code`` holds it."""
+    """The server returned an error code that this client does not know; the instance's ``code`` contains it."""
 
     def __init__(self, unknown: int, path: str | None = None) -> None:
         super().__init__(path, f"the server returned the unknown error code {unknown}")

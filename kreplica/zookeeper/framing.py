@@ -1,4 +1,4 @@
-"""Splits a ZooKeeper connection's byte stream into frames (a four-byte length, then the body); performs no I/O."""
+"""Splits a ZooKeeper connection's byte stream into frames (a four-byte length, then the body), without I/O."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class FrameSplitter:
         self._frame_size_max = frame_size_max
         self._pieces: list[bytes] = []
         self._held_size = 0
-        # Pieces are joined only when this many bytes have arrived, so that a long frame is copied once.
+        # Chunks are joined only when this many bytes have arrived, so that a long frame is copied once.
         self._wanted = 4
 
     def frames(self, data: bytes) -> Iterator[tuple[bytes, int, int]]:
@@ -28,7 +28,7 @@ class FrameSplitter:
 
         The iterator must be exhausted before the next call.
 
-        :raise ProtocolError: if a length is negative or too large; the connection must be closed.
+        :raise ProtocolError: if a length is negative or too large; the caller must close the connection.
         """
         if self._pieces:
             self._pieces.append(data)

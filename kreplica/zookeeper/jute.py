@@ -1,4 +1,4 @@
-"""Jute, ZooKeeper's record encoding: big-endian integers, and byte arrays, strings and vectors after their length.
+"""Jute, ZooKeeper's record encoding: big-endian integers; length-prefixed byte arrays, strings and vectors.
 
 ``Reader`` decodes records of any shape and checks every bound.  ``requests`` and ``responses`` pack and unpack the
 most frequent records directly, with the ``Struct`` values of this module.
@@ -27,19 +27,19 @@ FALSE = b"\x00"
 
 
 def pack_text(text: str) -> bytes:
-    """Encode a string: its length in UTF-8 (int32), then the UTF-8 bytes."""
+    """Encode a string: the length of its UTF-8 encoding (int32), then the UTF-8 bytes."""
     data = text.encode()
     return pack_int32(len(data)) + data
 
 
 def pack_text_and_flag(text: str, flag: bool) -> bytes:
-    """Encode a string and a boolean, which are the body of every read with an optional watch."""
+    """Encode a string and a boolean: the body of every read with an optional watch."""
     data = text.encode()
     return pack_int32(len(data)) + data + (TRUE if flag else FALSE)
 
 
 def pack_buffer(data: bytes | None) -> bytes:
-    """Encode bytes after their length (int32); None has length -1."""
+    """Encode length-prefixed bytes (int32 length); None is encoded as length -1."""
     return b"\xff\xff\xff\xff" if data is None else pack_int32(len(data)) + data
 
 
@@ -54,7 +54,7 @@ def pack_texts(texts: Iterable[str]) -> bytes:
 
 
 class Reader:
-    """Decodes one record from a section of a buffer, in place, and never reads beyond that section.
+    """Decodes one record in place from a section of a buffer; never reads beyond that section.
 
     :param name: name of the record, used as the ``path`` of errors.
     :param end: position after the record's last byte; None means the end of the buffer.
@@ -121,7 +121,7 @@ class Reader:
         """Read a length-prefixed vector; a null vector (length -1) is returned as an empty list.
 
         :param element: reads one element, usually a bound method of this reader.
-        :param size_min: minimum encoded size of an element in bytes; bounds the count before anything is allocated.
+        :param size_min: minimum encoded size of an element in bytes; limits the count before anything is allocated.
         """
         count = self.int32()
         if count < -1 or count * size_min > self.end - self.position:

@@ -91,7 +91,7 @@ _TWO_INTS = Struct(">ii")
 
 
 class Check(NamedTuple):
-    """Make a multi fail unless the znode has this version."""
+    """Fail the multi unless the znode has this version."""
 
     path: str
     version: int
@@ -163,7 +163,7 @@ class Multi(NamedTuple):
 
 
 class MultiRead(NamedTuple):
-    """Perform all of these reads on one state of the tree; each may fail separately (ZooKeeper 3.6)."""
+    """Perform all of these reads on one state of the tree; each can fail separately (ZooKeeper 3.6)."""
 
     reads: Sequence[Read]
 
@@ -208,7 +208,7 @@ def encode_operation(operation: Operation | Read) -> bytes:
 
 
 def size_at_most(operation: Operation) -> int:
-    """Return an upper bound of the encoded length, close to the exact length, without encoding the operation."""
+    """Return a close upper bound on the encoded length, without encoding the operation."""
     if type(operation) is Create and operation.acl is not OPEN_ACL:
         return len(encode_operation(operation))
     path = operation.path
@@ -217,7 +217,7 @@ def size_at_most(operation: Operation) -> int:
 
 
 _OVERHEAD_MAX = 64
-"""Upper bound of the bytes in addition to path and data: 9 bytes of header, 31 of the open ACL, lengths, flags."""
+"""Upper bound on the bytes in addition to path and data: header (9), open ACL (31), lengths and flags."""
 
 
 def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
@@ -225,7 +225,7 @@ def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
     pieces: list[bytes] = []
     append, extend = pieces.append, pieces.extend
     for operation in operations:
-        if type(operation) is SetData:  # fast path: only sets occur by the thousand
+        if type(operation) is SetData:  # fast path: only setData operations occur by the thousand
             path, data, version = operation
             if data is not None:
                 name = path.encode()
@@ -236,7 +236,7 @@ def encode_operations(operations: Sequence[Operation | Read]) -> bytes:
     return b"".join(pieces)
 
 
-# Multi header and path length.
+# Header of an operation in a multi, and path length.
 _pack_named = Struct(">i?ii").pack
 
 

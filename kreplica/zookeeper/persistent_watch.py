@@ -1,4 +1,4 @@
-"""Persistent watch (ZooKeeper 3.6) and its removal."""
+"""Persistent watches (ZooKeeper 3.6) and their removal."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Watch:
     async def remove(self) -> None:
         """Stop calling the listener, even before the server responds; idempotent.
 
-        The server can only remove all watches of a session on a path together, so the request is sent when the last of
-        them is removed.
+        The server can only remove all of a session's watches on a path together, so the request is sent when the last
+        of them is removed.
         """
         if self._is_removed:
             return
@@ -46,4 +46,4 @@ class Watch:
             try:
                 await self._session.submit(Opcode.REMOVE_WATCHES, body, decode_empty, self.path)
             except NoWatcher:
-                pass  # a connection loss has removed it in the meantime
+                pass  # the watch was lost with the connection in the meantime

@@ -60,7 +60,7 @@ class Opcode(IntEnum):
 class Stat(NamedTuple):
     """Metadata of a znode.
 
-    :param version: data version; starts at 0 and is incremented by each change.
+    :param version: data version; starts at 0 and is incremented by each data change.
     :param ephemeral_owner: session ID of the owner of an ephemeral znode; otherwise 0.
     """
 
@@ -100,7 +100,7 @@ class Permission(IntFlag):
 
 
 class Acl(NamedTuple):
-    """One entry of a znode's access list.
+    """One entry of a znode's access control list (ACL).
 
     :param permissions: ``Permission`` flags.
     :param scheme: ``world``, ``auth``, ``digest``, ``ip``, ``sasl``, ``x509`` or a scheme of a server plugin.
@@ -199,7 +199,7 @@ def decode_watch_event(reader: Reader) -> WatchEvent:
 class ConnectRequest(NamedTuple):
     """The first frame of a connection, without a header.
 
-    :param last_zxid_seen: a server whose last transaction is older rejects the connection.
+    :param last_zxid_seen: last transaction that the client has seen; a server that is behind it closes the connection.
     :param session_id: 0 requests a new session.
     :param password: session password, 16 bytes; zeros for a new session.
     """
@@ -269,5 +269,5 @@ def request_frame(xid: int, opcode: int, body: bytes) -> bytes:
 
 
 def reply_frame(xid: int, zxid: int, error: int, body: bytes = b"") -> bytes:
-    """Encode a response frame; a response with an error code other than 0 has no body, except that of SASL."""
+    """Encode a response frame; an error response has no body, except in a SASL exchange."""
     return REPLY_FRAME_HEADER.pack(len(body) + 16, xid, zxid, error) + body

@@ -1,6 +1,6 @@
 """Requests of ZooKeeper's protocol as immutable values, with encoding and decoding.
 
-The requests that kreplica does not use are missing: reconfig, containers, znodes with a TTL, and whoAmI.
+Requests that kreplica does not use are missing: reconfig, createContainer, createTTL and whoAmI.
 
 A client sends ``value.encode()`` after a header with ``opcode_of(value)``; a server calls ``decode_request``.
 The values are independent of xids and connections.
@@ -123,7 +123,7 @@ class SetAcl(NamedTuple):
 
 
 class Sync(NamedTuple):
-    """Make the server catch up with its leader before it responds."""
+    """Make the server catch up with the leader before it responds."""
 
     path: str
 
@@ -216,9 +216,9 @@ def _watcher_type(reader: Reader) -> WatcherType:
 class SetWatches(NamedTuple):
     """Register a session's watches again after a reconnect.
 
-    The server immediately fires the watches whose znode has changed after ``relative_zxid``.
+    The server immediately fires the watches whose znodes have changed since ``relative_zxid``.
 
-    :param persistent: like ``recursive``, exists only in ``setWatches2`` (ZooKeeper 3.6).
+    :param persistent: like ``recursive``, sent only in ``setWatches2`` (ZooKeeper 3.6).
     """
 
     relative_zxid: int
@@ -389,7 +389,7 @@ def decode_request(opcode: int, reader: Reader) -> Request:
     :param reader: positioned at the first byte after the header.
     :raise ProtocolError: if the body is malformed; the connection must be closed.
     :raise Unimplemented: if the operation is unknown; sent to the client as an error.
-    :raise BadArguments: if a number is not one of the protocol's values; sent to the client as an error.
+    :raise BadArguments: if an enumerated field has an undefined value; sent to the client as an error.
     """
     decoder = _DECODERS.get(opcode)
     if decoder is None:

@@ -1,7 +1,7 @@
-"""Encoding (``encode_x``, for the server) and decoding (``decode_x``, for the client) of response bodies.
+"""Encodes (``encode_x``, for the server) and decodes (``decode_x``, for the client) response bodies.
 
-Decoders take (buffer, start, end) of the body, in place, and return plain values.  The most frequent ones (stat, data,
-results of a multi) are unpacked directly; the others use ``Reader``.
+Decoders receive the position of the body as (buffer, start, end) and return plain values.  The decoders of the most
+frequent responses (stat, data, results of a multi) unpack them directly; the others use ``Reader``.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Created(NamedTuple):
     stat: Stat | None
 
 
-# Result of a successful operation of a multi: Created for a create, Stat for a set, None for a delete or check.
+# Result of a successful operation of a multi: Created for a create, Stat for a setData, None for a delete or check.
 OperationResult: TypeAlias = Created | Stat | None
 # Result of one read of a multi-read.
 ReadResult: TypeAlias = tuple[bytes, Stat] | list[str] | ZooKeeperError
 
 
 def encode_empty() -> bytes:
-    """Encode the response of delete, ping, close, setWatches and removeWatches."""
+    """Encode the response to delete, ping, close, setWatches and removeWatches."""
     return b""
 
 
@@ -55,7 +55,7 @@ def decode_empty(data: bytes, start: int, end: int) -> None:
 
 
 def encode_stat(stat: Stat) -> bytes:
-    """Encode the response of exists, setData and setACL."""
+    """Encode the response to exists, setData and setACL."""
     return STAT.pack(*stat)
 
 
@@ -66,12 +66,12 @@ def decode_stat(data: bytes, start: int, end: int) -> Stat:
 
 
 def encode_data(data: bytes | None, stat: Stat) -> bytes:
-    """Encode the response of getData."""
+    """Encode the response to getData."""
     return pack_buffer(data) + STAT.pack(*stat)
 
 
 def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
-    """Decode the response of getData; a znode without data yields empty bytes."""
+    """Decode the response to getData; for a znode without data, return empty bytes."""
     data_at, stat_at = start + 4, end - _STAT_SIZE
     if stat_at < data_at:
         raise ProtocolError("getData", f"only {end - start} bytes")
@@ -82,13 +82,13 @@ def decode_data(data: bytes, start: int, end: int) -> tuple[bytes, Stat]:
 
 
 def encode_created(created: Created) -> bytes:
-    """Encode the response of create2, or of create if the stat is None."""
+    """Encode the response to create2, or to create if the stat is None."""
     path = pack_text(created.path)
     return path if created.stat is None else path + STAT.pack(*created.stat)
 
 
 def decode_created(data: bytes, start: int, end: int) -> Created:
-    """Decode the response of create2."""
+    """Decode the response to create2."""
     reader = Reader(data, start, end, "create")
     created = Created(reader.text(), read_stat(reader))
     reader.finish()
@@ -96,7 +96,7 @@ def decode_created(data: bytes, start: int, end: int) -> Created:
 
 
 def encode_path(path: str) -> bytes:
-    """Encode the response of sync and of create without stat."""
+    """Encode the response to sync and to create without stat."""
     return pack_text(path)
 
 
@@ -108,7 +108,7 @@ def decode_path(data: bytes, start: int, end: int) -> str:
 
 
 def encode_children(names: Sequence[str]) -> bytes:
-    """Encode the response of getChildren and getEphemerals."""
+    """Encode the response to getChildren and getEphemerals."""
     return pack_texts(names)
 
 
@@ -120,7 +120,7 @@ def decode_children(data: bytes, start: int, end: int) -> list[str]:
 
 
 def encode_children_and_stat(names: Sequence[str], stat: Stat) -> bytes:
-    """Encode the response of getChildren2."""
+    """Encode the response to getChildren2."""
     return pack_texts(names) + STAT.pack(*stat)
 
 
@@ -132,7 +132,7 @@ def decode_children_and_stat(data: bytes, start: int, end: int) -> tuple[list[st
 
 
 def encode_acl(acl: tuple[Acl, ...], stat: Stat) -> bytes:
-    """Encode the response of getACL."""
+    """Encode the response to getACL."""
     return pack_acl(acl) + STAT.pack(*stat)
 
 
@@ -144,7 +144,7 @@ def decode_acl(data: bytes, start: int, end: int) -> tuple[tuple[Acl, ...], Stat
 
 
 def encode_count(count: int) -> bytes:
-    """Encode the response of getAllChildrenNumber, and of addWatch, which returns 0."""
+    """Encode the response to getAllChildrenNumber, and to addWatch, which returns 0."""
     return pack_int32(count)
 
 
@@ -156,7 +156,7 @@ def decode_count(data: bytes, start: int, end: int) -> int:
 
 
 def encode_token(token: bytes | None) -> bytes:
-    """Encode the response of SASL."""
+    """Encode the response to a SASL request."""
     return pack_buffer(token)
 
 
@@ -172,7 +172,7 @@ _SET_DATA_HEADER = MULTI_HEADER.pack(Opcode.SET_DATA, False, 0)
 
 
 def encode_multi_results(results: Sequence[tuple[Opcode, OperationResult]]) -> bytes:
-    """Encode the response of a successful multi: each operation's code and result."""
+    """Encode the response to a successful multi: each operation's code and result."""
     pieces = []
     for opcode, result in results:
         if opcode is Opcode.SET_DATA and isinstance(result, Stat):
@@ -186,7 +186,7 @@ def encode_multi_results(results: Sequence[tuple[Opcode, OperationResult]]) -> b
 
 
 def encode_multi_failure(codes: Sequence[int]) -> bytes:
-    """Encode the response of a failed multi.
+    """Encode the response to a failed multi.
 
     :param codes: one error code per operation: 0 before the one that failed, ``RuntimeInconsistency`` after it.
     """
@@ -205,7 +205,7 @@ def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationRes
     while position <= last:
         opcode, done, _error = unpack_header(data, position)
         position += 9
-        if opcode == 5 and position + 68 <= last:  # fast path: sets occur by the thousand
+        if opcode == 5 and position + 68 <= last:  # fast path: setData operations occur by the thousand
             append(stat_of(unpack_stat(data, position)))
             position += 68
             if len(results) == _FEW:
@@ -226,17 +226,17 @@ def decode_multi_results(data: bytes, start: int, end: int) -> list[OperationRes
 
 
 _WITHOUT_RESULT = frozenset({int(Opcode.DELETE), int(Opcode.CHECK)})
-# Number of results decoded individually before checking whether all remaining results are sets.
+# Number of results decoded individually before checking whether all remaining ones are results of setData.
 _FEW = 20
-# Result of a set in a multi; the header is checked separately.
+# Result of a setData in a multi; the header is checked separately.
 _SET_DATA_RESULT = Struct(f">{MULTI_HEADER.size}x{STAT.format[1:]}")
 
 
 def _remaining_sets(data: bytes, start: int, end: int) -> list[Stat]:
-    """Decode the results between two positions if all of them are sets; otherwise return an empty list."""
+    """Decode the results between two positions if all belong to setData; otherwise return an empty list."""
     size = _SET_DATA_RESULT.size
     count, rest = divmod(end - start, size)
-    # Each strided slice holds the bytes at one offset of all headers.
+    # Each strided slice contains the byte at one offset of every header.
     if rest or any(data[start + at : end : size] != bytes((byte,)) * count for at, byte in enumerate(_SET_DATA_HEADER)):
         return []
     return list(map(new_stat, _SET_DATA_RESULT.iter_unpack(memoryview(data)[start:end])))
@@ -249,11 +249,11 @@ def _decode_multi_result(opcode: int, reader: Reader) -> OperationResult | int:
         return Created(reader.text(), None)
     if opcode == -1:
         return reader.int32()
-    raise ProtocolError(reader.name, f"a result of operation {opcode}")
+    raise ProtocolError(reader.name, f"unexpected result of operation {opcode}")
 
 
 def encode_multi_read_results(results: Sequence[ReadResult]) -> bytes:
-    """Encode the response of a multi-read, in which each read may fail separately."""
+    """Encode the response to a multi-read, in which each read may have failed separately."""
     pieces = []
     for result in results:
         if isinstance(result, list):
@@ -267,7 +267,7 @@ def encode_multi_read_results(results: Sequence[ReadResult]) -> bytes:
 
 
 def decode_multi_read_results(data: bytes, start: int, end: int, paths: Sequence[str]) -> list[ReadResult]:
-    """Decode the response of a multi-read.
+    """Decode the response to a multi-read.
 
     :param paths: paths of the reads, in order; used in errors.
     :raise ProtocolError: if the data is malformed or the number of results differs from the number of reads.
@@ -285,7 +285,7 @@ def decode_multi_read_results(data: bytes, start: int, end: int, paths: Sequence
         elif opcode == -1:
             results.append(error_of(reader.int32(), path))
         else:
-            raise ProtocolError("multiRead", f"a result of operation {opcode}")
+            raise ProtocolError("multiRead", f"unexpected result of operation {opcode}")
     if len(results) != len(paths) or reader.unpack(MULTI_HEADER)[1] != 1:
         raise ProtocolError("multiRead", f"{len(paths)} results expected")
     reader.finish()

@@ -1,4 +1,4 @@
-"""Authentication of a client's connection with SASL DIGEST-MD5, the only mechanism of ZooKeeper besides Kerberos."""
+"""Authenticates a client's connection with SASL DIGEST-MD5, ZooKeeper's only mechanism besides Kerberos."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from kreplica.zookeeper.responses import decode_token
 async def authenticate(connection: Connection, credentials: SaslCredentials, randomness: random.Random) -> None:
     """Authenticate the client to the server and the server to the client.
 
-    :raise AuthFailed: if either fails.
-    :raise ConnectionLoss: if the connection is lost first.
+    :raise AuthFailed: if either side rejects the other.
+    :raise ConnectionLoss: if the connection is lost before that.
     """
     challenge = await _step(connection, b"")
     if not challenge:
-        raise AuthFailed(None, "the server has no users for SASL")
+        raise AuthFailed(None, "the server has no SASL users")
     fields = parse_fields(challenge)
     if "nonce" not in fields:
         raise AuthFailed(None, "the server's challenge is not a DIGEST-MD5 challenge: it has no nonce")

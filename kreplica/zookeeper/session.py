@@ -1,7 +1,7 @@
 """One ZooKeeper session: connects to a server, keeps the session alive, fails over to other servers, and closes.
 
-A session that has ended is not reused; ``ZooKeeperClient.renew`` creates another.  Requests of an old session are
-never sent in a new one.
+A session that has ended is not reused; ``ZooKeeperClient.renew`` creates a new one.  Requests made in an old session
+are never sent in a new one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kreplica.zookeeper.watches import Watches, call_listener
 
 _log = Logger()
 
-# Timeout for the response to closeSession; the connection is closed after it in any case.
+# Timeout for the response to closeSession; the connection is closed with or without a response.
 CLOSE_TIME_S_MAX = 5.0
 
 
@@ -76,7 +76,7 @@ class SessionState(Enum):
 
     @property
     def lost(self) -> bool:
-        """True if the session ended without its owner's request: its ephemeral znodes are gone, or will expire."""
+        """True if the session ended without being closed by its owner: its ephemeral znodes are gone or will expire."""
         return self in (SessionState.EXPIRED, SessionState.AUTH_FAILED)
 
 
@@ -115,11 +115,11 @@ class Session:
         self._confirmed_at = 0.0
         self._established: Deferred[None] | None = None
         self.problem = ""
-        """Reason of the last failure to reach a server; empty while there is a connection."""
+        """Reason for the last failure to reach a server; empty while there is a connection."""
         self.server_accepted = False
         """True after a server has accepted a connection (and its TLS handshake), even if it opened no session."""
         self._server: Server | None = None  # of the current connection or attempt
-        self._tls: Any = None  # its TLS connection creator
+        self._tls: Any = None  # TLS connection creator for that server
         self._attempt: Deferred[IProtocol] | None = None
         self._connection: Connection | None = None  # set once the socket is open
         self._usable: Connection | None = None  # the same connection, set once requests may be sent
@@ -150,21 +150,21 @@ class Session:
         :return: fires when the session is established.
         """
         established: Deferred[None] = Deferred()
-        limit = self._reactor.callLater(within_s, self._start_timed_out, within_s)
+        timeout = self._reactor.callLater(within_s, self._start_timed_out, within_s)
 
-        def settle(result: Any) -> Any:
-            if limit.active():
-                limit.cancel()
+        def cancel_timeout(result: Any) -> Any:
+            if timeout.active():
+                timeout.cancel()
             return result
 
-        self._established = established.addBoth(settle)
+        self._established = established.addBoth(cancel_timeout)
         self._try_next()
         return established
 
     def submit(
         self, opcode: int, body: bytes, decode: Decode, path: str | None, on_response: OnResponse | None = None
     ) -> Deferred[Any]:
-        """Send a request now, or when the session is connected.
+        """Send a request now, or once the session is connected.
 
         :param path: the caller's path, used in errors.
         """
@@ -204,7 +204,7 @@ class Session:
     # Called by the connection.
 
     def handshake_done(self, connection: Connection, response: ConnectResponse) -> None:
-        # A response with another session ID means that the server does not have this session.
+        # A response with a different session ID means that the server does not have this session.
         if response.timeout_ms <= 0 or self.id not in (0, response.session_id):
             self._end(SessionState.EXPIRED, SessionExpired())
             return

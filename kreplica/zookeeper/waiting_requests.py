@@ -27,7 +27,7 @@ class WaitingRequest(NamedTuple):
 class WaitingRequests:
     """Queue of a session's requests; a timer runs only while the queue is not empty.
 
-    :param seconds_max: maximum time for which a request waits; then it fails with ``NotSent`` and has no effect.
+    :param seconds_max: maximum time for which a request waits; after it the request fails with ``NotSent``.
     """
 
     def __init__(self, reactor: Reactor, requests_max: int, bytes_max: int, seconds_max: float) -> None:

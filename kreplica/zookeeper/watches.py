@@ -34,8 +34,8 @@ _CHANGES = frozenset(
 class Watches:
     """Listeners by server path (with the chroot).
 
-    Each registration of a one-shot listener results in one call, even if the same listener was registered several
-    times.  Persistent listeners remain until they are removed.
+    A one-shot listener is called once per registration, even if the same listener was registered several times.
+    Persistent listeners remain registered until they are removed.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Watches:
 
     @property
     def count(self) -> int:
-        """Number of watches that the server holds for this session: one per path and kind."""
+        """Number of watches that the server stores for this session: one per path and kind."""
         return sum(map(len, (self.data, self.exists, self.children, *self.persistent.values())))
 
     def prepare_data(self, path: str, listener: WatchListener) -> Callable[[int], None]:
-        """Prepare the registration of a data watch whose request was sent.
+        """Prepare the registration of a data watch whose request has been sent.
 
         :return: callback that takes the response's error code and registers the watch if it is 0.
         """
@@ -104,7 +104,7 @@ class Watches:
         return found
 
     def reconnect_events(self) -> list[tuple[WatchListener, WatchEvent]]:
-        """Return the listeners to call after a connection loss, with an event that says that changes may be missing.
+        """Return the listeners to call after a connection loss, with an event that reports possibly missed changes.
 
         Servers report missed changes for one-shot watches only, not for persistent ones.
         """

@@ -13,10 +13,10 @@ Protocol:
 
 * ``connection``: framing and backpressure
 * ``dispatch``: table of operations
-* ``authentication``: addAuth, SASL, clients that must authenticate first
-* ``operations``: decodes changes in place
+* ``authentication``: addAuth, SASL, and the rejection of unauthenticated clients
+* ``operations``: decodes write operations in place
 * ``reads``, ``writes``, ``session_requests``: request handlers
-* ``four_letter_words``: four-letter words
-* ``serving``: ``ServerFactory``, wiring and timers
-* ``server``: ``EmbeddedZooKeeper``, start and stop
+* ``four_letter_words``: status commands
+* ``serving``: ``ServerFactory``: wiring and timers
+* ``server``: ``EmbeddedZooKeeper``: start and stop
 """

@@ -1,7 +1,7 @@
 """Access control: checks ACLs against the identities of a connection, without I/O.
 
 An identity is ``(scheme, id)``: every connection has ``("ip", address)``; ``addAuth`` adds ``("digest", "user:hash")``,
-SASL ``("sasl", user)``, and a certificate of the client ``("x509", subject)``.
+SASL adds ``("sasl", user)``, and a client certificate adds ``("x509", subject)``.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ Identity: TypeAlias = tuple[str, str]
 ANYONE: Identity = ("world", "anyone")
 
 
-# Distinct ACLs that are kept for sharing; a cluster has only a few.
+# Maximum number of distinct ACLs kept for sharing; a cluster has only a few.
 SHARED_ACLS_MAX = 1000
 
 
 class AclPool:
-    """Returns one object for equal ACLs, because most protected znodes have one of a few ACLs."""
+    """Shares one object among equal ACLs to save memory; most protected znodes have one of a few ACLs."""
 
     def __init__(self) -> None:
         self._shared: dict[tuple[Acl, ...], tuple[Acl, ...]] = {}
 
     def share(self, acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-        """Return an equal ACL."""
+        """Return the shared object that equals this ACL."""
         if len(self._shared) >= SHARED_ACLS_MAX:
             self._shared.clear()
         return self._shared.setdefault(acl, acl)
 
 
 def check_access(acl: tuple[Acl, ...], wanted: int, identities: Sequence[Identity], path: str) -> None:
-    """Check that the ACL grants at least one of the wanted permissions.
+    """Raise an error unless the ACL grants at least one of the wanted permissions.
 
     :param wanted: ``Permission`` flags; any one of them is sufficient.
-    :raise NoAuth: if none is granted.
+    :raise NoAuth: none of the wanted permissions is granted.
     """
     if acl is not OPEN_ACL and not is_allowed(acl, wanted, identities):
         raise NoAuth(path)
@@ -81,8 +81,8 @@ def digest_identity(credentials: bytes) -> Identity:
 
 
 def certificate_identity(certificate: Any) -> Identity:
-    """Return the identity of a client's certificate (OpenSSL's ``X509``): its subject, as Java writes it."""
-    # Imported here because it imports the library of certificates.
+    """Return the identity of a client's certificate (OpenSSL's ``X509``): its subject, formatted as in Java."""
+    # Imported here because it imports the certificate library.
     from kreplica.security.tls.distinguished_names import rfc2253
 
     return "x509", rfc2253(certificate.to_cryptography().subject)
@@ -102,9 +102,9 @@ def authenticate(scheme: str, credentials: bytes, address: str) -> Identity:
 
 
 def effective_acl(requested: Iterable[Acl], identities: Sequence[Identity], path: str) -> tuple[Acl, ...]:
-    """Return the ACL to store for a requested one: ``auth`` is replaced by the caller's identities.
+    """Return the ACL to store for a requested ACL: ``auth`` is replaced with the caller's identities.
 
-    :raise InvalidAcl: if it is empty, or has an unknown scheme or an invalid identity.
+    :raise InvalidAcl: if the ACL is empty or contains an unknown scheme or an invalid identity.
     """
     entries: dict[Acl, None] = {}
     for entry in requested:
@@ -140,12 +140,12 @@ def _is_valid(entry: Acl) -> bool:
 
 
 def hide_digests(acl: tuple[Acl, ...]) -> tuple[Acl, ...]:
-    """Return the ACL without password hashes, for clients without ADMIN permission."""
+    """Return the ACL with its password hashes masked, for clients without ADMIN permission."""
     return tuple(
         entry._replace(id=entry.id.partition(":")[0] + ":x") if entry.scheme == "digest" else entry for entry in acl
     )
 
 
 def may_see_digests(acl: tuple[Acl, ...], identities: Sequence[Identity]) -> bool:
-    """Return True if an identity has ADMIN permission, which allows it to read the password hashes of the ACL."""
+    """Return True if an identity has ADMIN permission and so may read the ACL's password hashes."""
     return acl is OPEN_ACL or is_allowed(acl, Permission.ADMIN, identities)

@@ -26,7 +26,7 @@ _ALLOWED_WORDS = frozenset({b"ruok", b"srvr"})
 class Authentication:
     """Handlers of requests that add identities to a connection; one per server.
 
-    :param users: password by user of SASL; empty if the server has no SASL.
+    :param users: passwords by SASL user name; empty if the server does not support SASL.
     """
 
     _log = Logger()
@@ -41,9 +41,9 @@ class Authentication:
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     def sasl(self, connection: Connection, xid: int, request: Sasl) -> None:
-        """Serve one step of an authentication; a server without users responds without a token, as ZooKeeper does.
+        """Handle one step of a SASL exchange; a server without users responds without a token, as ZooKeeper does.
 
-        After a failed authentication the connection is closed.
+        After a failed exchange the connection is closed.
         """
         token, error_code = None, 0
         try:
@@ -52,7 +52,7 @@ class Authentication:
         except AuthFailed as error:
             self._log.warn("{name}: SASL authentication failed: {error}", name=connection.name, error=str(error))
             error_code = error.code
-        # The Java client decodes a token in every response, also in one with an error.
+        # The Java client expects a token in every response, even in an error response.
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, error_code, pack_buffer(token)))
         if error_code:
             connection.end()
@@ -69,9 +69,9 @@ class Authentication:
 
 
 class UnauthenticatedDispatch:
-    """Implements ``RequestDispatch`` for connections whose clients must prove an identity before other requests.
+    """Implements ``RequestDispatch`` for connections whose clients must authenticate before other requests.
 
-    :param authenticated: serves the connection after that.
+    :param authenticated: dispatcher of the connection after its client has authenticated.
     """
 
     def __init__(self, authenticated: Dispatch) -> None:
@@ -93,11 +93,11 @@ class UnauthenticatedDispatch:
         return self._authenticated
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
-        """Respond to a four-letter word that reveals nothing about clients and znodes."""
+        """Respond to a four-letter word if it reveals nothing about clients and znodes."""
         return letters in _ALLOWED_WORDS and self._authenticated.respond_to_word(connection, letters)
 
     def serve(self, connection: Connection, data: bytes, start: int, end: int) -> None:
-        """Serve one frame; reject requests other than authentication, and close the connection."""
+        """Serve one frame; requests other than authentication are rejected and the connection is closed."""
         if connection.session is not None and end - start >= _HEADER.size:
             xid, opcode = _HEADER.unpack_from(data, start)
             if opcode not in _ALLOWED_OPCODES:

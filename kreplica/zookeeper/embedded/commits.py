@@ -1,15 +1,15 @@
 """Group commit: makes transactions durable in groups and delays responses that depend on them.
 
 A transaction is applied to the tree immediately, in order of arrival, and added to the *gathering* group.  One group
-at a time is *in flight* to the store; when it is durable, the gathering group follows.  A response waits for the
-newest group that it depends on:
+at a time is *in flight*, that is, being written to the store; when it is durable, the gathering group follows.  A
+response waits for the newest group that it depends on:
 
 * the response to a change, and every watch event that it fires, waits for the change's group;
 * a read of a znode that a group changed waits for that group; other reads do not wait;
-* every response waits for the earlier responses of its connection.
+* every response waits for the earlier responses on its connection.
 
-Therefore no client observes state that a crash could undo, responses keep the order of their requests, and reads of
-unchanged znodes do not wait for the disk.
+Therefore no client observes state that a crash could undo, responses are sent in request order, and reads of unchanged
+znodes do not wait for the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Group:
     :ivar zxid: ID of the last transaction.
     :ivar paths: paths of the changed znodes.
     :ivar session_ids: IDs of the changed sessions.
-    :ivar responses: responses by connection, in the order of sending.
+    :ivar responses: responses by connection, in the order in which they must be sent.
     """
 
     __slots__ = ("paths", "responses", "session_ids", "zxid")
@@ -62,7 +62,7 @@ class ResponseQueue(Protocol):
 
 
 class Commits(Protocol):
-    """Part of the group commit that the request handlers use.
+    """The part of ``GroupCommit`` that the request handlers use.
 
     :ivar zxid: ID of the last applied transaction.
     """

@@ -1,8 +1,8 @@
 """One client connection: framing, request order, and backpressure.
 
-Requests are served in order, directly from the receive buffer.  Reading from the connection pauses if too many
-responses wait for the disk, if the client does not read its responses, or if the transport is full.  Long series of
-requests yield to other connections.  A malformed request closes only this connection.
+Requests are served in order, directly from the receive buffer.  Reading from the connection pauses while too many
+responses wait for the disk, the client does not read its responses, or the transport's buffer is full.  A connection
+with many pipelined requests yields to other connections.  A malformed request closes only this connection.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from kreplica.zookeeper.jute import unpack_int32
 
 # Maximum number of responses of one connection that wait for a group's commit; beyond it, reading pauses.
 WAITING_RESPONSES_MAX = 10_000
-# Maximum size of unsent responses and watch events: beyond the first limit reading pauses, beyond the second the
-# connection is closed (watch events are sent without requests).
+# Limits on the size of unsent responses and watch events: beyond the first, reading pauses; beyond the second, the
+# connection is closed, because watch events keep arriving while reading is paused.
 UNSENT_BYTES_PAUSE = 4 << 20
 UNSENT_BYTES_MAX = 64 << 20
 
@@ -45,7 +45,7 @@ IDENTITIES_MAX = 64
 
 @dataclass(frozen=True, slots=True)
 class ServerInterface:
-    """Functions and limits that a connection gets from the server.
+    """Functions and limits that the server provides to its connections.
 
     :param admit: registers a new connection; returns False if a connection limit is reached.
     :param forget: unregisters a connection.
@@ -93,10 +93,10 @@ class Connection(Protocol):
     """A client's connection, created by ``ServerFactory``.
 
     :ivar session: the client's session; None before the handshake.
-    :ivar identities: authenticated identities of the client; the first is its address.
+    :ivar identities: identities of the client; the first is its address.
     :ivar exchange: the SASL authentication in progress; None if there is none.
     :ivar received: number of received requests, for ``cons``.
-    :ivar opened: time at which the connection was created, in seconds of the reactor's clock.
+    :ivar opened: time at which the connection was created, in seconds on the reactor's clock.
     """
 
     _log = Logger()
@@ -127,7 +127,7 @@ class Connection(Protocol):
         """ID of the session; 0 without a session."""
         return 0 if self.session is None else self.session.session_id
 
-    # --- Twisted's protocol ---
+    # --- called by Twisted ---
 
     def connectionMade(self) -> None:
         peer = self._transport.getPeer()
@@ -163,8 +163,8 @@ class Connection(Protocol):
     def add_identity(self, identity: Identity, *, is_verified: bool = False) -> None:
         """Add an identity of the client.
 
-        :param is_verified: True if the server has verified it, and therefore accepts all requests.
-        :raise AuthFailed: if there are too many.
+        :param is_verified: True if the server has verified the identity, so that the client may send all requests.
+        :raise AuthFailed: if the connection has too many identities.
         """
         if identity not in self.identities:
             if len(self.identities) >= IDENTITIES_MAX:

@@ -1,9 +1,9 @@
-"""A ``Store`` of log and snapshot files on the ``Disk`` interface; the simulator runs it on its simulated disk.
+"""Store of log and snapshot files on the ``Disk`` interface; the simulator runs it on its simulated disk.
 
-``snapshot-N`` contains the whole state, ``log-N`` the changes after it. Both consist of frames: length and CRC32 of the
-body, then the body. A new snapshot is written to a temporary file, synced and renamed. Then the next log is created,
-and the previous snapshot and log are deleted. Only one append runs at a time, so only the last frame of a log can be
-torn; ``load`` truncates it.
+``snapshot-N`` contains the whole state, ``log-N`` the changes since then. Both consist of frames: length and CRC32 of
+the body, then the body. A new snapshot is written to a temporary file, synced and renamed. Then the next log is
+created, and the previous snapshot and log are deleted. Only one append runs at a time, so only the last frame of a log
+can be torn; ``load`` truncates the log before such a frame.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class DiskStore:
         self.log_size = valid_size
 
     def _check_torn(self, path: str, data: bytes, valid_size: int) -> None:
-        """Check that the invalid frame was torn by a crash.
+        """Check that the first invalid frame can result from a crash.
 
         :raise StorageError: a valid frame follows the invalid one, so the log is corrupt.
         """

@@ -19,9 +19,9 @@ from kreplica.zookeeper.requests import Auth, Sasl, decode_request
 
 _HEADER = Struct(">ii")
 
-# (connection, xid, opcode, data, position, end): decodes ``data[position:end]`` itself.
+# Called with (connection, xid, opcode, data, position, end); decodes ``data[position:end]`` itself.
 InPlaceHandler: TypeAlias = Callable[[Connection, int, int, bytes, int, int], None]
-# (connection, xid, decoded request)
+# Called with (connection, xid, decoded request).
 RequestHandler: TypeAlias = Callable[[Connection, int, Any], None]
 
 
@@ -62,7 +62,7 @@ class Dispatch:
 
     @property
     def authenticated(self) -> RequestDispatch:
-        """Request dispatcher of a connection whose client has authenticated: the same."""
+        """Request dispatcher of a connection whose client has authenticated: this one."""
         return self
 
     def respond_to_word(self, connection: Connection, letters: bytes) -> bool:
@@ -104,7 +104,7 @@ class Dispatch:
 
     def send_error(self, connection: Connection, xid: int, error: ZooKeeperError) -> None:
         """Respond with an error; close the connection if its client is not authenticated."""
-        # The error may reveal a change (the existence of a znode) that is not durable yet.
+        # The error may reveal a change that is not durable yet, such as the creation of a znode.
         sink = self._commits.sink_of_everything(connection)
         sink.append(reply_frame(xid, connection.barrier.zxid, error.code))
         if isinstance(error, (AuthFailed, SessionClosedRequireSaslAuth)):

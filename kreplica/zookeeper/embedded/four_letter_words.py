@@ -25,7 +25,7 @@ class FourLetterWords:
 
     :param settings: shown by ``conf``.
     :param connections: the open connections.
-    :param rejected: returns the number of connections closed because of a limit.
+    :param rejected: returns the number of connections rejected because of a limit.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Decodes the operations that change the tree, in place for speed.
+"""Decodes operations that change the tree; works in place, for speed.
 
 An operation is a plain tuple; the meaning of its fields depends on the operation code, see ``Change``.
 """
@@ -23,7 +23,7 @@ _NO_ACL: tuple[Acl, ...] = ()
 class Change(NamedTuple):
     """One operation; decoders return plain tuples with these fields.
 
-    :param value: data of a create or set.
+    :param value: data of a create or setData.
     :param number: creation flags of a create; expected version of the other operations.
     :param time_to_live_ms: time to live of a created znode; 0 means unlimited.
     """

@@ -13,13 +13,13 @@ from kreplica.zookeeper.errors import QuotaExceeded
 from kreplica.zookeeper.records import OPEN_ACL, Acl
 
 ZNODE_OVERHEAD_BYTES = 500
-"""Bytes counted for each znode in addition to its path, data and ACL."""
+"""Number of bytes counted for each znode in addition to its path, data and ACL."""
 
 ACL_OVERHEAD_BYTES = 200
-"""Bytes counted for each entry of an ACL other than ``OPEN_ACL``, in addition to its scheme and ID."""
+"""Number of bytes counted for each entry of an ACL other than ``OPEN_ACL``, in addition to its scheme and ID."""
 
 REGISTRATIONS = "/brokers/ids/"
-"""Parent of the brokers' ephemeral znodes, under any chroot: a session with a znode below it is a broker's."""
+"""Parent of the brokers' ephemeral znodes, under any chroot; a session with a znode below it belongs to a broker."""
 
 REGISTRATION_BYTES_MAX = 64 * 1024
 
@@ -41,7 +41,7 @@ class QuotaBounds:
 
 
 class Quota:
-    """Totals of one tree.
+    """Size and number of the znodes of one tree, checked against its limits.
 
     :ivar held_bytes: size of all znodes.
     :ivar count: number of znodes.
@@ -67,14 +67,14 @@ class Quota:
         self.held_bytes -= size_of(node)
 
     def needs_reserve(self, growth: int, nodes: int) -> bool:
-        """Return True if a write needs the reserve, so that only a broker may make it."""
+        """Return True if a write needs the reserve and therefore may only be made by a broker."""
         return self.held_bytes + growth > self._bytes_open or self.count + nodes > self._count_open
 
     def check(self, path: str, growth: int, nodes: int, *, is_broker: bool) -> None:
         """Raise an error if a write would exceed the quota.
 
-        :param growth: number of bytes that the write adds; without growth it is always allowed.
-        :param nodes: number of znodes that the write adds.
+        :param growth: number of bytes that the write adds.
+        :param nodes: number of znodes that the write adds; a write that adds no znodes and no bytes is always allowed.
         :param is_broker: the writer is a broker, which may use the reserve.
         :raise QuotaExceeded: the write would exceed the quota.
         """
@@ -90,9 +90,9 @@ class Quota:
             raise QuotaExceeded(path, f"{self.count} znodes hold {self.held_bytes} bytes")
 
     def check_ephemerals(self, path: str, count: int) -> None:
-        """Raise an error if a session with ``count`` ephemeral znodes must not create another one.
+        """Raise an error if a session that has ``count`` ephemeral znodes must not create another one.
 
-        :raise QuotaExceeded: the session has the maximum number.
+        :raise QuotaExceeded: the session already has the maximum number.
         """
         if count >= self.bounds.session_ephemerals_max:
             self.rejected += 1

@@ -1,8 +1,9 @@
 """Handlers of read requests.
 
-``get_data`` and ``exists``, the most frequent ones, decode the request's body ``data[position:end]`` themselves; the
-others receive decoded requests.  A handler appends one response to the connection's sink, or raises an error.  A
-``ZooKeeperError`` becomes an error response; a decoding error closes the connection.
+The handlers of the most frequent requests, ``get_data`` and ``exists``, decode the request body
+(``data[position:end]``) themselves; the others receive decoded requests.  A handler appends one response to the
+connection's sink or raises an error.  A ``ZooKeeperError`` becomes an error response; a decoding error closes the
+connection.
 """
 
 from __future__ import annotations
@@ -40,10 +41,10 @@ from kreplica.zookeeper.responses import (
 
 # Maximum size of the response to one multi-read.
 MULTI_READ_BYTES_MAX = 16 << 20
-# Larger responses are counted, so that a slow client cannot make the server buffer an unlimited number of them.
+# Larger responses are counted as unsent bytes, so that a slow client cannot make the server buffer an unlimited number.
 LARGE_RESPONSE_BYTES = 1024
 
-# Length of the frame, xid, zxid, error code (0), and length of the data.
+# Frame length, xid, zxid, error code (0) and data length.
 _DATA_RESPONSE = Struct(">iiqii")
 _DATA_RESPONSE_FIXED_SIZE = _DATA_RESPONSE.size - 4 + STAT.size
 
@@ -136,7 +137,7 @@ class Reads:
         _respond(connection, xid, encode_count(self._tree.count_below(request.path)))
 
     def multi_read(self, connection: Connection, xid: int, request: MultiRead) -> None:
-        """Serve all reads from one state of the tree; each may fail separately.
+        """Serve all reads from one state of the tree; a read can fail without failing the others.
 
         :raise MarshallingError: if the response would be too large.
         """

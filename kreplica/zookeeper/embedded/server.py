@@ -22,10 +22,10 @@ from kreplica.zookeeper.embedded.store import MemoryStore, Store
 
 
 class TlsListener(NamedTuple):
-    """A second listener, with TLS.
+    """Settings of an additional listener with TLS.
 
     :param port: 0 lets the system choose.
-    :param creator: creates the TLS connections; if clients must have a certificate, their subjects are identities.
+    :param creator: creates the TLS connections; if it requires client certificates, their subjects are identities.
     """
 
     interface: str
@@ -34,15 +34,15 @@ class TlsListener(NamedTuple):
 
 
 class EmbeddedZooKeeper:
-    """A ZooKeeper server in this process; started once and stopped once.
+    """A ZooKeeper server in this process; an instance can be started and stopped only once.
 
     :param runtime: clock, network, threads, disk and randomness.
-    :param data_directory: created if absent, and locked; None keeps all state in memory.
+    :param data_directory: created if it does not exist, and locked; None keeps all state in memory.
     :param port: 0 lets the system choose; after ``start``, the attribute ``port`` is the actual port.
     :param store: used instead of SQLite in the data directory; closed by ``stop``.
-    :param on_failure: called if the store fails while running, after all connections were closed.
+    :param on_failure: called if the store fails while the server is running, after all connections have been closed.
     :param settings: tick time, users and limits; ``tick_time_ms`` overrides the tick time.
-    :param tls: a second listener; after ``start``, the attribute ``tls_port`` is its actual port.
+    :param tls: additional listener; after ``start``, the attribute ``tls_port`` is its actual port.
     """
 
     _log = Logger()
@@ -73,7 +73,7 @@ class EmbeddedZooKeeper:
         self._lock: DirectoryLock | None = None
         self._serving: ServerFactory | None = None
         self._listeners: list[Any] = []
-        # Start, stop and the stop after a failure never overlap.
+        # Serializes start, stop and the stop after a failure.
         self._lifecycle = DeferredLock()
 
     def start(self) -> Deferred[None]:
@@ -125,7 +125,7 @@ class EmbeddedZooKeeper:
 
     @property
     def serving(self) -> ServerFactory | None:
-        """Running server with its znodes and sessions, for inspection; None before start and after stop."""
+        """The running server with its znodes and sessions, for inspection; None before ``start`` and after ``stop``."""
         return self._serving
 
     @property

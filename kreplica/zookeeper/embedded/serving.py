@@ -1,4 +1,4 @@
-"""Twisted factory of a running server: its state, components, open connections and timers."""
+"""Twisted factory of a running server, with its state, components, open connections and timers."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from kreplica.zookeeper.embedded.znode import is_expired
 
 
 class ServerFactory(Factory):
-    """Twisted factory of a running server: its connections, state, components and timers.
+    """Creates the connections of a running server and owns its state, components and timers.
 
     :param on_failure: called once, if the store fails.
     :ivar connections: the open connections.
-    :ivar connections_rejected: number of connections closed because of a limit since the start.
+    :ivar connections_rejected: number of connections rejected because of a limit since the start.
     """
 
     noisy = False
@@ -112,7 +112,7 @@ class ServerFactory(Factory):
         tick_s = self._settings.tick_time_ms / 2000
         late_s = reactor.seconds() - self._tick_due
         if late_s > tick_s:
-            # No heartbeat could be received in that time, so it does not count against the sessions.
+            # No ping could be received in that time, so it must not count towards the session timeouts.
             self._log.warn("this process was paused for {late_s:.1f} s; sessions are extended by that", late_s=late_s)
             self.sessions.extend(late_s)
         self._requests.expire()
@@ -121,7 +121,7 @@ class ServerFactory(Factory):
         self._timers["tick"] = reactor.callLater(tick_s, self._tick)
 
     def _drop_without_session(self, opened_before: float) -> None:
-        """Close connections without a session that were opened before a time."""
+        """Close connections without a session that were opened before the given time."""
         for connection in list(self.connections):
             if connection.session is None and connection.opened < opened_before:
                 connection.abort()
@@ -135,7 +135,7 @@ class ServerFactory(Factory):
         self._timers["expendable"] = self._runtime.reactor.callLater(check_s, self._remove_expendable)
 
     def expire(self, session_id: int) -> None:
-        """End a session at once, as if its client had been silent for too long; idempotent."""
+        """Expire a session immediately, as if its client had been silent for too long; idempotent."""
         session = self.sessions.by_id.get(session_id)
         if session is not None:
             session.last_heard = float("-inf")
@@ -168,7 +168,7 @@ class ServerFactory(Factory):
             return False
 
     def admit(self, connection: Connection) -> bool:
-        """Register a new connection; return False if its address or the server has too many."""
+        """Register a new connection; return False if its address or the server has too many connections."""
         settings = self._settings
         from_address = self._address_counts.get(connection.address, 0)
         if (
@@ -183,7 +183,7 @@ class ServerFactory(Factory):
         return True
 
     def forget(self, connection: Connection) -> None:
-        """Unregister a connection that is lost; a refused one was never registered."""
+        """Unregister a lost connection; a connection that was refused is not registered."""
         if connection in self.connections:
             del self.connections[connection]
             self._address_counts[connection.address] -= 1

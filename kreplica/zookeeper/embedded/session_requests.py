@@ -24,9 +24,9 @@ _EXPIRED = ConnectResponse(0, 0, NO_PASSWORD)
 class SessionRequests:
     """Opens, resumes and ends sessions; one per server.
 
-    :param now: returns seconds of the reactor's clock.
+    :param now: returns the time in seconds on the reactor's clock.
     :param sessions_max: see ``ZooKeeperServerSettings``.
-    :ivar connections: session ID -> its current connection.
+    :ivar connections: session ID -> current connection of the session.
     """
 
     _log = Logger()
@@ -58,7 +58,7 @@ class SessionRequests:
         """Handle the first frame of a connection: open a session or resume one."""
         request = ConnectRequest.decode(Reader(data, position, end, "connect request"))
         if request.last_zxid_seen > self._commits.zxid:
-            # The client has seen another history, for example because the data directory was deleted.
+            # The client has seen a different history, for example because the data directory was deleted.
             self._log.warn(
                 "refused {connection}: its client has seen transaction 0x{seen:x}, this server only 0x{mine:x}",
                 connection=connection,
@@ -67,7 +67,7 @@ class SessionRequests:
             )
             connection.abort()
             return
-        if not request.session_id and not self._has_room():
+        if not request.session_id and not self._make_room():
             self._log.warn(
                 "refused {connection}: there are {count} sessions (at most {count_max})",
                 connection=connection,
@@ -88,8 +88,8 @@ class SessionRequests:
             return
         self._attach(connection, session)
 
-    def _has_room(self) -> bool:
-        """Return True if another session is allowed; if necessary, close idle sessions without ephemerals."""
+    def _make_room(self) -> bool:
+        """Close idle sessions without ephemerals if necessary; return False if no other session is allowed."""
         if len(self._sessions.by_id) < self._sessions_max:
             return True
         idle = [
@@ -100,7 +100,7 @@ class SessionRequests:
         if not idle:
             return False
         idle.sort(key=lambda each: each.last_heard)
-        for session in idle[: max(len(idle) // 10, 1)]:  # a tenth of them, so that this search is rare
+        for session in idle[: max(len(idle) // 10, 1)]:  # a tenth, so that this search is rarely needed
             self.end_session(session)
         return True
 
@@ -182,7 +182,7 @@ class SessionRequests:
         connection.sink.append(reply_frame(xid, connection.barrier.zxid, 0))
 
     def set_watches(self, connection: Connection, xid: int, request: SetWatches) -> None:
-        """Restore the watches of a reconnected client; events that it missed are sent immediately."""
+        """Restore the watches of a reconnected client; events that the client missed are sent immediately."""
         sink = self._commits.sink_of_everything(connection)
         for type_, path in self._missed(connection, request):
             event = event_frame(type_, path, connection.barrier.zxid)

@@ -26,7 +26,7 @@ class SessionRow(NamedTuple):
 class Session:
     """One session.
 
-    :ivar last_heard: time of the client's last request, in seconds of the reactor's clock.
+    :ivar last_heard: time of the client's last request, in seconds on the reactor's clock.
     """
 
     __slots__ = ("last_heard", "password", "session_id", "timeout_ms")
@@ -38,7 +38,7 @@ class Session:
         self.last_heard = last_heard
 
     def row(self) -> SessionRow:
-        """Return the durable part."""
+        """Return the durable part of the session."""
         return SessionRow(self.session_id, self.timeout_ms, self.password)
 
     def __repr__(self) -> str:
@@ -48,8 +48,8 @@ class Session:
 class Sessions:
     """All live sessions.
 
-    :param tick_time_ms: requested timeouts are clamped to 2 to 20 ticks.
-    :param random: source of passwords; clients must not be able to predict those of other sessions.
+    :param tick_time_ms: requested timeouts are clamped to between 2 and 20 ticks.
+    :param random: source of passwords; clients must not be able to predict the passwords of other sessions.
     :ivar changed: IDs of sessions opened, changed or closed since the owner last replaced this set.
     """
 
@@ -69,7 +69,7 @@ class Sessions:
     def open(self, timeout_ms: int, wall_clock_ms: int, now: float) -> Session:
         """Open a session.
 
-        :param timeout_ms: requested timeout; the session has the negotiated one.
+        :param timeout_ms: requested timeout, which ``negotiate`` clamps.
         :param wall_clock_ms: makes session IDs unique across restarts of this server.
         """
         self._last_id = max(self._last_id + 1, (wall_clock_ms << 16) & _ID_MASK)
@@ -109,6 +109,6 @@ class Sessions:
         return [each for each in self.by_id.values() if (now - each.last_heard) * 1000 > each.timeout_ms]
 
     def extend(self, silence_s: float) -> None:
-        """Extend all sessions by a time in which this process could not receive requests."""
+        """Extend all sessions by the time during which this process could not receive requests."""
         for session in self.by_id.values():
             session.last_heard += silence_s

@@ -1,4 +1,4 @@
-"""Settings of an embedded ZooKeeper server."""
+"""Settings of the embedded ZooKeeper server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.zookeeper.records import FRAME_SIZE_MAX
 
 
 class AnonymousClients(Enum):
-    """Clients that may send requests without proving an identity (with SASL or a TLS certificate).
+    """Clients that may send requests without authenticating (with SASL or a TLS certificate).
 
     * ``NONE``: no client.
     * ``LOCAL``: clients that connect from a loopback address.
@@ -27,16 +27,16 @@ class AnonymousClients(Enum):
 class ZooKeeperServerSettings:
     """Settings of one embedded ZooKeeper server.
 
-    :param tick_time_ms: session timeouts are clamped to 2 to 20 ticks.
+    :param tick_time_ms: session timeouts are clamped to between 2 and 20 ticks.
     :param connections_max: maximum number of connections; further ones are closed immediately.
-    :param address_connections_max: maximum number of connections of one client address (ZooKeeper's
+    :param address_connections_max: maximum number of connections from one client address (ZooKeeper's
         ``maxClientCnxns``); further ones are closed immediately.
     :param frame_size_max: maximum request size in bytes (ZooKeeper's ``jute.maxbuffer``).
     :param expendable_check_ms: interval between checks for empty containers and znodes whose time to live has passed.
-    :param sessions_max: maximum number of sessions.  At the maximum, a new session ends the longest silent tenth of the
-        sessions without a connection and ephemeral znodes; if there are no such sessions, the new one is rejected.
-    :param quota: limits of znodes and their data.
-    :param users: password by user of SASL DIGEST-MD5.
+    :param sessions_max: maximum number of sessions.  Once it is reached, a new session replaces the longest-silent
+        tenth of the sessions without connection and ephemeral znodes; if there are none, the new session is rejected.
+    :param quota: limits on the number and size of znodes.
+    :param users: passwords by SASL DIGEST-MD5 user name.
     """
 
     tick_time_ms: int = 2_000

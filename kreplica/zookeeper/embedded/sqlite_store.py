@@ -1,7 +1,7 @@
 """Production store: one SQLite file in WAL mode, synced at every commit.
 
-Each group of transactions is one SQLite transaction, run in a thread.  One statement writes many rows, because SQLite
-then runs without the GIL, whereas ``executemany`` acquires it for every row.
+Each group of transactions is one SQLite transaction, run in a thread.  One statement writes many rows, because it runs
+without the GIL, whereas ``executemany`` acquires the GIL for every row.
 
 The file can be read while the server runs: ``sqlite3 coordinator.db 'select path, data from znodes'``.
 """
@@ -27,7 +27,7 @@ from kreplica.zookeeper.records import Acl, pack_acl, read_acl
 FILE_NAME = "coordinator.db"
 LAYOUT_VERSION = 1
 
-# This times the column count stays below SQLite's limit of 32,766 parameters.
+# This number times the number of columns stays below SQLite's limit of 32,766 parameters.
 ROWS_PER_STATEMENT_MAX = 1024
 
 _SCHEMA = """
@@ -86,7 +86,7 @@ class SqliteStore:
 
 def _open(path: str) -> sqlite3.Connection:
     _make_private(path)
-    # Calls come from different threads of the offload, one at a time.
+    # ``offload`` may run each call in a different thread, but the calls never overlap.
     database = sqlite3.connect(path, isolation_level=None, check_same_thread=False, cached_statements=64)
     database.execute("pragma journal_mode=wal")
     database.execute("pragma synchronous=full")
@@ -138,7 +138,7 @@ def _delete(database: sqlite3.Connection, table: str, column: str, keys: Sequenc
 
 
 def _padded(rows: Sequence[Any]) -> list[Any]:
-    """Repeat the last row up to a power of two, so that a few prepared statements are enough for all counts."""
+    """Repeat the last row up to a power of two, so that a few prepared statements cover all row counts."""
     return [*rows, *[rows[-1]] * ((1 << (len(rows) - 1).bit_length()) - len(rows))]
 
 

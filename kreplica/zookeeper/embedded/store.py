@@ -1,7 +1,7 @@
-"""Interface and values of the stores that make the server's state durable.
+"""Interface of the stores that make the server's state durable, and the values that they exchange with the server.
 
-A store receives changed state, not operations: the rows of znodes and sessions after a group of transactions.
-Writing a group is idempotent.
+A store receives changed state, not operations: the rows of the znodes and sessions that a group of transactions
+changed.  Writing a group is idempotent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Image:
 
 
 class Store(Protocol):
-    """Stores the state durably; its owner calls ``append`` again only after the previous call has completed."""
+    """Stores the state durably; the owner calls ``append`` again only after the previous call has completed."""
 
     def load(self) -> Deferred[Image]:
         """Open the store and read the durable state; called once, before the other methods.
@@ -54,11 +54,11 @@ class Store(Protocol):
     def append(self, changes: Changes) -> Deferred[None]:
         """Make changes durable.
 
-        After a failure the durable state is unknown: the owner must stop and start again with ``load``.
+        After a failure the durable state is unknown: the owner must stop, and start again with ``load``.
         """
 
     def close(self) -> Deferred[None]:
-        """Release the files."""
+        """Close the store's files."""
 
 
 class MemoryStore:

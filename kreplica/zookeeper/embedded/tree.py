@@ -1,11 +1,11 @@
 """Tree of znodes and its operations, without I/O; IDs, times and identities are parameters.
 
-Every change adds the affected paths to ``Tree.changed``: the group commit writes their resulting state instead of a
-log of operations, so that many changes of one znode cost one row.  Between ``begin`` and ``commit`` or
-``roll_back`` each change can be undone, which makes a multi atomic.
+Every change adds the affected paths to ``Tree.changed``.  The group commit writes their resulting state instead of a
+log of operations, so that many changes to one znode cost one row.  Changes between ``begin`` and ``commit`` can be
+undone with ``roll_back``, which makes a multi atomic.
 
-The counter of sequential names is ZooKeeper's: it counts the children ever created, and a stat's ``cversion``
-(creations and deletions) is derived from it and from the current number of children.
+As in ZooKeeper, the counter for sequential names counts all children ever created; a stat's ``cversion`` (creations
+plus deletions) is derived from it and from the current number of children.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Tree:
     def _create_roots(self) -> None:
         for path in (ROOT, *RESERVED_PATHS):
             self._attach(Znode(path, b"", OPEN_ACL, 0, 0, 0))
-        # ZooKeeper's own first znodes do not count as creations.
+        # The znodes that ZooKeeper creates itself are not counted as created children.
         self.nodes[ROOT].creates = self.nodes["/zookeeper"].creates = 0
 
     # --- reading ---
@@ -101,7 +101,7 @@ class Tree:
         zxid: int,
         time_ms: int,
     ) -> Znode:
-        """Create a znode; with ``sequence``, under the next sequential name.
+        """Create a znode; if ``sequence`` is True, append the next sequence number to its name.
 
         :raise NoNode: if the parent does not exist.
         :raise NodeExists, NoChildrenForEphemerals, NoAuth, BadArguments: see these classes.
@@ -149,7 +149,7 @@ class Tree:
         if "/" not in path or "\0" in path:
             raise BadArguments(path)
         parent = self.get(parent_of(path))
-        # Checked first, so that the error does not reveal a znode's existence without permission.
+        # Checked first, so that the error does not reveal a znode's existence to a client without permission.
         check_access(parent.acl, Permission.DELETE, identities, path)
         node = self.get(path)
         if version not in (-1, node.version):

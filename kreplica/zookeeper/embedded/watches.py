@@ -1,7 +1,7 @@
 """Registry of ZooKeeper's one-shot, persistent and recursive watches, without I/O.
 
-A watcher is an opaque value of the caller (a connection); each change of a znode returns the notices to
-send to watchers.
+A watcher is a value that is opaque to this module (a connection); the method called for each change to a znode returns
+the notices to send to watchers.
 
 * A data watch (set by getData and exists) fires when the znode is created, changed or deleted.
 * A child watch (set by getChildren) fires when a child is created or deleted, or the znode itself is deleted.
@@ -21,16 +21,16 @@ from kreplica.zookeeper.records import AddWatchMode, EventType, WatcherType
 
 W = TypeVar("W", bound=Hashable)
 
-# Memory limit of one watcher's watches of one kind: their paths plus ``WATCH_BYTES`` each.
+# Memory limit for one watcher's watches of one kind; a watch counts as its path plus ``WATCH_BYTES``.
 WATCHER_BYTES_MAX = 64 << 20
 WATCH_BYTES = 256
-# Memory limit of all watches of one kind; beyond it only watchers below ``SMALL_WATCHER_BYTES`` may add more.
+# Memory limit for all watches of one kind; beyond it, only watchers below ``SMALL_WATCHER_BYTES`` may add watches.
 TOTAL_BYTES_MAX = 256 << 20
 SMALL_WATCHER_BYTES = 4 << 20
 
 
 class WatchMode(IntFlag):
-    """Kinds of watches of one watcher on one path."""
+    """Kinds of watches that a watcher has on a path."""
 
     ONCE = 1
     PERSISTENT = 2
@@ -49,7 +49,7 @@ class Notice(NamedTuple, Generic[W]):
 
 
 class WatchTable(Generic[W]):
-    """One kind of watch: the watchers of each path and the paths of each watcher.
+    """Watches of one kind: the watchers of each path and the paths of each watcher.
 
     :ivar held_bytes: estimated memory of all watches.
     """
@@ -62,7 +62,7 @@ class WatchTable(Generic[W]):
         self._recursive_count = 0
 
     def add(self, path: str, watcher: W, mode: int = WatchMode.ONCE) -> None:
-        """Add a watch; a watcher can have watches of several modes on a path.
+        """Add a watch; a watcher can have watches in several modes on one path.
 
         :raise Throttled: the watcher, or all watchers together, use too much memory.
         """
@@ -86,7 +86,7 @@ class WatchTable(Generic[W]):
         return bool(self.by_path.get(path, {}).get(watcher, 0) & modes)
 
     def remove(self, path: str, watcher: W, modes: int = ANY_MODE) -> bool:
-        """Remove a watcher's watches of these modes from a path; return False if there are none."""
+        """Remove a watcher's watches in these modes from a path; return False if there are none."""
         watchers = self.by_path.get(path)
         before = watchers.get(watcher, 0) if watchers else 0
         if watchers is None or not before & modes:
@@ -113,7 +113,7 @@ class WatchTable(Generic[W]):
             self.remove(path, watcher)
 
     def fire(self, path: str) -> list[W]:
-        """Return the watchers to notify of a change of this path, each once, and remove their one-shot watches."""
+        """Return the watchers to notify of a change to this path, without duplicates; remove their one-shot watches."""
         fired = dict.fromkeys(self._fire_exact(path))
         if self._recursive_count:
             for ancestor in _ancestors(path):
@@ -143,8 +143,8 @@ def _ancestors(path: str) -> Iterator[str]:
 class Watches(Generic[W]):
     """All watches of a server.
 
-    :ivar data: watches of getData, exists, and persistent ones.
-    :ivar children: watches of getChildren, and persistent ones that are not recursive.
+    :ivar data: watches set by getData and exists, and persistent watches.
+    :ivar children: watches set by getChildren, and persistent watches that are not recursive.
     """
 
     def __init__(self) -> None:
@@ -162,7 +162,7 @@ class Watches(Generic[W]):
             self.children.add(path, watcher, WatchMode.PERSISTENT)
 
     def has(self, path: str, watcher: W, type_: WatcherType) -> bool:
-        """Return True if there is such a watch; DATA and CHILDREN select only one-shot watches (ZooKeeper 3.9)."""
+        """Return True if the watch exists; DATA and CHILDREN select only one-shot watches, as in ZooKeeper 3.9."""
         return any(table.has(path, watcher, modes) for table, modes in self._tables(type_))
 
     def remove(self, path: str, watcher: W, type_: WatcherType) -> bool:
@@ -185,14 +185,14 @@ class Watches(Generic[W]):
     # --- changes ---
 
     def created(self, path: str) -> list[Notice[W]]:
-        """Return the notices of the creation of a znode."""
+        """Return the notices for the creation of a znode."""
         return [
             *(Notice(watcher, EventType.NODE_CREATED, path) for watcher in self.data.fire(path)),
             *self._children_changed(parent_of(path)),
         ]
 
     def deleted(self, path: str) -> list[Notice[W]]:
-        """Return the notices of a deletion; a watcher of both data and children gets one."""
+        """Return the notices for a deletion; a watcher of both data and children receives only one."""
         fired = dict.fromkeys([*self.data.fire(path), *self.children.fire(path)])
         return [
             *(Notice(watcher, EventType.NODE_DELETED, path) for watcher in fired),
@@ -200,7 +200,7 @@ class Watches(Generic[W]):
         ]
 
     def data_changed(self, path: str) -> list[Notice[W]]:
-        """Return the notices of a data change."""
+        """Return the notices for a data change."""
         return [Notice(watcher, EventType.NODE_DATA_CHANGED, path) for watcher in self.data.fire(path)]
 
     def _children_changed(self, path: str) -> list[Notice[W]]:

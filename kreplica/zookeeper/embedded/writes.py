@@ -47,7 +47,7 @@ _FLAGS_MAX = 6
 _CREATE = int(Opcode.CREATE)
 _MULTI_END = MULTI_HEADER.pack(-1, True, -1)
 
-# Result of an operation: response body, and the znode that it created, changed or deleted (None for a check).
+# Result of an operation: the response body, and the znode that the operation created, changed or deleted, if any.
 Applied: TypeAlias = tuple[bytes, Znode | None]
 
 
@@ -70,7 +70,7 @@ class Requester(ResponseQueue, Protocol):
 class Writes:
     """Serves writes and sends watch events; one per server.
 
-    :param wall_clock_ms: stamps ``ctime`` and ``mtime``.
+    :param wall_clock_ms: returns the time for ``ctime`` and ``mtime``.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Writes:
     # --- requests ---
 
     def change(self, connection: Requester, xid: int, opcode: int, data: bytes, position: int, end: int) -> None:
-        """Serve a single create, set, delete or check."""
+        """Serve a single create, setData, delete or check."""
         change, stop = decode_change(opcode, data, position, end)
         if stop != end:
             raise ProtocolError("request", f"{end - stop} bytes too many")
@@ -144,7 +144,7 @@ class Writes:
         sink.append(reply_frame(xid, connection.barrier.zxid, 0, encode_multi_failure(codes)))
 
     def set_acl(self, connection: Requester, xid: int, request: SetAcl) -> None:
-        """Replace a znode's ACL; this fires no watch."""
+        """Replace a znode's ACL; no watches fire."""
         if not is_valid_path(request.path):
             raise BadArguments(request.path)
         acl = effective_acl(request.acl, connection.identities, request.path)
@@ -157,9 +157,9 @@ class Writes:
         sink.append(reply_frame(xid, self._commits.zxid, 0, node.pack_stat()))
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Delete znodes of a closed session or expired ones in one transaction, regardless of their ACLs.
+        """Delete expired znodes, or those of a closed session, in one transaction, regardless of their ACLs.
 
-        The zxid is incremented even if there are no znodes, because closing a session is a transaction.
+        The zxid is incremented even if there are no znodes to delete, because closing a session is a transaction.
         """
         commits = self._commits
         commits.zxid += 1
@@ -240,7 +240,7 @@ class Writes:
     def _send_events(self, notices: Sequence[Notice[Connection]], zxid: int, node: Znode) -> None:
         frames: dict[tuple[EventType, str], bytes] = {}
         for connection, type_, path in notices:
-            # Watchers without READ permission get no event.  A deleted znode is no longer in the tree.
+            # Watchers without READ permission receive no event.  A deleted znode is no longer in the tree.
             acl = self._acl(path, node)
             if acl is not OPEN_ACL and not is_allowed(acl, Permission.READ, connection.identities):
                 continue

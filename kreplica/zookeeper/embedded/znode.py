@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kreplica.zookeeper.errors import BadArguments, NoNode
 from kreplica.zookeeper.records import OPEN_ACL, STAT, Acl, Stat
 
-# Values of ``owner`` that are not session IDs: a container, and the base to which a time to live is added.
+# Values of ``owner`` that are not session IDs: that of containers, and the base to which a time to live is added.
 CONTAINER_OWNER = -(1 << 63)
 TTL_OWNER_BASE = -(1 << 56)
 TTL_MS_MAX = (1 << 40) - 1
@@ -26,7 +26,7 @@ class ZnodeRow(NamedTuple):
     """The durable state of a znode.
 
     :param acl: None for ``OPEN_ACL``, which nearly all znodes have.
-    :param owner: a session; ``CONTAINER_OWNER``; ``TTL_OWNER_BASE`` plus milliseconds; 0 for a plain znode.
+    :param owner: a session ID, ``CONTAINER_OWNER``, ``TTL_OWNER_BASE`` plus the time to live in milliseconds, or 0.
     """
 
     path: str
@@ -46,8 +46,8 @@ class ZnodeRow(NamedTuple):
 class Znode:
     """One znode.
 
-    :ivar creates: number of children ever created; also the number in the next sequential name.
-    :ivar children: names of the children in the order of creation; None if no child was ever created.
+    :ivar creates: number of children ever created; also the next sequence number.
+    :ivar children: names of the children in order of creation; None if no child was ever created.
     """
 
     __slots__ = (
@@ -127,7 +127,7 @@ def parent_of(path: str) -> str:
 
 
 def is_valid_path(path: str) -> bool:
-    """Return True if the path is valid for a znode."""
+    """Return True if the path is a valid znode path."""
     return path == ROOT or (path.startswith("/") and all(map(is_valid_name, path[1:].split("/"))))
 
 
@@ -137,7 +137,7 @@ def missing_error(path: str) -> NoNode | BadArguments:
 
 
 def is_expired(node: Znode, now_ms: int) -> bool:
-    """Return True if an expendable znode may be deleted: an emptied container, or one whose time to live has passed."""
+    """Return True if an expendable znode may be deleted: it is an emptied container, or its time to live has passed."""
     if node.children:
         return False
     if node.owner == CONTAINER_OWNER:
@@ -146,5 +146,5 @@ def is_expired(node: Znode, now_ms: int) -> bool:
 
 
 def int32(number: int) -> int:
-    """Return a number wrapped around like a 32-bit signed integer."""
+    """Return a number wrapped around to a signed 32-bit integer."""
     return number if -0x80000000 <= number <= 0x7FFFFFFF else (number + 0x80000000) % 0x100000000 - 0x80000000
