@@ -1,6 +1,6 @@
-"""Kafka client on Twisted, for applications, and for requests between brokers.
+"""Kafka client on Twisted, for applications and for requests between brokers.
 
-* ``cluster``: ``Cluster``, the entry point; runs the client core on a reactor
+* ``cluster``: ``Cluster``, the entry point, which runs the client core on a reactor
 * ``consumer``: consumes records; ``group``: membership in a consumer group
 * ``producer``: writes records, optionally in transactions
 * ``admin``: administration
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kreplica.model import TopicPartition
     from kreplica.wire.compression import Codec
 
-# Imported on first use, because brokers need connections only and start faster.
+# Imported on first use, so that brokers, which only need connections, start faster.
 _MODULES = {
     "Admin": "kreplica.client.admin",
     "Cluster": "kreplica.client.cluster",

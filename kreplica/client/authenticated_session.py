@@ -1,4 +1,4 @@
-"""The authenticated session of a client's connection."""
+"""Authenticated session of a client's connection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log = Logger()
 
 
 class SessionConnection(Protocol):
-    """The connection of a session."""
+    """The connection that a session authenticates."""
 
     peer: str
     closed: bool
@@ -29,7 +29,7 @@ class SessionConnection(Protocol):
 
 
 class AuthenticatedSession:
-    """Authenticates a connection, and authenticates it again before the broker ends the session (KIP-368)."""
+    """Authenticates a connection and re-authenticates it before the broker ends the session (KIP-368)."""
 
     def __init__(self, reactor: Reactor, connection: SessionConnection) -> None:
         self._reactor = reactor
@@ -37,9 +37,9 @@ class AuthenticatedSession:
         self._renewal: IDelayedCall | None = None
 
     async def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        """Authenticate; abort the connection if that fails.
+        """Authenticate; abort the connection if authentication fails.
 
-        :param timeout_s: timeout of each response.
+        :param timeout_s: timeout for each response.
         :raise ClientError: the broker rejects the client, or does not respond.
         """
         connection = self._connection

@@ -1,7 +1,7 @@
-"""Receives data directly into a buffer, without a copy; Twisted's transports do not support this themselves.
+"""Receives data directly into a buffer, without a copy, which Twisted's transports do not support.
 
-Short data goes directly to the protocol, without the transport's methods and without the protocol that endpoints wrap
-around it, which would be four calls for each response.
+Short data is passed directly to the protocol.  This bypasses the transport's methods and the wrapper protocol of the
+endpoint, and so saves four calls for each response.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def receive_in_place(
 ) -> None:
     """Make a plain TCP transport receive into the buffers of ``next_buffer``; other transports are unchanged.
 
-    :param next_buffer: returns a buffer with free space; None: received data goes to ``on_data``.
+    :param next_buffer: returns a buffer with free space, or None if received data should be passed to ``on_data``.
     :param on_filled: called with the number of bytes received into the buffer.
     """
     if not isinstance(transport, tcp.Connection) or transport.TLS:

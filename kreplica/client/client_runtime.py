@@ -18,17 +18,17 @@ EndpointMaker: TypeAlias = Callable[[Reactor, str, int, float], IStreamClientEnd
 
 
 def tcp_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Return a plain TCP endpoint for an IP address, or for a name with an IPv4 address."""
+    """Return a plain TCP endpoint for an IP address, or for a host name that resolves to an IPv4 address."""
     return TCP4ClientEndpoint(reactor, host, port, timeout_s)
 
 
 def hostname_endpoint(reactor: Reactor, host: str, port: int, timeout_s: float) -> IStreamClientEndpoint:
-    """Return a plain TCP endpoint for a name; it connects to the IPv6 or IPv4 address that responds first."""
+    """Return a plain TCP endpoint for a host name; connects to the IPv6 or IPv4 address that responds first."""
     return HostnameEndpoint(reactor, host, port, timeout_s)
 
 
 def tls_endpoints(**options: Any) -> EndpointMaker:
-    """Return a maker of TLS endpoints that verify the host name.
+    """Return a factory of TLS endpoints that verify the host name.
 
     :param options: arguments of ``twisted.internet.ssl.optionsForClientTLS``, such as ``trustRoot`` and
         ``clientCertificate``.
@@ -49,8 +49,8 @@ class ClientRuntime:
 
     :param reactor: provides connections and monotonic time.
     :param random: used for jitter and partitioning.
-    :param wall_clock_ms: returns milliseconds since 1970, for timestamps of records.
-    :param endpoint: creates endpoints of brokers.
+    :param wall_clock_ms: returns milliseconds since 1970, for the timestamps of records.
+    :param endpoint: creates the brokers' endpoints.
     """
 
     reactor: Reactor

@@ -25,13 +25,14 @@ T = TypeVar("T")
 
 
 class Cluster(ClusterCore[Connection]):
-    """Metadata of one cluster and connections to its brokers; an asynchronous context manager, or call ``close``.
+    """Metadata of one cluster and connections to its brokers.
 
-    Metadata is requested and connections are opened when needed.  Producers, consumers and admins that share a cluster
-    share its metadata; producers and consumers have their own connections.
+    Use it as an asynchronous context manager, or call ``close``.  Metadata is requested and connections are opened when
+    needed.  Producers, consumers and admins that share a ``Cluster`` share its metadata; producers and consumers have
+    their own connections.
 
-    :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
-    :param runtime: reactor, randomness, clock and network; those of the process by default.
+    :param bootstrap: brokers to contact first: ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
+    :param runtime: reactor, randomness, clock and network; by default those of the process.
     :raise ValueError: ``bootstrap`` is malformed.
     """
 
@@ -65,9 +66,9 @@ class Cluster(ClusterCore[Connection]):
             await self.close()
 
     async def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
-        """Request the cluster's metadata; concurrent callers share one request that covers their topics.
+        """Request the cluster's metadata; concurrent callers share a request if it covers their topics.
 
-        :param topics: topics to include besides those in ``view``; None includes all topics of the cluster.
+        :param topics: topics to include in addition to those in ``view``; None includes all topics of the cluster.
         :raise ClientError: no broker responded.
         """
         if topics is None:
@@ -79,10 +80,10 @@ class Cluster(ClusterCore[Connection]):
         return await in_progress[1].wait()
 
     def new_connections(self) -> Connections:
-        """Return separate connections, for long requests; the caller closes them."""
+        """Return separate connections, for example for long requests; the caller must close them."""
         return Connections(self.runtime, self.options)
 
-    # --- the core's driver ---
+    # --- functions that the client core calls ---
 
     def now_s(self) -> float:
         """Return the reactor's monotonic time in seconds."""
@@ -95,7 +96,7 @@ class Cluster(ClusterCore[Connection]):
     async def sleep(self, seconds: float) -> None:
         """Wait.
 
-        :raise ClientClosed: the client was closed meanwhile.
+        :raise ClientClosed: the client was closed in the meantime.
         """
         waiting = pause(self.runtime.reactor, seconds)
         self._pauses[waiting] = None

@@ -1,6 +1,6 @@
 """A pipelined connection to one broker: responses arrive in the order of the requests.
 
-It neither reconnects nor retries; its owner does.
+The connection neither reconnects nor retries; its owner does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ THROTTLE_S_MAX = 30.0
 """Maximum throttle time that the client respects (KIP-219)."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""Maximum time to write pending data when closing."""
+"""Maximum time for writing pending data when the connection is closed."""
 
 _CORRELATION_ID_MASK = 0x7FFF_FFFF
 
@@ -75,9 +75,9 @@ def connect(
     """Connect to a broker.
 
     :param client_id: name of the client in the broker's logs and quotas.
-    :param frame_size_max: size of the largest response.
+    :param frame_size_max: maximum size of a response.
     :param outstanding_max: maximum number of requests in flight.
-    :param receive_buffer_bytes: size of the socket's receive buffer; -1: the operating system's default.
+    :param receive_buffer_bytes: size of the socket's receive buffer; -1 selects the operating system's default.
     :param endpoint: creates the broker's endpoint.
     :return: fires with the connection, or fails with ``ConnectionFailed``; may be cancelled.
     """
@@ -115,10 +115,10 @@ async def _connect(
 class Connection(Protocol):
     """Pipelined connection, created by ``connect`` and closed by its owner.
 
-    Once ``closed``, all requests in flight have failed.  A malformed response closes the connection, because later
-    responses could not be attributed.
+    Once ``closed`` is True, all requests in flight have failed.  A malformed response closes the connection, because
+    later responses could not be matched to requests.
 
-    :param peer: the broker's address, for error texts.
+    :param peer: the broker's address, for error messages.
     :ivar handshake: the TLS handshake, if the connection uses TLS.
     :ivar session: the authenticated session, if the client authenticates.
     """
@@ -158,14 +158,15 @@ class Connection(Protocol):
         timeout_s: float = 30.0,
         expects_response: bool = True,
     ) -> Deferred[dict[str, Any]]:
-        """Send a request without waiting for earlier responses; wait while the broker throttles this client (KIP-219).
+        """Send a request without waiting for earlier responses; delay it while the broker throttles this client.
 
         :param body: fields for ``Schema.build``, or encoded bytes.
-        :param timeout_s: maximum time until the response; then the connection is closed.
+        :param timeout_s: time to wait for the response, after which the connection is closed.
         :param expects_response: False if the broker sends no response (Produce with acks=0).
-        :return: fires with the response's body, or with ``{}`` when a request without response may be sent; fails
-            with a ``ClientError``.  Cancelling it does not affect other requests.
-        :raise ProtocolError: the body does not fit the message; nothing was sent.
+        :return: fires with the response's body or, for a request without a response, with ``{}`` once throttling
+            (KIP-219) and back-pressure allow another one; fails with a ``ClientError``.  Cancelling it does not affect
+            other requests.
+        :raise ProtocolError: the body does not match the message's schema; nothing was sent.
         """
         if self.closed:
             return fail(ConnectionLost(f"{self.peer}: the connection is closed"))
@@ -194,30 +195,30 @@ class Connection(Protocol):
     def negotiate(self, timeout_s: float = 30.0) -> Deferred[dict[int, VersionRange]]:
         """Request the broker's API versions (KIP-35), from which ``version`` chooses.
 
-        :param timeout_s: maximum time until the response; then the connection is closed.
+        :param timeout_s: time to wait for the response, after which the connection is closed.
         :return: fires with API key -> (lowest, highest); fails with a ``ClientError``, or with ``KafkaError`` if the
             broker rejected the request.
         """
         return Deferred.fromCoroutine(self._negotiate(timeout_s))
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the highest version of an API that client and broker support.
+        """Return the highest version of an API that both the client and the broker support.
 
         :param at_most: highest version to use.
-        :raise UnsupportedVersion: they have no version in common, or versions were not negotiated.
+        :raise UnsupportedVersion: there is no common version, or versions have not been negotiated.
         """
         return common_version(api, self.versions.get(api.key), at_most, self.peer)
 
     def send_at_once(self) -> None:
-        """Send each later request within ``request``, for connections that rarely send several at a time."""
+        """Write later requests to the socket within ``request``; for connections that rarely send several at a time."""
         self._write = immediate_write(self.transport)
 
     def close(self) -> Deferred[None]:
-        """Close the connection after pending data is written; requests in flight fail with ``ConnectionLost``.
+        """Close the connection after writing pending data; requests in flight fail with ``ConnectionLost``.
 
-        It may be called repeatedly.
+        May be called repeatedly.
 
-        :return: fires when the connection is closed, at the latest after ``CLOSE_TIMEOUT_S``.
+        :return: fires when the connection is closed, after at most ``CLOSE_TIMEOUT_S``.
         """
         if self._lost:
             return succeed(None)
@@ -231,7 +232,7 @@ class Connection(Protocol):
         return closed
 
     def abort(self) -> None:
-        """Close the connection at once; requests in flight fail with ``ConnectionLost``."""
+        """Close the connection immediately; requests in flight fail with ``ConnectionLost``."""
         if not self.closed:
             failed = self._stop_accepting()
             self.transport.abortConnection()
@@ -240,7 +241,7 @@ class Connection(Protocol):
     # --- called by the transport ---
 
     def connectionMade(self) -> None:
-        """Configure the socket, and register for back-pressure."""
+        """Configure the socket and register for back-pressure."""
         if ITCPTransport.providedBy(self.transport):
             self.transport.setTcpNoDelay(True)
             self.transport.setTcpKeepAlive(True)
@@ -273,7 +274,7 @@ class Connection(Protocol):
             self._break(MalformedResponse(f"{self.peer}: {error}"))
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:
-        """Fail requests in flight, and fire the Deferreds of ``close``."""
+        """Fail requests in flight and fire the Deferreds of ``close``."""
         self._lost = True
         if self._abort_timer is not None and self._abort_timer.active():
             self._abort_timer.cancel()
@@ -286,11 +287,11 @@ class Connection(Protocol):
                 closed.callback(None)
 
     def pauseProducing(self) -> None:
-        """Hold back the Deferreds of requests without response, because the transport's buffer is full."""
+        """Hold back the Deferreds of requests without a response, because the transport's buffer is full."""
         self._congested = True
 
     def resumeProducing(self) -> None:
-        """Complete the requests that were held back, because the transport's buffer has free space again."""
+        """Fire the Deferreds that were held back, because the transport's buffer has free space again."""
         self._congested = False
         self._notify_writable()
 
@@ -309,7 +310,7 @@ class Connection(Protocol):
         self._write(data)
 
     def _throttle(self, seconds: float) -> None:
-        """Delay requests for the throttle time."""
+        """Delay further requests for the throttle time."""
         seconds = min(seconds, THROTTLE_S_MAX)
         if self._throttle_timer is None:
             self._throttle_timer = self._reactor.callLater(seconds, self._send_delayed)
@@ -317,7 +318,7 @@ class Connection(Protocol):
             self._throttle_timer.reset(seconds)
 
     def _send_delayed(self) -> None:
-        """Send the delayed requests, except cancelled ones."""
+        """Send the delayed requests, except those that were cancelled."""
         self._throttle_timer = None
         delayed, self._delayed = self._delayed, []
         for data, request in delayed:
@@ -331,21 +332,21 @@ class Connection(Protocol):
     def _writable(self) -> Deferred[dict[str, Any]]:
         if not self._congested and self._throttle_timer is None:
             return succeed({})
-        written: Deferred[dict[str, Any]] = Deferred()
-        self._writable_waiters.append(written)
-        return written
+        waiter: Deferred[dict[str, Any]] = Deferred()
+        self._writable_waiters.append(waiter)
+        return waiter
 
     def _notify_writable(self) -> None:
-        """Fire the Deferreds of requests without response."""
+        """Fire the Deferreds of requests without a response."""
         if self._throttle_timer is None:
-            written, self._writable_waiters = self._writable_waiters, []
-            for request in written:
-                if not request.called:  # a callback may cancel another request
-                    request.callback({})
+            waiters, self._writable_waiters = self._writable_waiters, []
+            for waiter in waiters:
+                if not waiter.called:  # a callback may cancel another request
+                    waiter.callback({})
 
     def _process_response(self, frame: memoryview) -> None:
         if not self._outstanding:
-            raise ProtocolError("ResponseHeader", "a response without a request")
+            raise ProtocolError("ResponseHeader", "response received without a request in flight")
         request = self._outstanding[0]
         header_version = request.api.response_header_version(request.version)
         correlation_id, position = parse_response_header(header_version, frame)
@@ -367,7 +368,7 @@ class Connection(Protocol):
         self._break(RequestTimedOut(text), request)
 
     def _break(self, error: ClientError, request: OutstandingRequest | None = None) -> None:
-        """Close the connection; fail one request (default: the oldest) with the error, the rest with ConnectionLost."""
+        """Close the connection; fail one request (by default the oldest) with the error, others with ConnectionLost."""
         if request is None and self._outstanding:
             request = self._outstanding[0]
         failed_request = None if request is None else request.detach()
@@ -378,7 +379,7 @@ class Connection(Protocol):
         self._fail(failed, str(error))
 
     def _stop_accepting(self) -> list[Deferred[dict[str, Any]]]:
-        """Stop accepting requests, and return the Deferreds to fail."""
+        """Stop accepting requests; return the Deferreds to fail."""
         self.closed = True
         self.session.end()
         if self._throttle_timer is not None:

@@ -1,4 +1,4 @@
-"""Connections of one owner, one per broker, opened on first use and after a loss."""
+"""Connections of one owner: one per broker, opened on first use and reopened after a loss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Slot:
     """Connection to one address.
 
     :ivar failures: number of consecutive failures.
-    :ivar retry_at_s: time of the next attempt; until then callers get ``last_error``.
+    :ivar retry_at_s: time of the next attempt; until then, ``last_error`` is raised to callers.
     """
 
     __slots__ = ("connecting", "connection", "failures", "last_error", "retry_at_s")
@@ -39,10 +39,10 @@ class _Slot:
 
 
 class Connections:
-    """Connections of one owner, which closes them.
+    """Connections of one owner, which must close them.
 
-    Consumers and other owners of long requests have their own connections, because a response that
-    waits delays all later ones on its connection.
+    Consumers and other senders of long requests have their own connections, because a delayed response also delays all
+    later responses on its connection.
     """
 
     def __init__(self, runtime: ClientRuntime, options: ClientOptions) -> None:
@@ -54,9 +54,9 @@ class Connections:
     async def to(self, address: Address) -> Connection:
         """Return the connection to an address, with negotiated versions; open it if there is none.
 
-        After a failed attempt, callers get its error at once until a backoff delay is over.
+        After a failed attempt, its error is raised immediately until the backoff delay is over.
 
-        :raise ClientClosed: the connections were closed.
+        :raise ClientClosed: the connections have been closed.
         :raise ClientError: the connection could not be opened.
         """
         if self._closed:
@@ -102,7 +102,7 @@ class Connections:
                 slot.connection.close().addErrback(lambda failure: log.failure("cannot close a connection", failure))
 
     async def close(self) -> None:
-        """Close all connections; requests fail with ``ConnectionLost``, callers of ``to`` with ``ClientClosed``."""
+        """Close all connections; requests fail with ``ConnectionLost``, calls of ``to`` with ``ClientClosed``."""
         self._closed = True
         open_ones, slots = list(self), list(self._slots.values())
         self._slots.clear()
@@ -110,7 +110,7 @@ class Connections:
             if slot.connecting is not None:
                 slot.connecting.cancel()
         await gather([_close(connection) for connection in open_ones])
-        await pause(self._runtime.reactor, 0)  # cancelled work ends in this iteration
+        await pause(self._runtime.reactor, 0)  # lets cancelled coroutines end in this iteration
 
     async def _connect(self, address: Address, slot: _Slot) -> Connection:
         runtime, options = self._runtime, self._options
@@ -140,7 +140,7 @@ class Connections:
         try:
             await connection.negotiate(options.connect_timeout_s)
         except BaseException as error:
-            connection.abort()  # pending data is irrelevant
+            connection.abort()  # no pending data needs to be written
             if isinstance(error, KafkaError) and not isinstance(error, ClientError):
                 raise ConnectionFailed(f"{address}: {error}") from error
             raise

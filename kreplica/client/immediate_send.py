@@ -1,4 +1,4 @@
-"""Sends data within the call that writes it; Twisted's transports send it in the next iteration of the event loop."""
+"""Sends data within ``write``; Twisted's transports would send it in the next iteration of the event loop."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from twisted.internet import tcp
 
 
 def immediate_write(transport: Any) -> Callable[[bytes], None]:
-    """Return a ``write`` that sends at once what the socket of a plain TCP transport accepts.
+    """Return a ``write`` function that immediately sends as much as the socket of a plain TCP transport accepts.
 
-    This saves two ``epoll_ctl`` and one ``epoll_wait`` before each send, but takes one send for each call.
+    This saves two ``epoll_ctl`` calls and one ``epoll_wait`` before each ``send``, but costs one ``send`` per call.
 
-    :return: the method ``write`` of other transports.
+    :return: for other transports, their own ``write`` method.
     """
     if not isinstance(transport, tcp.Connection) or transport.TLS:
         write: Callable[[bytes], None] = transport.write
@@ -24,7 +24,7 @@ def immediate_write(transport: Any) -> Callable[[bytes], None]:
         if transport.connected and not (transport.dataBuffer or transport._tempDataBuffer or transport.disconnecting):
             sent = transport.writeSomeData(data)
         if sent != len(data):
-            # After an error, the event loop finds it again and closes the connection.
+            # The event loop encounters the same error and closes the connection.
             transport.write(data[sent:] if isinstance(sent, int) else data)
 
     return send

@@ -1,4 +1,4 @@
-"""A request of a client that waits for its response."""
+"""A client's request that is waiting for its response."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kreplica.wire.messages import Api
 
 
 class OutstandingRequest:
-    """A request in flight; ``deferred`` is None after its caller cancelled it."""
+    """A request in flight; ``deferred`` is None after the caller has cancelled it."""
 
     __slots__ = ("api", "correlation_id", "deferred", "timeout_s", "timer", "version")
 
@@ -24,7 +24,7 @@ class OutstandingRequest:
         self.timer: IDelayedCall | None = None
 
     def detach(self) -> Deferred[dict[str, Any]] | None:
-        """Stop the timer, and return the Deferred to fire."""
+        """Stop the timer and return the Deferred to fire."""
         deferred, self.deferred = self.deferred, None
         if self.timer is not None and self.timer.active():
             self.timer.cancel()

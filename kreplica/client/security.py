@@ -1,4 +1,4 @@
-"""Secured connections of clients, configured with the names of Kafka's Java clients."""
+"""Secured client connections, configured with the setting names of Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @implementer(IStreamClientEndpoint)
 class SecuredEndpoint:
-    """Endpoint of a server that must have a valid certificate, or to which the client must authenticate, or both.
+    """Endpoint whose connections use TLS, SASL authentication, or both.
 
     :ivar sasl: credentials of the client; None if it does not authenticate.
     """
@@ -47,11 +47,11 @@ class SecuredEndpoint:
 def secured_endpoint_maker(
     tls: ClientTls | None, sasl: SaslCredentials | LoginOptions | None = None, plain: EndpointMaker = hostname_endpoint
 ) -> EndpointMaker:
-    """Return a maker of secured endpoints.
+    """Return a factory of secured endpoints.
 
     :param tls: None if the connections are not encrypted.
     :param sasl: None if the client does not authenticate.
-    :param plain: makes the endpoints of the TCP connections.
+    :param plain: creates the endpoints of the TCP connections.
     """
     credentials_for = _credentials(sasl)
 
@@ -63,10 +63,10 @@ def secured_endpoint_maker(
 
 
 def _credentials(sasl: SaslCredentials | LoginOptions | None) -> Callable[[Reactor], SaslCredentials | None]:
-    """Return a function that returns the credentials; all connections of a reactor share a token."""
+    """Return a function from a reactor to its credentials; all connections of a reactor share a token."""
     if not isinstance(sasl, LoginOptions):
         return lambda _: sasl
-    # Imported here because only this mechanism needs it.
+    # Imported here because only OAUTHBEARER needs it.
     from kreplica.client.token_login import token_endpoint_tls, token_login
 
     options, tls = sasl, token_endpoint_tls(sasl)
@@ -81,7 +81,7 @@ def _credentials(sasl: SaslCredentials | LoginOptions | None) -> Callable[[React
 
 
 def secured_endpoints(config: Mapping[str, str]) -> EndpointMaker:
-    """Return a maker of endpoints with the security of a Java client's configuration.
+    """Return a factory of endpoints that are secured according to a Java client's configuration.
 
     :param config: settings that ``kreplica.security.client_config.parse_client_config`` accepts, such as
         ``security.protocol``, ``ssl.truststore.location`` and ``sasl.jaas.config``.

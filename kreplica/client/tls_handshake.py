@@ -1,4 +1,4 @@
-"""The TLS handshake of a client's connection."""
+"""TLS handshake of a client's connection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.security.tls.handshake_errors import tls_reason
 
 
 class HandshakeConnection(Protocol):
-    """The connection of a handshake."""
+    """The connection on which a handshake takes place."""
 
     peer: str
 
@@ -22,7 +22,7 @@ class HandshakeConnection(Protocol):
 
 
 class TlsHandshake:
-    """Waits for the end of a handshake; the connection reports it."""
+    """Waits for the end of a handshake, which the connection reports."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor: Any = reactor
@@ -31,12 +31,12 @@ class TlsHandshake:
         self._is_over = False
 
     async def wait(self, connection: HandshakeConnection, endpoint: object, timeout_s: float) -> None:
-        """Wait for the end of the handshake; abort the connection if it fails.
+        """Wait for the end of the handshake; abort the connection if the handshake fails.
 
-        :param endpoint: its ``certificate_error``, if it has one, explains a failure.
+        :param endpoint: its ``certificate_error``, if set, is the reason for a failure.
         :raise ConnectionFailed: the handshake failed, or took longer than the timeout.
         """
-        timed_out = ConnectionFailed(f"it took longer than {timeout_s:g} s")
+        timed_out = ConnectionFailed(f"not completed within {timeout_s:g} s")
         timeout = self._reactor.callLater(timeout_s, self._end, timed_out)
         try:
             if not self._is_over:

@@ -1,4 +1,4 @@
-"""Tokens of Twisted clients, obtained without blocking the reactor, once for all waiting connections."""
+"""Obtains tokens for Twisted clients without blocking the reactor; all waiting connections share one request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SharedTokenLogin(TokenLogin):
-    """Credentials whose token is requested once, even if several connections need it at the same time."""
+    """Credentials whose token is requested only once, even if several connections need it at the same time."""
 
     _obtaining: SharedCoroutine[HeldToken] | None = None
 
@@ -43,9 +43,9 @@ class SharedTokenLogin(TokenLogin):
 
 
 class ReactorLoginIo:
-    """The I/O of a login with a reactor.
+    """I/O functions of a login, implemented with a reactor.
 
-    :param tls: TLS of connections to the token endpoint; None if they are not encrypted.
+    :param tls: TLS settings for connections to the token endpoint; None if they are not encrypted.
     """
 
     def __init__(self, reactor: Reactor, options: LoginOptions, tls: ClientTls | None) -> None:
@@ -78,7 +78,7 @@ class ReactorLoginIo:
 
 
 def token_endpoint_tls(options: LoginOptions) -> ClientTls | None:
-    """Return the TLS of connections to the token endpoint; None if they are not encrypted.
+    """Return the TLS settings for connections to the token endpoint; None if they are not encrypted.
 
     :raise SettingsError: a certificate cannot be read.
     """

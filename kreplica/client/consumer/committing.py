@@ -1,4 +1,4 @@
-"""Commits of a consumer, explicit and automatic."""
+"""Explicit and automatic commits of a consumer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _do_nothing() -> None:
 
 
 class OffsetCommits:
-    """Commits of one consumer for its group, through its membership if there is one.
+    """Commits a consumer's offsets for its group, through its membership if there is one.
 
     :ivar membership: None if partitions were assigned explicitly.
     """
@@ -45,10 +45,10 @@ class OffsetCommits:
 
     @property
     def identity(self) -> GroupIdentity:
-        """The identity for commits.
+        """The identity to commit with.
 
-        While records of lost partitions are processed, it is the identity under which they were assigned, so that the
-        coordinator rejects a transaction with their offsets even if this member has joined again.
+        While records of lost partitions are still being processed, this is the identity under which the partitions were
+        assigned: the coordinator then rejects a transaction with their offsets even if this member has rejoined.
         """
         if self.membership is not None:
             if self._flow.is_processing_revoked and self._assigned_to:
@@ -74,17 +74,17 @@ class OffsetCommits:
             states = self._flow.states.values()
             for state in states:
                 state.mark_processed()
-            given = self._committable(self._flow.states)
+            to_commit = self._committable(self._flow.states)
         else:
-            given = {
+            to_commit = {
                 key: offset if isinstance(offset, CommittedOffset) else CommittedOffset(offset)
                 for key, offset in offsets.items()
             }
-        # A revocation may wait for this progress. It must not continue before the coordinator has responded, because
-        # the JoinGroup request could overtake the commit.
+        # A revocation may be waiting for this progress. It must not continue before the coordinator has responded,
+        # because the JoinGroup request could overtake the commit.
         on_attempted = _do_nothing if offsets is not None else self._flow.progressed.notify
         try:
-            await self._commit(given, on_attempted)
+            await self._commit(to_commit, on_attempted)
         finally:
             on_attempted()
 
@@ -115,7 +115,7 @@ class OffsetCommits:
         return self._options.group is not None and self._options.auto_commit_s is not None
 
     def begin(self) -> None:
-        """Start automatic commits, if enabled."""
+        """Start automatic commits if they are enabled."""
         if self.is_automatic and self._timer is None and not self._closed:
             self._timer = self._reactor.callLater(self._options.auto_commit_s or 0.0, self._tick)
 
@@ -140,11 +140,11 @@ class OffsetCommits:
             log.failure("automatic commit failed", result)
 
     async def commit_all_processed(self) -> None:
-        """Commit all processed records, if automatic commits are enabled."""
+        """Commit the offsets of all processed records if automatic commits are enabled."""
         await self.commit_processed(self._flow.states)
 
     async def commit_processed(self, keys: Iterable[TopicPartition]) -> None:
-        """Commit processed records of partitions, if automatic commits are enabled; errors are only logged."""
+        """Commit the processed records of partitions if automatic commits are enabled; errors are only logged."""
         if not self.is_automatic:
             return
         offsets = self._committable(keys)
@@ -155,7 +155,7 @@ class OffsetCommits:
             log.warn("cannot commit offsets: {error}", error=error)
 
     def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Forget the commits of revoked partitions."""
+        """Discard the recorded commits of revoked partitions."""
         for key in keys:
             self._committed_offsets.pop(key, None)
 

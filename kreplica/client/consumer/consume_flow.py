@@ -1,4 +1,4 @@
-"""All assigned partitions of a consumer, and the flow of their records."""
+"""The assigned partitions of a consumer and the flow of their records."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ T = TypeVar("T")
 class ConsumeFlow:
     """Connects position validation, fetching and delivery.
 
-    :ivar states: assigned partitions, in the order of service.
-    :ivar changed: notified when records may be available, or the flow ended.
-    :ivar progressed: notified when delivered records were processed.
+    :ivar states: assigned partitions, in the order in which they are fetched.
+    :ivar changed: notified when records may be available or the flow has ended.
+    :ivar progressed: notified when delivered records have been processed.
     :ivar is_processing_revoked: delivered records of revoked partitions are still being processed.
     :ivar time_slice: limits the time for which a consumer occupies the reactor.
-    :ivar error: the final error.
+    :ivar error: the error that ended the flow.
     :ivar closing: the consumer is closing.
     """
 
@@ -63,7 +63,7 @@ class ConsumeFlow:
         self.time_slice = TimeSlice(self.reactor)
 
     async def close(self) -> None:
-        """End the flow; waiters are notified."""
+        """End the flow and notify the waiters."""
         self.closed = True
         self.drop(list(self.states))
         self._validator.close()
@@ -82,7 +82,7 @@ class ConsumeFlow:
         for state in states:
             self.states[state.key] = state
             if self.is_processing_revoked:
-                # A transaction with records delivered before may still commit the start offset.
+                # A transaction with records delivered earlier may still change the committed start offset.
                 state.is_validating = True
                 self._blocked.append(state)
         self.pump()
@@ -95,17 +95,17 @@ class ConsumeFlow:
                 self.is_processing_revoked = self.is_processing_revoked or state.has_unprocessed
                 state.put_back()
                 state.buffer.clear()
-                state.is_over = True
+                state.is_unassigned = True
         self.pump()
 
     def pause(self, keys: Iterable[TopicPartition]) -> None:
-        """Stop delivering and fetching records of partitions."""
+        """Stop delivering and fetching the records of partitions."""
         for state in self._find(keys):
             state.put_back()
             state.is_paused = True
 
     def resume(self, keys: Iterable[TopicPartition]) -> None:
-        """Deliver records of paused partitions again."""
+        """Resume delivery of the records of paused partitions."""
         for state in self._find(keys):
             state.is_paused = False
             if not state.buffer.is_empty or state.error is not None:
@@ -114,13 +114,13 @@ class ConsumeFlow:
         self.changed.notify()
 
     def stop_for_revocation(self, keys: Iterable[TopicPartition]) -> None:
-        """Stop delivering records of partitions that are being revoked."""
+        """Stop delivering the records of partitions that are being revoked."""
         for state in self._find(keys):
             state.put_back()
             state.is_revoking = True
 
     def has_unprocessed(self, key: TopicPartition) -> bool:
-        """Return True if delivered records of a partition are not processed yet."""
+        """Return True if some delivered records of a partition have not been processed yet."""
         state = self.states.get(key)
         return state is not None and state.has_unprocessed
 
@@ -145,14 +145,14 @@ class ConsumeFlow:
     # --- delivery ---
 
     async def take(self, take: Callable[[], T | None], timeout_s: float | None = None) -> T | None:
-        """Return the next result; None at the timeout, or if the consumer is closed.
+        """Wait for the next result; return None after the timeout or if the consumer is closed.
 
-        :param timeout_s: None: no timeout.
+        :param timeout_s: None means no timeout.
         :raise Exception: the consumer or a partition failed.
         """
         self.mark_processed()
         if self.time_slice.is_over:
-            await self.time_slice.next()  # lets other work of the reactor run
+            await self.time_slice.next()  # lets other tasks of the reactor run
         deadline_s = None if timeout_s is None else self.reactor.seconds() + timeout_s
         while not self.closed:
             found = self.take_now(take)
@@ -166,7 +166,7 @@ class ConsumeFlow:
         return None
 
     def take_now(self, take: Callable[[], T | None]) -> T | None:
-        """Return the next result if one is available, otherwise None.
+        """Return the next result if one is available; otherwise return None.
 
         :raise Exception: the consumer or a partition failed.
         """
@@ -181,7 +181,7 @@ class ConsumeFlow:
         self.progressed.notify()
 
     def finish_revoked(self) -> None:
-        """Record that all delivered records of revoked partitions are processed."""
+        """Record that all delivered records of revoked partitions have been processed."""
         if self.is_processing_revoked:
             self.is_processing_revoked = False
             blocked, self._blocked = self._blocked, []
@@ -213,7 +213,7 @@ class ConsumeFlow:
             if state.buffer.is_empty and state.cursor is None and not state.is_busy:
                 self._validator.reset(state, error)
             else:
-                self._fetcher.back_off(state, error)  # records fetched before are delivered first
+                self._fetcher.back_off(state, error)  # records that were fetched earlier are delivered first
             return
         if not error.retriable:
             state.error = error

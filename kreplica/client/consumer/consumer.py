@@ -24,17 +24,18 @@ from kreplica.model import TopicPartition
 Offsets = Mapping[TopicPartition, int | CommittedOffset]
 
 RECORDS_MAX = 1000
-"""Default maximum number of records of ``poll``."""
+"""Default maximum number of records that ``poll`` returns."""
 
 
 class Consumer:
     """Consumes partitions that are assigned explicitly (``assign``) or by its group (``subscribe``).
 
-    An asynchronous context manager, or call ``close``.  Records are delivered by iteration (``async for record in
-    consumer``), by batches (``async for batch in consumer.batches()``), by ``poll``, or to a handler (``run``); use one
-    of these at a time.  Delivered records count as processed, for automatic commits, when the next ones are requested.
+    Use it as an asynchronous context manager, or call ``close``.  Records are delivered by iteration (``async for
+    record in consumer``), in batches (``async for batch in consumer.batches()``), by ``poll``, or to a handler
+    (``run``); use only one of these at a time.  For automatic commits, delivered records are considered processed when
+    the next ones are requested.
 
-    :param topics: topics to subscribe to, names or a pattern; without a group all their partitions are assigned.
+    :param topics: topics to subscribe to: names or a pattern; without a group, all their partitions are assigned.
     """
 
     def __init__(
@@ -63,14 +64,14 @@ class Consumer:
             await self.close()
 
     async def _begin(self) -> None:
-        """Apply the topics of the constructor."""
+        """Subscribe to the topics that were passed to the constructor, or assign their partitions."""
         topics, self._topics = self._topics, None
         if topics is None:
             return
         if self._options.group is not None:
             await self.subscribe(topics)
         elif isinstance(topics, re.Pattern):
-            raise ValueError("a pattern needs a group")
+            raise ValueError("a topic pattern requires a group")
         else:
             views = [await self._cluster.find_topic(topic) for topic in topics]
             await self.assign(TopicPartition(view.name, each.partition) for view in views for each in view.partitions)
@@ -89,35 +90,35 @@ class Consumer:
             else:
                 await self._commits.commit_all_processed()
         except GeneratorExit:
-            raise  # nothing can be awaited any longer
+            raise  # nothing can be awaited in a closed coroutine
         except BaseException:
-            await self._end()
+            await self._release()
             raise
-        await self._end()
+        await self._release()
 
-    async def _end(self) -> None:
+    async def _release(self) -> None:
         self._commits.close()
         await self._flow.close()
 
     # --- assignment ---
 
     async def assign(self, partitions: Mapping[TopicPartition, int] | Iterable[TopicPartition]) -> None:
-        """Replace the assigned partitions; an assigned partition keeps its position if no offset is given for it.
+        """Replace the assigned partitions; one that stays assigned keeps its position unless an offset is given.
 
-        :param partitions: the partitions, optionally mapped to start offsets (or ``EARLIEST``, ``LATEST``). Without
-            one, a new partition starts at its committed offset; if it has none, ``offset_reset`` applies.
+        :param partitions: the partitions, optionally mapped to start offsets (or ``EARLIEST``, ``LATEST``). A new
+            partition without a start offset starts at its committed offset; without one, ``offset_reset`` applies.
         :raise ClientError: an offset was not found in time, or a partition does not exist; nothing was changed.
         """
         self._flow.check_open()
         if self._subscription is not None:
             raise ValueError("the group assigns the partitions of this consumer")
-        given = partitions if isinstance(partitions, Mapping) else {}
+        offsets = partitions if isinstance(partitions, Mapping) else {}
         keys = list(partitions)
-        starts = await self._starts({key: given[key] for key in keys if key in given})
-        missing = [key for key in keys if key not in given and key not in self._flow.states]
+        starts = await self._starts({key: offsets[key] for key in keys if key in offsets})
+        missing = [key for key in keys if key not in offsets and key not in self._flow.states]
         starts |= await self._default_starts(missing)
         self._flow.check_open()
-        self._flow.drop([key for key in self._flow.states if key not in keys or key in given])
+        self._flow.drop([key for key in self._flow.states if key not in keys or key in offsets])
         self._flow.add([_initial_state(key, starts[key]) for key in keys if key in starts])
         self._commits.begin()
 
@@ -129,28 +130,28 @@ class Consumer:
     async def _default_starts(self, keys: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         committed = await self._committed(keys) if keys and self._options.group is not None else {}
         time = RESET_TIMES.get(OffsetReset(self._options.offset_reset))
-        rest = [key for key in keys if key not in committed]
-        if rest and time is None:
-            raise ValueError(f"{rest[0]} has no committed offset, and offset_reset is FAIL")
-        return {**committed, **await self._starts(dict.fromkeys(rest, time or 0))}
+        uncommitted = [key for key in keys if key not in committed]
+        if uncommitted and time is None:
+            raise ValueError(f"{uncommitted[0]} has no committed offset, and offset_reset is FAIL")
+        return {**committed, **await self._starts(dict.fromkeys(uncommitted, time or 0))}
 
     async def subscribe(
         self, topics: Iterable[str] | re.Pattern[str], *, listener: AssignmentListener | None = None
     ) -> None:
-        """Subscribe to topics; the first call returns when the member has joined its group, later ones at once.
+        """Subscribe to topics; the first call returns when the member has joined its group, later calls immediately.
 
-        :param topics: names, or a pattern that must match the whole name of present or new topics. They replace earlier
-            topics.
-        :param listener: notified of assigned and revoked partitions after the consumer has handled the change itself.
-        :raise ValueError: there is no group, or partitions were assigned explicitly.
+        :param topics: names, or a pattern that is matched against the whole names of existing and new topics. They
+            replace the previous topics.
+        :param listener: notified of assigned and revoked partitions after the consumer itself has handled the change.
+        :raise ValueError: the consumer has no group, or partitions were assigned explicitly.
         :raise ClientError: the group rejects this member.
         """
         self._flow.check_open()
         if self._options.group is None:
-            raise ValueError("subscribe needs a group_id")
+            raise ValueError("subscribe requires a group_id")
         if self._subscription is None:
             if self._flow.states:
-                raise ValueError("partitions were already assigned with assign")
+                raise ValueError("partitions were already assigned with assign()")
             self._subscription = Subscription(self._cluster, self._options, self._flow, self._commits)
         await self._subscription.begin(topics, listener)
 
@@ -161,33 +162,33 @@ class Consumer:
 
     @property
     def identity(self) -> GroupIdentity:
-        """The identity in its group, for ``Producer.send_offsets``.
+        """The consumer's identity in its group, for ``Producer.send_offsets``.
 
-        :raise ValueError: there is no group.
+        :raise ValueError: the consumer has no group.
         """
         return self._commits.identity
 
     @property
     def current_identity(self) -> GroupIdentity | None:
-        """The current identity in its group, even while records of lost partitions are processed; or None."""
+        """The current identity in the group, even while lost partitions are still processed; None if not joined."""
         membership = self._commits.membership
         return None if membership is None else membership.identity
 
     # --- records ---
 
     async def __aiter__(self) -> AsyncIterator[ConsumedRecord]:
-        """Yield all records until the consumer is closed; available records are yielded without suspension.
+        """Yield all records until the consumer is closed; records that are available are yielded without suspending.
 
         :raise ClientError: a partition failed; a new iteration retries it.
         """
         await self._begin()
         flow = self._flow
         while (cursor := await flow.take(flow.delivery.cursor)) is not None:
-            for record in cursor.rest:
+            for record in cursor.remaining:
                 yield record
 
     async def batches(self) -> AsyncIterator[ConsumedBatch]:
-        """Yield all records by batch, until the consumer is closed.
+        """Yield all records in batches until the consumer is closed.
 
         :raise ClientError: a partition failed; a new iteration retries it.
         """
@@ -197,11 +198,11 @@ class Consumer:
             yield batch
 
     async def poll(self, timeout_s: float = 1.0, records_max: int = RECORDS_MAX) -> list[ConsumedBatch]:
-        """Return available records, possibly of several partitions.
+        """Return the available records, possibly of several partitions.
 
-        :param timeout_s: time to wait for records.
+        :param timeout_s: maximum time to wait for records.
         :param records_max: maximum number of records.
-        :return: empty at the timeout.
+        :return: batches of records; empty after the timeout.
         :raise ConsumerClosed: the consumer is closed.
         :raise ClientError: a partition failed; the next call retries it.
         """
@@ -225,16 +226,16 @@ class Consumer:
         concurrency: Concurrency | int = Concurrency.PARTITION,
         by: Literal["record", "batch"] = "record",
     ) -> None:
-        """Call a handler with all records until ``stop`` or ``close``; return when its calls have completed.
+        """Call a handler with all records until ``stop`` or ``close`` is called; return when its calls have completed.
 
-        Records of one partition are processed in order; partitions are processed concurrently.  Automatic
-        commits include a record when its handler has completed.
+        The records of one partition are processed in order; partitions are processed concurrently.  Automatic commits
+        include a record once its handler has completed.
 
         :param handler: awaited with a record or a batch.
         :param concurrency: maximum number of partitions processed concurrently.
         :raise ValueError: another run is in progress.
         :raise Exception: a handler failed; raised after the other handlers have completed.  The record of the failed
-         handler is delivered again.
+            handler is delivered again.
         """
         await self._begin()
         self._flow.check_open()
@@ -254,14 +255,14 @@ class Consumer:
     # --- positions ---
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop delivering records of partitions until ``resume``; fetched records stay in memory while they fit.
+        """Stop delivering the records of partitions until ``resume``; fetched records are kept while memory allows.
 
-        :raise ValueError: a partition is not assigned; ``resume``, ``seek`` and ``position`` raise it too.
+        :raise ValueError: a partition is not assigned; also raised by ``resume``, ``seek`` and ``position``.
         """
         self._flow.pause(partitions)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
-        """Deliver records of partitions again."""
+        """Resume delivery of the records of partitions."""
         self._flow.resume(partitions)
 
     @property
@@ -280,7 +281,7 @@ class Consumer:
             self._flow.find(partition)
             begin = (await self._starts({partition: offset}))[partition]
         elif offset < 0:
-            raise ValueError(f"{offset} is not an offset")
+            raise ValueError(f"{offset} is not a valid offset")
         self._flow.begin_at(partition, begin.offset)
 
     def position(self, partition: TopicPartition) -> int | None:
@@ -294,25 +295,25 @@ class Consumer:
         return {key: position for key, position in positions.items() if position is not None}
 
     async def lag(self) -> dict[TopicPartition, int]:
-        """Return the number of offsets between position and end, of partitions with a known position."""
+        """Return, for each partition with a known position, the number of offsets between its position and its end."""
         ends = await self.end_offsets(self.positions)
         return {key: max(0, end - self.positions[key]) for key, end in ends.items() if key in self.positions}
 
     async def offsets_for_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, TimedOffset | None]:
-        """Return offset and timestamp of each partition's first record not older than a time; None if there is none.
+        """Return the offset and timestamp of each partition's first record at or after a time; None if there is none.
 
-        :param times: milliseconds since 1970.
+        :param times: times by partition, in milliseconds since 1970.
         :raise ClientError: a leader did not respond, or a partition does not exist.
         """
         found = await offsets_by_time(self._cluster, times, self._options.isolation)
         return {key: timed if timed.offset >= 0 else None for key, timed in found.items()}
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the log start offsets."""
+        """Return the log start offsets of the partitions."""
         return await self._offsets(partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the high watermarks; with ``READ_COMMITTED``, the last stable offsets."""
+        """Return the high watermarks of the partitions or, with ``READ_COMMITTED``, their last stable offsets."""
         return await self._offsets(partitions, LATEST)
 
     async def _offsets(self, partitions: Iterable[TopicPartition], time: int) -> dict[TopicPartition, int]:
@@ -322,16 +323,16 @@ class Consumer:
     # --- commits ---
 
     async def commit(self, offsets: Offsets | None = None) -> None:
-        """Commit positions.
+        """Commit offsets.
 
-        :param offsets: offsets of the next records; None: all delivered records count as processed.
+        :param offsets: offsets of the next records to process; None commits all delivered records as processed.
         :raise CommitFailed: this member no longer owns the partitions.
         :raise ClientError: the coordinator did not respond, or rejected the request.
         """
         await self._commits.commit(offsets)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        """Return the group's committed offsets; partitions without one are missing."""
+        """Return the group's committed offsets; partitions without one are omitted."""
         return dict(await self._committed(list(partitions)))
 
     async def _committed(self, keys: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:

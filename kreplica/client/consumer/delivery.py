@@ -1,4 +1,4 @@
-"""Delivers fetched records batch by batch; partitions take turns, and paused ones are skipped."""
+"""Delivers fetched records in batches, round-robin over the partitions that are not paused."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from kreplica.client_core.errors import ClientError
 class DeliveryQueue:
     """Queue of partitions with fetched records.
 
-    Delivered records count as processed when the next ones are requested.
+    Delivered records are considered processed when the next ones are requested.
 
-    :param on_room: called when a partition's buffer shrinks, so that more may be fetched.
+    :param on_space_freed: called when a partition's buffer shrinks, so that more records can be fetched.
     :param on_failed: called with a partition whose records cannot be decoded.
     """
 
-    def __init__(self, on_room: Callable[[], None], on_failed: Callable[[PartitionState, ClientError], None]) -> None:
-        self._on_room = on_room
+    def __init__(
+        self, on_space_freed: Callable[[], None], on_failed: Callable[[PartitionState, ClientError], None]
+    ) -> None:
+        self._on_space_freed = on_space_freed
         self._on_failed = on_failed
         self._ready: deque[PartitionState] = deque()
         self._delivered: list[PartitionState] = []
 
     def enqueue(self, state: PartitionState) -> None:
-        """Queue a partition that has new records, or whose delivery may continue."""
+        """Queue a partition that has new records or whose delivery can continue."""
         if not (state.is_paused or state.is_revoking or state.is_busy) and state not in self._ready:
             self._ready.append(state)
 
@@ -34,17 +36,17 @@ class DeliveryQueue:
         """Mark all delivered records as processed."""
         delivered = self._delivered
         for state in delivered:
-            if not state.is_over:
+            if not state.is_unassigned:
                 state.mark_processed()
         self._delivered = [state for state in delivered if state.cursor is not None]
 
     def cursor(self) -> RecordCursor | None:
-        """Return the next batch for a consumer that takes records one by one.
+        """Return a cursor over the next batch, for a consumer that reads records one by one.
 
         :raise ClientError: a partition failed, after all its records were delivered.
         """
         for state in self._delivered:
-            if state.cursor is not None and not state.is_over:
+            if state.cursor is not None and not state.is_unassigned:
                 return state.cursor
         batch = self._take()
         if batch is None:
@@ -55,7 +57,7 @@ class DeliveryQueue:
         """Return the next batch.
 
         :param records_max: maximum number of records.
-        :param may_fail: False: leave an error for the next call.
+        :param may_fail: if False, a partition's error is left for the next call.
         :raise ClientError: a partition failed, after all its records were delivered.
         """
         for state in self._delivered:
@@ -73,8 +75,8 @@ class DeliveryQueue:
         state.advance(batch.next_offset, batch.leader_epoch)
         return batch
 
-    def work(self) -> tuple[PartitionState, ConsumedBatch] | None:
-        """Return the next batch for a handler; the partition is busy until the handler is done.
+    def batch_for_handler(self) -> tuple[PartitionState, ConsumedBatch] | None:
+        """Return the next batch for a handler, and its partition, which is busy until the handler has completed.
 
         :raise ClientError: a partition failed, after all its records were delivered.
         """
@@ -90,18 +92,18 @@ class DeliveryQueue:
         """Return the next batch; its partition is the last of ``_delivered``."""
         while self._ready:
             state = self._ready.popleft()
-            if state.is_over or state.is_paused or state.is_revoking or state.is_busy:
-                continue  # queued again when that changes
+            if state.is_unassigned or state.is_paused or state.is_revoking or state.is_busy:
+                continue  # queued again when this changes
             if state.buffer.is_empty:
                 if state.error is not None:
                     if not may_fail:
                         self._ready.append(state)
                         return None
-                    error, state.error = state.error, None  # a caller that continues retries the partition
-                    self._on_room()
+                    error, state.error = state.error, None  # the partition is retried if the caller continues
+                    self._on_space_freed()
                     raise error
                 continue
-            batch = self._open(state)
+            batch = self._decode(state)
             if not state.buffer.is_empty or state.error is not None:
                 self._ready.append(state)
             if batch is not None:
@@ -109,7 +111,7 @@ class DeliveryQueue:
                 return batch
         return None
 
-    def _open(self, state: PartitionState) -> ConsumedBatch | None:
+    def _decode(self, state: PartitionState) -> ConsumedBatch | None:
         buffered, position = len(state.buffer), state.position
         assert position is not None
         try:
@@ -121,5 +123,5 @@ class DeliveryQueue:
         if batch is None:
             state.skip(next_offset)
         if len(state.buffer) < buffered:
-            self._on_room()
+            self._on_space_freed()
         return batch

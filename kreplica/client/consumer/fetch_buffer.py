@@ -1,6 +1,6 @@
-"""Fetched records of one partition that were not delivered yet; decoded in small parts when needed.
+"""Fetched records of one partition that have not been delivered yet; decoded in small parts when needed.
 
-Decoding a part takes about a millisecond at most; a whole response might take a second.
+Decoding a part takes at most about a millisecond; decoding a whole response might take a second.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _PLACES = bytes(map(ConsumedRecord._fields.index, ("offset", "timestamp_ms", "ke
 
 RECORDS_ENOUGH = 256
 BYTES_ENOUGH = 1 << 16
-"""Consecutive batches are delivered together up to this number of records, or bytes of records."""
+"""Consecutive batches are delivered together until they contain this many records or bytes."""
 
 
 class FetchBuffer:
-    """Buffer of one partition, in order: decoded records, then responses that are not decoded.
+    """Buffer of one partition's records in order: decoded records, then responses that are not decoded yet.
 
     :ivar size: bytes of the responses.
     """
 
-    __slots__ = ("_batches", "_fetched", "_opened", "size")
+    __slots__ = ("_batches", "_decoded", "_fetched", "size")
 
     def __init__(self) -> None:
         self.size = 0
-        self._opened: ConsumedBatch | None = None
+        self._decoded: ConsumedBatch | None = None
         self._fetched: deque[FetchedRecords] = deque()
         self._batches: Iterator[ConsumedBatch] | None = None
 
@@ -46,7 +46,7 @@ class FetchBuffer:
 
     @property
     def is_empty(self) -> bool:
-        return not self._fetched and self._opened is None
+        return not self._fetched and self._decoded is None
 
     def add(self, fetched: FetchedRecords) -> None:
         """Append a response."""
@@ -54,28 +54,28 @@ class FetchBuffer:
         self.size += len(fetched.data)
 
     def put_back(self, batch: ConsumedBatch) -> None:
-        """Insert decoded records that were not delivered, at the front of the buffer."""
-        assert self._opened is None
-        self._opened = batch
+        """Put decoded records that were not delivered back at the front of the buffer."""
+        assert self._decoded is None
+        self._decoded = batch
 
     def clear(self) -> None:
-        """Remove everything."""
-        self.size, self._opened, self._batches = 0, None, None
+        """Remove all records."""
+        self.size, self._decoded, self._batches = 0, None, None
         self._fetched.clear()
 
     def take(self, position: int) -> tuple[ConsumedBatch | None, int]:
         """Return the next records, from one batch or several small ones, and the position after them.
 
         :param position: earlier records are skipped.
-        :return: None instead of records if only gaps, markers and aborted transactions precede the returned position.
+        :return: None instead of records if only gaps, markers and aborted records precede the returned position.
         :raise CorruptBatch: a batch is damaged; the buffer is cleared.
         """
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            return opened, opened.next_offset
+        decoded, self._decoded = self._decoded, None
+        if decoded is not None:
+            return decoded, decoded.next_offset
         fetched = self._fetched[0]
         if self._batches is None:
-            self._batches = _open(fetched, position)
+            self._batches = _decode(fetched, position)
         try:
             for batch in self._batches:
                 return batch, batch.next_offset
@@ -88,10 +88,10 @@ class FetchBuffer:
         return None, fetched.next_offset
 
 
-def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
-    """Yield the records of a response from a position; consecutive small batches of one leader are merged.
+def _decode(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
+    """Yield the records of a response from a position on; consecutive small batches of one leader epoch are merged.
 
-    :raise CorruptBatch: a batch is damaged; the records before it were yielded.
+    :raise CorruptBatch: a batch is damaged; the records before it have been yielded.
     """
     key, records = fetched.partition, list[ConsumedRecord]()
     size, next_offset, epoch = 0, position, NO_EPOCH
@@ -102,11 +102,11 @@ def _open(fetched: FetchedRecords, position: int) -> Iterator[ConsumedBatch]:
             ):
                 yield ConsumedBatch(key, records, next_offset, epoch)
                 records, size = [], 0
-            opened, opened_size = open_rows(data, header, DECOMPRESSED_SIZE_MAX, _shape(key, header))
+            decoded, decoded_size = open_rows(data, header, DECOMPRESSED_SIZE_MAX, _shape(key, header))
             if header.base_offset < position:
-                opened = [record for record in opened if record.offset >= position]
-            records += opened
-            size, next_offset, epoch = size + opened_size, header.next_offset, header.partition_leader_epoch
+                decoded = [record for record in decoded if record.offset >= position]
+            records += decoded
+            size, next_offset, epoch = size + decoded_size, header.next_offset, header.partition_leader_epoch
     except (ProtocolError, CorruptBatch) as error:
         if records:
             yield ConsumedBatch(key, records, next_offset, epoch)

@@ -1,4 +1,4 @@
-"""Fetches records: one request in flight per broker, while earlier records are delivered."""
+"""Fetches records while earlier records are delivered, with one request in flight per broker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RESPONSES_MAX = 2
 """Maximum number of buffered responses per partition."""
 
 SHORT_WAIT_MS = 10
-"""Maximum wait of a broker for records while the buffers of some of its partitions are full."""
+"""Maximum time for which a broker waits for records while the buffers of some of its partitions are full."""
 
 
 class _BrokerFetch:
@@ -55,7 +55,7 @@ class _BrokerFetch:
 class Fetcher:
     """Fills the buffers of partitions within the memory limit.
 
-    :param states: assigned partitions, in the order of service.
+    :param states: assigned partitions, in the order in which they are fetched.
     :param validator: finds and validates positions.
     :param on_arrived: called with a partition that has new records.
     :param on_failed: called with a partition and its error.
@@ -87,7 +87,7 @@ class Fetcher:
         self._pumping = self._pump_again = self._closed = False
 
     async def close(self) -> None:
-        """Stop sending requests, and close the connections."""
+        """Stop sending requests and close the connections."""
         self._closed = True
         self._set_timer(None)
         for broker_fetch in list(self._broker_fetches.values()):
@@ -98,7 +98,7 @@ class Fetcher:
     # --- requests ---
 
     def pump(self) -> None:
-        """Send a Fetch request to each broker without one, for partitions with free buffer space."""
+        """Send a Fetch request to each broker that has none in flight, for partitions with free buffer space."""
         if self._pumping:
             self._pump_again = True  # a reentrant call
             return
@@ -112,7 +112,7 @@ class Fetcher:
 
     def _pump(self) -> None:
         now_s = self._reactor.seconds()
-        wanted: dict[int, list[PartitionState]] = {}
+        fetchable: dict[int, list[PartitionState]] = {}
         unvalidated: list[PartitionState] = []
         full: set[int] = set()
         wake_s = float("inf")
@@ -128,10 +128,10 @@ class Fetcher:
                 if len(state.buffer) >= RESPONSES_MAX:
                     full.add(broker)
                 else:
-                    wanted.setdefault(broker, []).append(state)
+                    fetchable.setdefault(broker, []).append(state)
         busy = {broker for broker, broker_fetch in self._broker_fetches.items() if broker_fetch.in_flight is not None}
-        share = max(1, self._options.buffer_size_max // max(1, len(busy | wanted.keys())))
-        for broker, states in wanted.items():
+        share = max(1, self._options.buffer_size_max // max(1, len(busy | fetchable.keys())))
+        for broker, states in fetchable.items():
             broker_fetch = self._broker_fetches.setdefault(broker, _BrokerFetch())
             if broker_fetch.in_flight is not None:
                 continue
@@ -149,7 +149,7 @@ class Fetcher:
         self._timer = None if delay_s is None else self._reactor.callLater(delay_s, self.pump)
 
     def _broker_of(self, state: PartitionState, now_s: float) -> int:
-        """Return the broker to fetch from: the leader, or a replica that it named."""
+        """Return the broker to fetch from: the leader, or the preferred replica that it named."""
         view = self._cluster.view
         if state.preferred != NO_BROKER:
             if state.preferred in view.brokers and now_s < state.preferred_until_s:
@@ -164,11 +164,11 @@ class Fetcher:
     ) -> None:
         """Send a Fetch request.
 
-        :param share: this request's share of the memory, so that an idle broker cannot reserve all of it.
-        :param is_short: the broker waits for at most ``SHORT_WAIT_MS``.
+        :param share: maximum size of the response, so that the request to an idle broker cannot reserve all memory.
+        :param is_short: True if the broker may wait for at most ``SHORT_WAIT_MS``.
         """
         options = self._options
-        size = min(options.fetch_size_max, share, self._room(), len(states) * options.partition_size_max)
+        size = min(options.fetch_size_max, share, self._free_bytes(), len(states) * options.partition_size_max)
         if size <= 0:
             return
         for state in states:
@@ -187,16 +187,16 @@ class Fetcher:
         broker_fetch.in_flight = in_flight
         in_flight.addBoth(self._on_end, broker_fetch, states)
 
-    def _room(self) -> int:
-        """Return the bytes that may be requested; buffers of paused partitions are cleared if necessary."""
+    def _free_bytes(self) -> int:
+        """Return the number of bytes that may be requested; clear the buffers of paused partitions if necessary."""
         unreserved = self._options.buffer_size_max - sum(each.size for each in self._broker_fetches.values())
-        room = unreserved - sum(state.buffer.size for state in self._states.values())
-        if room <= 0:
+        free_bytes = unreserved - sum(state.buffer.size for state in self._states.values())
+        if free_bytes <= 0:
             for state in self._states.values():
                 if state.is_paused and state.buffer.size:
-                    room += state.buffer.size
+                    free_bytes += state.buffer.size
                     state.refetch()
-        return room
+        return free_bytes
 
     async def _fetch(self, broker: int, states: list[PartitionState], limits: FetchLimits) -> None:
         connection = await self._connections.to(self._cluster.address(broker))
@@ -204,7 +204,7 @@ class Fetcher:
         requested = {
             each.key: each
             for each in states
-            if not each.is_over and each.fetch_offset >= 0 and not each.is_paused
+            if not each.is_unassigned and each.fetch_offset >= 0 and not each.is_paused
         }
         if not requested:
             return
@@ -242,8 +242,8 @@ class Fetcher:
         time_slice = TimeSlice(self._reactor)
         for key, result in iter_fetched(response, positions):
             state = requested[key]
-            if state.is_over or state.fetch_offset != positions[key]:
-                continue  # reset or revoked meanwhile
+            if state.is_unassigned or state.fetch_offset != positions[key]:
+                continue  # reset or revoked in the meantime
             if isinstance(result, FetchedRecords):
                 self._process_records(state, result)
             else:
@@ -259,7 +259,7 @@ class Fetcher:
         if len(fetched.data):
             state.buffer.add(fetched)
             state.fetch_offset = fetched.next_offset
-            self._states[state.key] = self._states.pop(state.key)  # served last next time
+            self._states[state.key] = self._states.pop(state.key)  # last in the next request
             self._on_arrived(state)
 
     def _prefer(self, state: PartitionState, replica: int) -> None:
@@ -273,7 +273,7 @@ class Fetcher:
     # --- failures ---
 
     def _fail(self, state: PartitionState, error: ClientError) -> None:
-        if state.is_over:
+        if state.is_unassigned:
             return
         if state.preferred != NO_BROKER:
             state.preferred = NO_BROKER  # return to the leader
@@ -282,7 +282,7 @@ class Fetcher:
             self._on_failed(state, error)
 
     def back_off(self, state: PartitionState, error: ClientError) -> None:
-        """Delay a partition after a failure; it fails after ``patience_s``."""
+        """Delay a partition after a failure; fail it if it has been failing for longer than ``patience_s``."""
         now_s, options = self._reactor.seconds(), self._cluster.options
         if not state.failures:
             state.failing_since_s = now_s

@@ -1,4 +1,4 @@
-"""Calls handlers: records of one partition in order, several partitions concurrently."""
+"""Calls handlers: in order for the records of one partition, concurrently for several partitions."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def partitions_max(concurrency: Concurrency | int) -> float:
 
 
 class HandlerRun:
-    """One run of a handler; ends when the consumer closes, ``stop`` is called, or a handler fails.
+    """One call of ``Consumer.run``; ends when the consumer closes, ``stop`` is called, or a handler fails.
 
-    Records that a handler did not complete are delivered again.
+    Records whose handler did not complete are delivered again.
 
-    :param by: ``record`` or ``batch``: the handler's argument.
+    :param by: ``record`` or ``batch``, the kind of the handler's argument.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class HandlerRun:
 
     @property
     def is_over(self) -> bool:
-        """True if the run is ending."""
+        """True if no more handlers may be started."""
         return self._stopping or self._flow.closing or self._error is not None
 
     def stop(self) -> None:
@@ -59,7 +59,7 @@ class HandlerRun:
         self._flow.changed.notify()
 
     async def stop_and_wait(self, timeout_s: float) -> None:
-        """Stop delivering records, and wait for handlers; cancel them after the timeout."""
+        """Stop delivering records and wait for the handlers; cancel them after the timeout."""
         self.stop()
         deadline_s = self._flow.reactor.seconds() + timeout_s
         while self._calls and (left_s := deadline_s - self._flow.reactor.seconds()) > 0:
@@ -74,13 +74,13 @@ class HandlerRun:
     async def run(self) -> None:
         """Call the handler until the run ends.
 
-        :raise BaseException: the first handler's exception, after the other handlers have completed.
+        :raise BaseException: the first exception of a handler, after the other handlers have completed.
         """
         flow = self._flow
         flow.mark_processed()
         try:
             while not self.is_over:
-                if len(self._calls) >= self._partitions_max or not self._begin():
+                if len(self._calls) >= self._partitions_max or not self._start_call():
                     await flow.changed.wait()
                 elif flow.time_slice.is_over:
                     await flow.time_slice.next()
@@ -95,14 +95,14 @@ class HandlerRun:
         if self._error is not None:
             raise self._error
 
-    def _begin(self) -> bool:
-        """Call the handler for a partition that has records; return False if there is none."""
+    def _start_call(self) -> bool:
+        """Call the handler for a partition that has records; return False if there is no such partition."""
         flow = self._flow
-        found = flow.take_now(flow.delivery.work)
+        found = flow.take_now(flow.delivery.batch_for_handler)
         if found is None:
             return False
         state, batch = found
-        call = self._calls[state] = Deferred.fromCoroutine(self._work(state, batch))
+        call = self._calls[state] = Deferred.fromCoroutine(self._process(state, batch))
         call.addBoth(self._completed, state)
         return True
 
@@ -111,45 +111,45 @@ class HandlerRun:
         if result is not None and self._error is None and not self._stopping:
             self._error = result.value
         state.is_busy = False
-        if not any(each.is_over for each in self._calls):
+        if not any(each.is_unassigned for each in self._calls):
             self._flow.finish_revoked()
-        if not state.is_over and not state.buffer.is_empty:
+        if not state.is_unassigned and not state.buffer.is_empty:
             self._flow.delivery.enqueue(state)
         self._flow.pump()
         self._flow.progressed.notify()
         self._flow.changed.notify()
 
-    async def _work(self, state: PartitionState, batch: ConsumedBatch) -> None:
+    async def _process(self, state: PartitionState, batch: ConsumedBatch) -> None:
         if self._by_batch:
-            await self._work_on_batch(state, batch)
+            await self._process_batch(state, batch)
         else:
-            await self._work_on_records(state, batch)
+            await self._process_records(state, batch)
 
-    async def _work_on_batch(self, state: PartitionState, batch: ConsumedBatch) -> None:
+    async def _process_batch(self, state: PartitionState, batch: ConsumedBatch) -> None:
         reset_count = state.reset_count
         try:
             await self._handler(batch)
         except BaseException:
-            if reset_count == state.reset_count and not state.is_over:
+            if reset_count == state.reset_count and not state.is_unassigned:
                 state.redeliver(batch)
             raise
         if reset_count == state.reset_count:
             state.mark_processed_to(batch.next_offset, batch.leader_epoch)
 
-    async def _work_on_records(self, state: PartitionState, batch: ConsumedBatch) -> None:
+    async def _process_records(self, state: PartitionState, batch: ConsumedBatch) -> None:
         """Process records until the partition is paused, revoked or reset, or the run ends."""
-        reset_count, done = state.reset_count, 0
+        reset_count, processed_count = state.reset_count, 0
         records, last = batch.records, len(batch.records) - 1
         try:
             for index, record in enumerate(records):
-                if state.is_revoking or state.is_paused or state.is_over or self.is_over:
+                if state.is_revoking or state.is_paused or state.is_unassigned or self.is_over:
                     break
                 await self._handler(record)
                 if reset_count != state.reset_count:
                     return
-                done = index + 1
-                following = batch.next_offset if index == last else records[done].offset
-                state.mark_processed_to(following, batch.leader_epoch)
+                processed_count = index + 1
+                next_offset = batch.next_offset if index == last else records[processed_count].offset
+                state.mark_processed_to(next_offset, batch.leader_epoch)
         finally:
-            if done <= last and reset_count == state.reset_count and not state.is_over:
-                state.redeliver(batch.split(done)[1] if done else batch)
+            if processed_count <= last and reset_count == state.reset_count and not state.is_unassigned:
+                state.redeliver(batch.split(processed_count)[1] if processed_count else batch)

@@ -10,7 +10,7 @@ from kreplica.client_core.fetched_batches import Isolation
 
 
 class OffsetReset(Enum):
-    """Start position if the group has no committed offset, or the offset is out of range."""
+    """Position to start from if the group has no committed offset or the offset is out of range."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -18,7 +18,7 @@ class OffsetReset(Enum):
 
 
 class Concurrency(Enum):
-    """Number of partitions that ``Consumer.run`` processes concurrently; it also accepts an int."""
+    """Number of partitions that ``Consumer.run`` processes concurrently; an int is also accepted."""
 
     SERIAL = "serial"
     """One partition."""
@@ -32,16 +32,17 @@ class ConsumerOptions:
     """Options of a consumer; times in seconds, sizes in bytes.
 
     :param group_id: group that stores the offsets and, after ``subscribe``, assigns the partitions.
-    :param group: more options of the group membership.
-    :param rack_id: rack of the consumer, to fetch from a near replica if the leader names one (KIP-392).
-    :param offset_reset: start position without a committed offset, or after an offset out of range or a log truncation.
-    :param auto_commit_s: interval of automatic commits of processed records, with a group; None: never.
+    :param group: further options of the group membership.
+    :param rack_id: rack of the consumer, for fetching from a nearby replica if the leader names one (KIP-392).
+    :param offset_reset: position if there is no committed offset, the offset is out of range, or the log was truncated.
+    :param auto_commit_s: interval between automatic commits of processed records; requires a group.  None disables
+        automatic commits.
     :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
     :param fetch_size_max: maximum size of one response; the first batch is returned even if it is larger.
     :param partition_size_max: maximum size of one partition's records in a response.
     :param buffer_size_max: maximum size of all fetched and requested data before decompression.
-    :param patience_s: a partition that cannot be fetched for this time fails; None: retried indefinitely.
-    :param pattern_refresh_s: interval of lookups of topics that match a pattern.
+    :param patience_s: a partition fails if it cannot be fetched for this time; None retries indefinitely.
+    :param pattern_refresh_s: interval between lookups of the topics that match a pattern.
     :param close_timeout_s: time for which ``close`` waits for handlers before it cancels them.
     :raise ValueError: options contradict each other.
     """

@@ -24,7 +24,7 @@ RESET_TIMES = {OffsetReset.EARLIEST: EARLIEST, OffsetReset.LATEST: LATEST}
 
 
 class PositionValidator:
-    """Finds and validates positions, of all partitions of one call concurrently; one call at a time.
+    """Finds and validates positions: concurrently for all partitions of a call, with one call in progress at a time.
 
     :param committed: returns the group's committed offsets.
     :param on_failed: called with a partition and its error.
@@ -49,23 +49,23 @@ class PositionValidator:
         self._closed = False
 
     def close(self) -> None:
-        """Cancel the call in progress; ignore later ones."""
+        """Cancel the call in progress and ignore later calls."""
         self._closed = True
         if self._validation is not None:
             self._validation.cancel()
 
     def is_valid(self, state: PartitionState) -> bool:
-        """Return True if records of a partition may be fetched."""
+        """Return True if the position is known and valid for the current leader, so that records may be fetched."""
         if state.position is None:
             return False
         topic = self._cluster.known_topic(state.key.topic)
-        found = None if topic is None else topic.partition(state.key.partition)
-        if topic is None or found is None or found.leader == NO_LEADER:
+        partition = None if topic is None else topic.partition(state.key.partition)
+        if topic is None or partition is None or partition.leader == NO_LEADER:
             return False
-        return found.leader_epoch == state.validated_epoch and topic.topic_id == state.topic_id
+        return partition.leader_epoch == state.validated_epoch and topic.topic_id == state.topic_id
 
     def validate(self, states: list[PartitionState]) -> None:
-        """Start to find or validate the positions of partitions, unless a call is in progress."""
+        """Start finding or validating the positions of partitions, unless a call is in progress."""
         if self._validation is not None or self._closed or not states:
             return
         for state in states:
@@ -88,7 +88,7 @@ class PositionValidator:
         self._on_validated()
 
     def _fail(self, state: PartitionState, error: ClientError) -> None:
-        if not state.is_over:
+        if not state.is_unassigned:
             self._on_failed(state, error)
 
     async def _validate(self, states: list[PartitionState]) -> None:
@@ -99,28 +99,28 @@ class PositionValidator:
         to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]] = {}
         for state in states:
             topic = self._cluster.view.topics.get(state.key.topic)
-            found = None if topic is None else topic.partition(state.key.partition)
-            if topic is None or found is None:
+            partition = None if topic is None else topic.partition(state.key.partition)
+            if topic is None or partition is None:
                 code = self._cluster.view.problems.get(state.key.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 self._fail(state, BrokerRefused(code, f"partition {state.key}"))
-            elif found.leader == NO_LEADER:
-                self._fail(state, LeaderUnknown(f"{state.key} has no leader at the moment"))
+            elif partition.leader == NO_LEADER:
+                self._fail(state, LeaderUnknown(f"{state.key} currently has no leader"))
             elif not self._was_recreated(state, topic):
                 if state.position is None:
                     to_find.append(state)
-                elif NO_EPOCH < found.leader_epoch < state.epoch:
-                    # A former leader, which does not know its successor yet, would report a truncation.
+                elif NO_EPOCH < partition.leader_epoch < state.epoch:
+                    # A former leader that does not know its successor yet would report a truncation.
                     text = (
-                        f"{state.key}: leader epoch {found.leader_epoch} is older than consumed {state.epoch}"
+                        f"{state.key}: leader epoch {partition.leader_epoch} is older than consumed epoch {state.epoch}"
                     )
                     self._fail(state, LeaderUnknown(text))
-                elif found.leader_epoch != state.validated_epoch:
-                    to_check[state.key] = state, found
-        await self._find(to_find)
-        await self._check(to_check)
+                elif partition.leader_epoch != state.validated_epoch:
+                    to_check[state.key] = state, partition
+        await self._find_positions(to_find)
+        await self._check_epochs(to_check)
 
     def _was_recreated(self, state: PartitionState, topic: TopicView) -> bool:
-        """Return True if the topic was deleted and recreated, so that its offsets have no meaning."""
+        """Return True, and reset the partition, if the topic was recreated, so that the old offsets have no meaning."""
         before, state.topic_id = state.topic_id, topic.topic_id
         if ZERO_UUID in (before, topic.topic_id) or before == topic.topic_id or state.position is None:
             return False
@@ -130,26 +130,26 @@ class PositionValidator:
 
     # --- unknown positions ---
 
-    async def _find(self, states: list[PartitionState]) -> None:
+    async def _find_positions(self, states: list[PartitionState]) -> None:
         reset_counts = {state: state.reset_count for state in states}
-        unpositioned = [state for state in states if state.wanted_time is None]
+        unpositioned = [state for state in states if state.lookup_time is None]
         if unpositioned:
             committed = await self._committed([state.key for state in unpositioned])
             for state in unpositioned:
-                if state.is_over or state.reset_count != reset_counts[state]:
+                if state.is_unassigned or state.reset_count != reset_counts[state]:
                     continue
-                found = committed.get(state.key)
-                if found is not None:
-                    state.begin_at(found.offset, found.leader_epoch)
+                offset = committed.get(state.key)
+                if offset is not None:
+                    state.begin_at(offset.offset, offset.leader_epoch)
                 else:
                     self.reset(state, OffsetOutOfRange(state.key, -1))
                 reset_counts[state] = state.reset_count
-        times = {state.key: state.wanted_time for state in states if state.wanted_time is not None}
+        times = {state.key: state.lookup_time for state in states if state.lookup_time is not None}
         if not times:
             return
         results = await request_offsets(self._cluster, times, self._options.isolation)
         for state in states:
-            if state.is_over or state.reset_count != reset_counts[state] or state.key not in times:
+            if state.is_unassigned or state.reset_count != reset_counts[state] or state.key not in times:
                 continue
             result = results[state.key]
             if isinstance(result, ClientError):
@@ -158,7 +158,7 @@ class PositionValidator:
                 state.begin_at(result.offset)
 
     def reset(self, state: PartitionState, error: ClientError) -> None:
-        """Reset a partition according to ``offset_reset``, or fail it with the error."""
+        """Reset a partition according to ``offset_reset``; fail it with the error if resets are not allowed."""
         time = RESET_TIMES.get(OffsetReset(self._options.offset_reset))
         if time is None:
             self._fail(state, error)
@@ -166,32 +166,32 @@ class PositionValidator:
             log.info("{error}: reset to the {reset} offset", error=error, reset=self._options.offset_reset)
             state.reset_to(time)
 
-    # --- positions after a leader change ---
+    # --- validation after a leader change ---
 
-    async def _check(self, to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]]) -> None:
+    async def _check_epochs(self, to_check: dict[TopicPartition, tuple[PartitionState, PartitionView]]) -> None:
         requested: dict[TopicPartition, tuple[int, int]] = {}
         reset_counts: dict[TopicPartition, int] = {}
-        for key, (state, found) in to_check.items():
-            if state.is_over:
+        for key, (state, partition) in to_check.items():
+            if state.is_unassigned:
                 continue
-            if state.epoch == NO_EPOCH or found.leader_epoch == NO_EPOCH:
-                state.validated_epoch = found.leader_epoch  # epochs are unknown
+            if state.epoch == NO_EPOCH or partition.leader_epoch == NO_EPOCH:
+                state.validated_epoch = partition.leader_epoch  # epochs are unknown
                 continue
             state.refetch()
-            requested[key], reset_counts[key] = (found.leader_epoch, state.epoch), state.reset_count
+            requested[key], reset_counts[key] = (partition.leader_epoch, state.epoch), state.reset_count
         if not requested:
             return
         for key, results in (await request_epoch_ends(self._cluster, requested)).items():
             state = to_check[key][0]
-            if state.is_over or state.reset_count != reset_counts[key]:
+            if state.is_unassigned or state.reset_count != reset_counts[key]:
                 continue
             if isinstance(results, ClientError):
                 self._fail(state, results)
             else:
-                self._compare(state, requested[key][0], *results)
+                self._compare_epoch_end(state, requested[key][0], *results)
 
-    def _compare(self, state: PartitionState, leader_epoch: int, epoch: int, end_offset: int) -> None:
-        """Compare the position with the end of its leader epoch in the leader's log."""
+    def _compare_epoch_end(self, state: PartitionState, leader_epoch: int, epoch: int, end_offset: int) -> None:
+        """Compare the position with the end offset of its leader epoch in the leader's log."""
         position = state.position
         assert position is not None
         if epoch >= 0 and end_offset >= position:

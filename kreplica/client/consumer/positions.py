@@ -1,4 +1,4 @@
-"""Position and status of each consumed partition, shared by the parts of a consumer."""
+"""Position and status of each consumed partition, shared by the components of a consumer."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ NO_BROKER = -1
 class RecordCursor:
     """A batch that is delivered record by record.
 
-    The consumer takes records from ``rest``, a list iterator; its length hint is the number of records left.
+    The consumer reads records from ``remaining``, a list iterator whose length hint is the number of records left.
 
-    :ivar accepted: number of records that are marked as processed.
+    :ivar accepted: number of records that have been marked as processed.
     """
 
-    __slots__ = ("accepted", "batch", "rest")
+    __slots__ = ("accepted", "batch", "remaining")
 
     def __init__(self, batch: ConsumedBatch) -> None:
         self.batch = batch
-        self.rest = iter(batch.records)
+        self.remaining = iter(batch.records)
         self.accepted = 0
 
     @property
     def taken(self) -> int:
-        """Number of records taken."""
-        return len(self.batch.records) - length_hint(self.rest)
+        """Number of records that the consumer has read."""
+        return len(self.batch.records) - length_hint(self.remaining)
 
     @property
     def position(self) -> int:
-        """Offset of the next record, or the offset after the batch."""
+        """Offset of the next record, or the offset after the batch if all records have been read."""
         taken, records = self.taken, self.batch.records
         return records[taken].offset if taken < len(records) else self.batch.next_offset
 
     @property
     def processed(self) -> int:
-        """Offset up to which all records are processed; without the last record taken, unless it was marked."""
+        """Offset up to which all records are processed; excludes the last record read, unless it has been marked."""
         taken = self.taken
         return self.position if taken == self.accepted else self.batch.records[taken - 1].offset
 
@@ -55,47 +55,48 @@ class RecordCursor:
 
 
 class PartitionState:
-    """State of one assigned partition; a new assignment creates a new state.
+    """State of one assigned partition; each new assignment has its own state.
 
     :ivar epoch: epoch of the leader that appended the record before the position (KIP-320).
-    :ivar fetch_offset: next offset to fetch, after the buffer.
-    :ivar wanted_time: ListOffsets time of the start while the position is unknown; None: the committed offset.
-    :ivar validated_epoch: leader epoch for which the position was validated.
-    :ivar preferred: replica that the leader named to fetch from, until ``preferred_until_s`` (KIP-392).
+    :ivar fetch_offset: next offset to fetch, after the buffered records.
+    :ivar lookup_time: while the position is unknown, ListOffsets timestamp to look up; None means the committed offset.
+    :ivar validated_epoch: leader epoch for which the position has been validated.
+    :ivar preferred: replica to fetch from until ``preferred_until_s``, as named by the leader (KIP-392).
     :ivar is_paused: the application paused the partition.
     :ivar is_revoking: the partition is being revoked.
-    :ivar is_busy: a handler processes records of the partition.
+    :ivar is_busy: a handler is processing records of the partition.
     :ivar is_fetching: a Fetch request is in flight.
     :ivar is_validating: the position is being looked up or validated.
-    :ivar is_over: the partition is no longer assigned.
+    :ivar is_unassigned: the partition is no longer assigned.
     :ivar reset_count: number of position resets.
-    :ivar failures: number of consecutive failures, the first at ``failing_since_s``.
+    :ivar failures: number of consecutive failures; the first was at ``failing_since_s``.
     :ivar retry_at_s: time of the next attempt after a failure.
-    :ivar error: final error, until the position is reset.
+    :ivar error: error that the next delivery raises; cleared when the position is reset.
     """
 
-    def __init__(self, key: TopicPartition, wanted_time: int | None = None) -> None:
+    def __init__(self, key: TopicPartition, lookup_time: int | None = None) -> None:
         self.key = key
         self.buffer = FetchBuffer()
         self.cursor: RecordCursor | None = None
         self.topic_id: UUID = ZERO_UUID
-        self.is_paused = self.is_revoking = self.is_busy = self.is_fetching = self.is_validating = self.is_over = False
+        self.is_paused = self.is_revoking = self.is_busy = False
+        self.is_fetching = self.is_validating = self.is_unassigned = False
         self.preferred, self.preferred_until_s = NO_BROKER, 0.0
         self._position: int | None = None
         self.reset_count = 0
-        self.reset_to(wanted_time)
+        self.reset_to(lookup_time)
 
-    def reset_to(self, wanted_time: int | None) -> None:
-        """Reset to a position that is still to be looked up."""
+    def reset_to(self, lookup_time: int | None) -> None:
+        """Reset to a position that must be looked up."""
         self._forget()
-        self._position, self.wanted_time = None, wanted_time
+        self._position, self.lookup_time = None, lookup_time
         self._processed = self.fetch_offset = -1
         self.epoch = self.processed_epoch = self.validated_epoch = NO_EPOCH
 
     def begin_at(self, offset: int, epoch: int = NO_EPOCH) -> None:
         """Reset to an offset.
 
-        :param epoch: epoch of the leader that appended the record before the offset, for validation; if known.
+        :param epoch: epoch of the leader that appended the record before the offset, if known; used for validation.
         """
         self._forget()
         self._position = self._processed = self.fetch_offset = offset
@@ -112,7 +113,7 @@ class PartitionState:
         self.reset_failures()
 
     def refetch(self) -> None:
-        """Clear the buffer, to fetch its records again."""
+        """Clear the buffer, so that its records are fetched again."""
         if self._position is not None:
             self.put_back()
             self.buffer.clear()
@@ -141,12 +142,12 @@ class PartitionState:
 
     @property
     def has_unprocessed(self) -> bool:
-        """True if delivered records are not processed yet."""
+        """True if some delivered records have not been processed yet."""
         position = self.position
         return position is not None and self.processed < position
 
     def advance(self, position: int, epoch: int) -> None:
-        """Set the position to the end of a batch that is delivered at once."""
+        """Set the position to the end of a batch that is delivered as a whole."""
         self._position, self.epoch = position, epoch
 
     def skip(self, position: int) -> None:
@@ -162,7 +163,7 @@ class PartitionState:
         return self.cursor
 
     def put_back(self) -> None:
-        """End record-by-record delivery; the remaining records return to the buffer."""
+        """End record-by-record delivery and return the remaining records to the buffer."""
         cursor, self.cursor = self.cursor, None
         if cursor is not None:
             self._processed, self._position = cursor.processed, cursor.position
@@ -178,7 +179,7 @@ class PartitionState:
                 self._processed = self._position
             return
         self.cursor.accepted = self.cursor.taken
-        if not length_hint(self.cursor.rest):
+        if not length_hint(self.cursor.remaining):
             self._processed = self._position = self.cursor.position
             self.cursor = None
 

@@ -14,7 +14,7 @@ from kreplica.wire.records import Headers
 class ConsumedRecord(NamedTuple):
     """A record with its metadata.
 
-    :param timestamp_ms: creation or append time, by ``timestamp_type``; -1 if the producer set none.
+    :param timestamp_ms: creation or append time, depending on ``timestamp_type``; -1 if the producer set none.
     :param leader_epoch: epoch of the leader that appended the record.
     """
 
@@ -38,9 +38,9 @@ class ConsumedRecord(NamedTuple):
 class ConsumedBatch:
     """Consecutive records of one partition; iterable.
 
-    :param records: ascending by offset, possibly with gaps; never empty.
-    :param next_offset: the offset after the records, to commit when all are processed.
-    :param leader_epoch: epoch of the leader that appended them.
+    :param records: in ascending order of offset, possibly with gaps; never empty.
+    :param next_offset: the offset after the records, to commit when all of them have been processed.
+    :param leader_epoch: epoch of the leader that appended the records.
     """
 
     partition: TopicPartition
@@ -55,7 +55,7 @@ class ConsumedBatch:
         return len(self.records)
 
     def split(self, count: int) -> tuple[ConsumedBatch, ConsumedBatch]:
-        """Return the first ``count`` records, and the others."""
+        """Return one batch with the first ``count`` records and one with the remaining records."""
         first, others = self.records[:count], self.records[count:]
         return (
             ConsumedBatch(self.partition, first, others[0].offset, self.leader_epoch),

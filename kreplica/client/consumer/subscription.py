@@ -1,4 +1,4 @@
-"""Subscription of a consumer: applies the assignments of its group."""
+"""Subscription of a consumer: applies the assignments that its group makes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = Logger()
 
 
 class Subscription:
-    """Listener of a membership: starts and stops the flow of records, and commits before partitions are revoked."""
+    """Membership listener that starts and stops the flow of records and commits before partitions are revoked."""
 
     def __init__(self, cluster: Cluster, options: ConsumerOptions, flow: ConsumeFlow, commits: OffsetCommits) -> None:
         self._cluster = cluster
@@ -37,7 +37,7 @@ class Subscription:
         self._stopping = False
 
     async def begin(self, topics: Iterable[str] | re.Pattern[str], listener: AssignmentListener | None) -> None:
-        """Subscribe to topics, replacing earlier ones."""
+        """Subscribe to topics, replacing previous ones."""
         self._listener = listener
         if isinstance(topics, re.Pattern):
             self._pattern = topics
@@ -79,7 +79,7 @@ class Subscription:
         )
 
     async def _refresh_pattern(self) -> None:
-        """Look up matching topics periodically."""
+        """Periodically look up the topics that match the pattern."""
         while not self._stopping:
             await pause(self._cluster.runtime.reactor, self._options.pattern_refresh_s)
             try:

@@ -8,14 +8,14 @@ from kreplica.runtime import Reactor
 
 
 class Waiters:
-    """Wakes all current waiters; each checks its own condition."""
+    """Wakes all current waiters, each of which checks its own condition."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
         self._waiting: dict[Deferred[None], None] = {}
 
     def wait(self, timeout_s: float | None = None) -> Deferred[None]:
-        """Return a Deferred that fires at the next ``notify`` or after a timeout; it may be cancelled."""
+        """Return a cancellable Deferred that fires at the next ``notify`` or after a timeout."""
         waiter: Deferred[None] = Deferred(self._cancelled)
         self._waiting[waiter] = None
         if timeout_s is not None:
@@ -30,7 +30,7 @@ class Waiters:
         return waiter
 
     def notify(self) -> None:
-        """Wake all waiters; they run before this returns."""
+        """Wake all waiters; they run before this method returns."""
         for waiter in list(self._waiting):
             self._wake(waiter)
 

@@ -1,7 +1,7 @@
-"""Member of a classic group: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""Member of a classic group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup requests.
 
-Eager members release all partitions before they join.  Cooperative members (KIP-429) keep theirs, release those that
-are assigned to other members, and then join again.
+Eager members release all partitions before they rejoin.  Cooperative members (KIP-429) keep their partitions, release
+those that are assigned to other members, and then rejoin.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ClassicMember(GroupMember):
         super().__init__(cluster, options, topics, listener)
         self._assignors = by_names(options.assignors)
         self._is_cooperative = all(each.is_cooperative for each in self._assignors)
-        self._group_leader = GroupLeader(cluster, self._assignors, options.heartbeat_interval_s, self._rejoin)
+        self._group_leader = GroupLeader(cluster, self._assignors, options.heartbeat_interval_s, self._request_rejoin)
         self._rejoin_reason: str | None = None
         self._is_joining = False
         self._last_assignment: tuple[frozenset[TopicPartition], int] = frozenset(), NO_GENERATION
@@ -57,17 +57,17 @@ class ClassicMember(GroupMember):
         wanted = frozenset(topics)
         if wanted != self._topics:
             self._topics = wanted
-            self._rejoin("the subscription changed")
+            self._request_rejoin("the subscription changed")
 
     async def application_error(self, error: BrokerRefused, sent_identity: GroupIdentity) -> ClientError:
         """See ``Committer``."""
-        found = error_action(error)
-        if found is ErrorAction.REJOIN:
+        action = error_action(error)
+        if action is ErrorAction.REJOIN:
             return RebalanceUnderWay(str(error))
-        if found in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
+        if action in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) or error.code is ErrorCode.FENCED_INSTANCE_ID:
             if self._is_joining or sent_identity is not self._identity:
                 return RebalanceUnderWay(str(error))
-            self._heartbeat_due.notify()  # the next heartbeat gets the same error and handles it
+            self._heartbeat_due.notify()  # the next heartbeat fails with the same error, which is then handled
             return CommitFailed(str(error))
         return error
 
@@ -81,24 +81,24 @@ class ClassicMember(GroupMember):
             assigned = await self._join_group()
             if assigned is not None:
                 await self._change_assignment(assigned)
-                self._ready()
+                self._signal_joined()
             while not (self._is_stopping or self._rejoin_reason):
                 await self._changed.wait()
         await self._release(self._assignment, self._stable_s + self._options.rebalance_timeout_s)
         await self._leave()
 
     async def _change_assignment(self, assigned: frozenset[TopicPartition]) -> None:
-        """Change from the current to the new assignment."""
-        gone, identity = self._assignment - assigned, self._identity
-        if gone:
-            await self._release(gone, self._stable_s + self._options.rebalance_timeout_s)
+        """Release and acquire partitions to reach the new assignment."""
+        revoked, identity = self._assignment - assigned, self._identity
+        if revoked:
+            await self._release(revoked, self._stable_s + self._options.rebalance_timeout_s)
         if identity is self._identity:
             await self._assign(assigned)
-            if gone:
-                self._rejoin("partitions were released")
+            if revoked:
+                self._request_rejoin("partitions were released")
 
     async def _join_group(self) -> frozenset[TopicPartition] | None:
-        """Join the group, with retries.
+        """Join the group, retrying after errors.
 
         :return: the assignment; None if the membership is stopping.
         :raise ClientError: the group rejects the member.
@@ -122,21 +122,21 @@ class ClassicMember(GroupMember):
         return None
 
     def _handle_join_error(self, error: ClientError, attempts: int) -> float:
-        """Process an error while joining.
+        """Process an error that occurred while joining.
 
         :return: delay before the next attempt, in seconds.
         :raise ClientError: the error is final.
         """
-        found = error_action(error)
-        if found is ErrorAction.FINAL:
+        action = error_action(error)
+        if action is ErrorAction.FINAL:
             raise error
         self._coordinator.process_error(error)
-        if found is ErrorAction.UNKNOWN:
+        if action is ErrorAction.UNKNOWN:
             self._identity = self._identity._replace(member_id=NO_MEMBER_ID)
-        if found in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED):
-            self._lose(str(error))
+        if action in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED):
+            self._lose_partitions(str(error))
         options = self._cluster.options
-        if attempts == 0 and found in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED, ErrorAction.REJOIN):
+        if attempts == 0 and action in (ErrorAction.UNKNOWN, ErrorAction.OUTDATED, ErrorAction.REJOIN):
             return 0.0
         return backoff_s(self._cluster.runtime.random, attempts + 1, options.backoff_s, options.backoff_s_max)
 
@@ -164,22 +164,22 @@ class ClassicMember(GroupMember):
             "protocols": protocols(self._assignors, self._topics, owned, self._last_assignment, options.rack),
             "reason": reason,
         }
-        return await self._coordinator.request_long(JOIN_GROUP, body, timeout_s=self._long_s)
+        return await self._coordinator.request_long(JOIN_GROUP, body, timeout_s=self._join_timeout_s)
 
     async def _sync(self, joined: dict[str, Any]) -> frozenset[TopicPartition]:
         identity = self._identity
         rows = await self._group_leader.begin(joined) if joined["leader"] == identity.member_id else []
         body = {
-            **self._as_member(),
+            **self._member_fields(),
             "protocol_type": PROTOCOL_TYPE,
             "protocol_name": joined["protocol_name"],
             "assignments": rows,
         }
         sent_s = self._reactor.seconds()
-        response = await self._coordinator.request_long(SYNC_GROUP, body, timeout_s=self._long_s)
+        response = await self._coordinator.request_long(SYNC_GROUP, body, timeout_s=self._join_timeout_s)
         check(response, f"assignment in group {self._group}")
         if self._session.is_stale(sent_s):
-            raise RequestTimedOut(f"group {self._group}: an assignment arrived after the session's end")
+            raise RequestTimedOut(f"group {self._group}: an assignment arrived after the session had expired")
         assigned = parse_assignment(bytes(response["assignment"]))
         self._last_assignment = assigned, identity.generation
         self._record_stable(sent_s)
@@ -193,22 +193,22 @@ class ClassicMember(GroupMember):
         await self._send_leave(LEAVE_GROUP, {"group_id": self._group, **member, "members": [member]})
 
     @property
-    def _long_s(self) -> float:
-        """Maximum duration of a rebalance and its response."""
+    def _join_timeout_s(self) -> float:
+        """Maximum time for a rebalance and the response to it."""
         return self._options.rebalance_timeout_s + self._cluster.options.request_timeout_s
 
-    def _rejoin(self, why: str) -> None:
-        self._rejoin_reason = self._rejoin_reason or why
+    def _request_rejoin(self, reason: str) -> None:
+        self._rejoin_reason = self._rejoin_reason or reason
         self._changed.notify()
 
     def _interrupt(self) -> None:
         if self._is_joining:
             self._coordinator.abort_joining()
 
-    def _forget(self) -> None:
+    def _reset_identity(self) -> None:
         self._identity = self._identity._replace(generation=NO_GENERATION)
         self._group_leader.end()
-        self._rejoin("the member was removed from the group")
+        self._request_rejoin("the member was removed from the group")
 
     # --- heartbeats ---
 
@@ -242,7 +242,8 @@ class ClassicMember(GroupMember):
         """
         identity, sent_s = self._identity, self._reactor.seconds()
         try:
-            await self._coordinator.request(HEARTBEAT, self._as_member(), timeout_s=self._options.session_timeout_s / 2)
+            timeout_s = self._options.session_timeout_s / 2
+            await self._coordinator.request(HEARTBEAT, self._member_fields(), timeout_s=timeout_s)
         except ClientError as error:
             if identity is self._identity and not self._is_over:
                 self._handle_error(error, sent_s)
@@ -251,20 +252,20 @@ class ClassicMember(GroupMember):
             self._record_stable(sent_s)
 
     def _handle_error(self, error: ClientError, sent_s: float) -> None:
-        found = error_action(error)
-        if found is ErrorAction.REJOIN:
+        action = error_action(error)
+        if action is ErrorAction.REJOIN:
             self._session.record_contact(sent_s)
             if not self._is_joining:
-                self._rejoin("the group rebalances")
+                self._request_rejoin("the group is rebalancing")
                 self._listener_calls.limit(self._stable_s + self._options.rebalance_timeout_s)
-        elif found is ErrorAction.OUTDATED:
+        elif action is ErrorAction.OUTDATED:
             if not self._is_joining:  # otherwise JoinGroup returns the error
-                self._lose(str(error))
-        elif found is ErrorAction.UNKNOWN:
+                self._lose_partitions(str(error))
+        elif action is ErrorAction.UNKNOWN:
             self._identity = self._identity._replace(member_id=NO_MEMBER_ID)
             self._interrupt()
-            self._lose(str(error))
-        elif found is ErrorAction.FINAL:
+            self._lose_partitions(str(error))
+        elif action is ErrorAction.FINAL:
             self._fail(error)
         else:
             raise error
@@ -274,7 +275,7 @@ class ClassicMember(GroupMember):
         self._stable_s = sent_s
         self._session.record_contact(sent_s)
 
-    def _as_member(self) -> dict[str, Any]:
+    def _member_fields(self) -> dict[str, Any]:
         identity = self._identity
         return {
             "group_id": identity.group_id,

@@ -24,10 +24,10 @@ from kreplica.errors import ErrorCode
 from kreplica.wire.messages import CONSUMER_GROUP_HEARTBEAT
 
 UNKNOWN_TOPIC_WAIT_S = 0.5
-"""Delay before metadata of an unknown topic id is requested again."""
+"""Delay before the metadata of an unknown topic id is requested again."""
 
 RESPONSES_MIN = 2
-"""Number of responses without a new epoch after which no new epoch is expected."""
+"""Number of heartbeat responses to wait for a new epoch before a stale-epoch error is reported."""
 
 
 class ConsumerMember(GroupMember):
@@ -65,7 +65,7 @@ class ConsumerMember(GroupMember):
             if self._stale is None or self._stale[0] is not sent_identity:
                 self._stale = sent_identity, self._responses_count
             if self._responses_count < self._stale[1] + RESPONSES_MIN:
-                return RebalanceUnderWay(str(error))  # the response with the new epoch is still to arrive
+                return RebalanceUnderWay(str(error))  # the response with the new epoch has not arrived yet
         return CommitFailed(str(error))
 
     # --- reconciliation ---
@@ -80,29 +80,29 @@ class ConsumerMember(GroupMember):
         await self._leave()
 
     async def _reconcile(self) -> bool:
-        """Release partitions that are not in the target, and acquire those that are.
+        """Release partitions that are not in the target assignment and acquire those that are.
 
         :return: True if the assignment is as close to the target as possible.
         """
         state, target = self._state, self._state.target
         if target is None:
             return True
-        wanted, is_complete = state.target_by_name(self._cluster.view.topics)
+        target_owned, is_complete = state.target_by_name(self._cluster.view.topics)
         if not is_complete:
-            wanted, is_complete = await self._refresh_names()
-        to_release = state.to_release(wanted)
+            target_owned, is_complete = await self._refresh_names()
+        to_release = state.to_release(target_owned)
         if to_release and state.target is target:
             await self._release(to_release, self._target_s + self._options.rebalance_timeout_s)
             state.remove_owned(to_release - self._assignment)
             self._heartbeat_due.notify()
-        if state.target is not target:  # the target changed or was lost meanwhile
+        if state.target is not target:  # the target changed or was lost in the meantime
             self._changed.notify()
             return True
-        if wanted.keys() - state.owned.keys():
-            state.add_owned(wanted)
+        if target_owned.keys() - state.owned.keys():
+            state.add_owned(target_owned)
             self._heartbeat_due.notify()
-            await self._assign(frozenset(wanted))
-        self._ready()
+            await self._assign(frozenset(target_owned))
+        self._signal_joined()
         return is_complete
 
     async def _refresh_names(self) -> tuple[Any, bool]:
@@ -118,9 +118,9 @@ class ConsumerMember(GroupMember):
             await self._send_leave(CONSUMER_GROUP_HEARTBEAT, self._state.leave_body())
 
     def _interrupt(self) -> None:
-        """Do nothing: there are no long requests."""
+        """Do nothing: this protocol has no long requests."""
 
-    def _forget(self) -> None:
+    def _reset_identity(self) -> None:
         self._state.reset()
         self._identity = self._identity._replace(generation=NO_GENERATION)
         self._heartbeat_due.notify()
@@ -172,7 +172,7 @@ class ConsumerMember(GroupMember):
             return
         if self._session.is_stale(sent_s):
             state.reset_acknowledged()
-            raise RequestTimedOut(f"group {self._group}: a response arrived after the session's end")
+            raise RequestTimedOut(f"group {self._group}: a response arrived after the session had expired")
         self._responses_count += 1
         self._session.record_contact(sent_s)
         has_target = state.process_response(request_body, response)
@@ -185,16 +185,16 @@ class ConsumerMember(GroupMember):
             self._listener_calls.limit(sent_s + self._options.rebalance_timeout_s)
 
     def _handle_error(self, error: ClientError) -> None:
-        found = error_action(error)
+        action = error_action(error)
         is_new = self._state.epoch == JOINING
         code = error.code if isinstance(error, BrokerRefused) else None
         if code is ErrorCode.GROUP_ID_NOT_FOUND and not is_new:
-            found = ErrorAction.UNKNOWN
+            action = ErrorAction.UNKNOWN
         if code is ErrorCode.UNRELEASED_INSTANCE_ID and not self._has_begun:
-            found = ErrorAction.WAIT  # the previous instance died, and its session will expire
-        if found is ErrorAction.FINAL:
+            action = ErrorAction.WAIT  # the previous instance has crashed, and its session will expire
+        if action is ErrorAction.FINAL:
             self._fail(error)
-        elif found in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) and not is_new:
-            self._lose(str(error))
+        elif action in (ErrorAction.OUTDATED, ErrorAction.UNKNOWN) and not is_new:
+            self._lose_partitions(str(error))
         else:
             raise error

@@ -1,4 +1,4 @@
-"""Connections of a member to its group's coordinator."""
+"""Connections from a member to its group's coordinator."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ log = Logger()
 
 
 class CoordinatorConnections:
-    """The two connections of a member to its coordinator; the member closes them.
+    """The two connections from a member to its coordinator; the member closes them.
 
-    JoinGroup and SyncGroup have their own connection, because they delay later responses until the rebalance completes.
+    JoinGroup and SyncGroup are sent on their own connection, because they would delay later responses until the
+    rebalance completes.
     """
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
@@ -36,7 +37,7 @@ class CoordinatorConnections:
     async def request(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Send a request to which the coordinator responds at once.
+        """Send a request to which the coordinator responds immediately.
 
         :raise ClientError: no response was received, or it is an error.
         """
@@ -51,9 +52,9 @@ class CoordinatorConnections:
         return response
 
     async def request_long(self, api: Api, body: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Send a request to which the coordinator responds when the rebalance makes progress.
+        """Send a request to which the coordinator responds when the rebalance progresses.
 
-        :return: the response, even if it contains an error, because that of MEMBER_ID_REQUIRED contains the member id.
+        :return: the response, even with an error code, because a MEMBER_ID_REQUIRED response contains the member id.
         :raise ClientError: no response was received.
         """
         address = self._long_address = await self._address()
@@ -72,9 +73,9 @@ class CoordinatorConnections:
             self._long_address = None
 
     async def connection(self) -> Connection:
-        """Return the connection for requests to which the coordinator responds at once.
+        """Return the connection for requests to which the coordinator responds immediately.
 
-        :raise ClientError: it could not be opened.
+        :raise ClientError: the connection could not be opened.
         """
         address = await self._address()
         if self._long_address not in (None, address):
@@ -86,7 +87,7 @@ class CoordinatorConnections:
             raise
 
     async def look_up(self) -> None:
-        """Look up the coordinator; abort requests to the previous one if it changed.
+        """Look up the coordinator; if it changed, abort long requests to the previous one.
 
         :raise ClientError: no broker knows the coordinator.
         """
@@ -97,11 +98,11 @@ class CoordinatorConnections:
 
     def abort_joining(self) -> None:
         """Close the connection of long requests; they fail with ``ConnectionLost``."""
-        before, self._long_request_connections = self._long_request_connections, self._cluster.new_connections()
-        self._close(before)
+        previous, self._long_request_connections = self._long_request_connections, self._cluster.new_connections()
+        self._close(previous)
 
     def process_error(self, error: ClientError) -> None:
-        """Process an error that may mean that the coordinator moved."""
+        """Forget the coordinator if the error may mean that it has moved."""
         if error_action(error) is ErrorAction.LOOK_UP:
             self._forget_coordinator()
 

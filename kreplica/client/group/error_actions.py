@@ -1,4 +1,4 @@
-"""Reactions of a group member to errors of its coordinator."""
+"""Reactions of a group member to errors from its coordinator."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from kreplica.errors import ErrorCode
 
 
 class ErrorAction(Enum):
-    """Reaction to an error."""
+    """Reaction of a member to an error."""
 
     REJOIN = auto()
-    """The group rebalances: join again."""
+    """The group is rebalancing: rejoin."""
 
     OUTDATED = auto()
-    """The member is not in the group's generation: drop all partitions and join again."""
+    """The member is not in the group's current generation: drop all partitions and rejoin."""
 
     UNKNOWN = auto()
     """The group does not know the member: drop all partitions and join as a new member."""
 
     LOOK_UP = auto()
-    """The broker cannot help: look up the coordinator and retry."""
+    """The broker may not be the coordinator: look up the coordinator and retry."""
 
     WAIT = auto()
     """Retry later."""
 
     FINAL = auto()
-    """The member cannot be in the group."""
+    """The member cannot join the group."""
 
 
 _ACTIONS = {

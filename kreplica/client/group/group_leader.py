@@ -1,4 +1,4 @@
-"""Tasks of a classic group's leader: assigns partitions and detects changes of their number."""
+"""Tasks of a classic group's leader: assigns partitions and detects changes in the topics' partitions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kreplica.errors import ErrorCode
 from kreplica.runtime.pause import pause
 
 Numbers: TypeAlias = Mapping[str, tuple[int, ...]]
-"""Topic -> numbers of its partitions."""
+"""Topic -> its partition numbers."""
 
 
 class GroupLeader:
-    """Leader tasks of one member, idle while it is not the leader.
+    """Leader tasks of one member; idle while the member is not the leader.
 
     :param interval_s: interval between checks of the topics.
     :param on_changed: called with the reason when a rebalance is needed.
@@ -38,7 +38,7 @@ class GroupLeader:
         """Assign the partitions of all subscribed topics.
 
         :param joined: the leader's JoinGroup response.
-        :return: assignments for SyncGroup; none if the coordinator keeps the current ones (KIP-814).
+        :return: assignments for SyncGroup; empty if the coordinator keeps the current assignments (KIP-814).
         :raise ClientError: the metadata could not be requested.
         """
         members = parse_members(joined["members"])
@@ -58,7 +58,7 @@ class GroupLeader:
         self._assigned = None
 
     async def watch(self) -> None:
-        """Check the topics periodically, until cancelled."""
+        """Check the topics periodically until cancelled."""
         while True:
             await pause(self._cluster.runtime.reactor, self._interval_s)
             assigned = self._assigned
@@ -75,7 +75,7 @@ class GroupLeader:
 
 
 def topics_of(view: ClusterView, topics: Iterable[str]) -> Topics:
-    """Return the existing topics, as assignors take them."""
+    """Return the existing topics in the form that assignors expect."""
     racks = {broker_id: broker.rack for broker_id, broker in view.brokers.items()}
     return {
         name: {
@@ -88,13 +88,13 @@ def topics_of(view: ClusterView, topics: Iterable[str]) -> Topics:
 
 
 def numbers(view: ClusterView, topics: Iterable[str]) -> Numbers:
-    """Return the existing partitions."""
+    """Return the partition numbers of the existing topics."""
     found = {name: view.topics[name] for name in topics if name in view.topics}
     return {name: tuple(each.partition for each in topic.partitions) for name, topic in found.items()}
 
 
 def partitions_changed(view: ClusterView, before: Numbers, topics: Iterable[str]) -> bool:
-    """Return True if the partitions changed; topics without metadata count as unchanged."""
+    """Return True if the partitions changed; topics without metadata are considered unchanged."""
     current = numbers(view, topics)
     gone = [name for name in before if name not in current]
     return any(view.problems.get(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for name in gone) or any(

@@ -31,10 +31,10 @@ CHANGES_MAX = 3
 def new_membership(
     cluster: Cluster, options: GroupOptions, topics: Iterable[str], listener: AssignmentListener
 ) -> Membership:
-    """Return a membership that is not started; the caller starts and stops it.
+    """Return a membership that has not been started; the caller starts and stops it.
 
     :param topics: initially subscribed topics.
-    :param listener: receives the assignment.
+    :param listener: notified of changes to the assignment.
     :raise ValueError: an assignor is unknown.
     """
     by_names(options.assignors)
@@ -47,7 +47,7 @@ def new_membership(
 class AutoProtocolMember:
     """A ``Membership`` that uses KIP-848 if the broker and the group support it, otherwise the classic protocol.
 
-    If the group is created again with the other protocol, the member switches to it.
+    If the group is recreated with the other protocol, the member switches to that protocol.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class AutoProtocolMember:
             self._error = error
             self._listener.on_ended(error)
 
-    # --- as its member's listener ---
+    # --- listener of the current member ---
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
         """See ``AssignmentListener``."""
@@ -160,7 +160,7 @@ class AutoProtocolMember:
 
 
 def uses_other_protocol(error: ClientError, kind: GroupProtocol) -> bool:
-    """Return True if joining failed because the group uses the other protocol, or the broker lacks this one."""
+    """Return True if joining failed because the group uses the other protocol or the broker lacks this one."""
     if kind is GroupProtocol.CLASSIC:
         return isinstance(error, BrokerRefused) and error.code is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     if isinstance(error, UnsupportedVersion):

@@ -1,4 +1,4 @@
-"""Calls an assignment listener, one call at a time and within the group's time limits."""
+"""Calls an assignment listener, one call at a time, within the group's time limits."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Partitions = frozenset[TopicPartition]
 
 
 class ListenerCalls:
-    """Calls of one membership's listener.
+    """Calls the listener of one membership.
 
-    Exceptions of the listener are logged; the membership continues.
+    Exceptions that the listener raises are logged; the membership continues.
     """
 
     def __init__(self, listener: AssignmentListener, reactor: Reactor) -> None:
@@ -47,7 +47,7 @@ class ListenerCalls:
         return await self._run(self._listener.on_assigned(partitions))
 
     def call_on_lost(self, partitions: Partitions) -> None:
-        """Cancel the call in progress, and call ``on_lost``."""
+        """Cancel the call in progress and call ``on_lost``."""
         call, self._call = self._call, None
         if call is not None:
             call.cancel()
@@ -69,7 +69,7 @@ class ListenerCalls:
             log.failure("the listener failed in on_ended")
 
     def limit(self, until_s: float) -> None:
-        """Limit the call in progress to a reactor time, after which the group stops waiting."""
+        """Cancel the call in progress at a reactor time, at which the group stops waiting."""
         call = self._call
         if call is not None and self._timer is None:
             self._timer = self._reactor.callLater(max(until_s - self._reactor.seconds(), 0.0), self._cancel_call, call)

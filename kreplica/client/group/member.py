@@ -1,4 +1,4 @@
-"""Base of group members: start, loss of partitions, and end of a membership."""
+"""Base class of group members: start, loss of partitions, and end of a membership."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from kreplica.wire.messages import Api
 log = Logger()
 
 LEAVE_TIMEOUT_S = 5.0
-NOT_IN_TIME = "partitions were not released within the rebalance timeout"
+RELEASE_TIMED_OUT = "partitions were not released within the rebalance timeout"
 
 
 class GroupMember(ABC):
-    """A ``Membership`` that runs several coroutines: one follows rebalances, one sends heartbeats.
+    """A ``Membership`` that runs several coroutines: one handles rebalances, another sends heartbeats.
 
-    They call ``_lose`` and ``_fail``, which take effect at once.
+    The coroutines call ``_lose_partitions`` and ``_fail``, which take effect immediately.
 
-    :cvar has_epoch: OffsetFetch requests carry the member epoch.
+    :cvar has_epoch: True if OffsetFetch requests contain the member epoch.
     """
 
     has_epoch = False
@@ -53,7 +53,7 @@ class GroupMember(ABC):
         self._coordinator = CoordinatorConnections(cluster, options.group_id)
         self._listener_calls = ListenerCalls(listener, reactor)
         self._offsets = MemberOffsets(cluster, self._coordinator, self)
-        self._session = SessionTimer(reactor, options.patience_s, self._session_over)
+        self._session = SessionTimer(reactor, options.patience_s, self._on_session_expired)
         self._tasks: list[Deferred[None]] = []
         self._joined = Notifier(reactor)
         self._changed = Notifier(reactor)
@@ -63,7 +63,7 @@ class GroupMember(ABC):
         self._is_over = False
         self._patience_start_s = 0.0
 
-    # --- for users ---
+    # --- public methods ---
 
     @property
     def identity(self) -> GroupIdentity:
@@ -81,24 +81,24 @@ class GroupMember(ABC):
         return self._error
 
     async def start(self) -> None:
-        """See ``Membership``; may be called once.
+        """See ``Membership``; may be called only once.
 
-        :raise GaveUp: the coordinator was unreachable for the operation timeout.
+        :raise GaveUp: the group could not be joined within the operation timeout.
         """
-        assert not self._tasks, "a membership is started once"
+        assert not self._tasks, "start() must be called only once"
         self._patience_start_s = self._reactor.seconds()
         for work in (self._run(), *self._background()):
-            self._tasks.append(Deferred.fromCoroutine(self._guarded(work)))
+            self._tasks.append(Deferred.fromCoroutine(self._run_guarded(work)))
         try:
             await self._joined.wait()
         except CancelledError:
-            self._halt()
+            self._terminate()
             raise
         if self._error is not None:
             raise self._error
 
     async def stop(self) -> None:
-        """See ``Membership``; may be called before ``start``, and again after the end."""
+        """See ``Membership``; may be called before ``start`` and repeatedly."""
         if self._tasks and not self._is_over:
             self._is_stopping = True
             self._changed.notify()
@@ -108,9 +108,9 @@ class GroupMember(ABC):
                 await _end_of(self._tasks[0])
                 await pause(self._reactor, 0)  # lets the code that resumed the coroutine return before it is cancelled
             except CancelledError:
-                self._halt()
+                self._terminate()
                 raise
-            self._halt()
+            self._terminate()
         await self._coordinator.close()
 
     async def commit(
@@ -135,7 +135,7 @@ class GroupMember(ABC):
 
     @abstractmethod
     async def _run(self) -> None:
-        """Follow rebalances until ``_is_stopping``, then release all partitions and leave.
+        """Handle rebalances until ``_is_stopping``, then release all partitions and leave.
 
         :raise ClientError: the group rejects the member.
         """
@@ -149,13 +149,13 @@ class GroupMember(ABC):
         """Abort long requests to the coordinator."""
 
     @abstractmethod
-    def _forget(self) -> None:
+    def _reset_identity(self) -> None:
         """Reset the identity, because the member is no longer in the group."""
 
-    # --- for protocols ---
+    # --- called by the protocols ---
 
-    def _ready(self) -> None:
-        """Let ``start`` return, because the listener has received the first assignment."""
+    def _signal_joined(self) -> None:
+        """Let ``start`` return, because the listener has been notified of the first assignment."""
         self._has_begun = True
         self._joined.notify()
 
@@ -166,14 +166,14 @@ class GroupMember(ABC):
         if await self._listener_calls.call_on_revoked(partitions, until_s):
             self._assignment -= partitions
         elif self._assignment:
-            self._lose(NOT_IN_TIME)
+            self._lose_partitions(RELEASE_TIMED_OUT)
 
     async def _assign(self, partitions: frozenset[TopicPartition]) -> None:
-        """Assign more partitions, and call the listener with them."""
+        """Add the partitions that are not assigned yet, and notify the listener of them."""
         added = partitions - self._assignment
         self._assignment |= added
         if added and not await self._listener_calls.call_on_assigned(added) and self._assignment:
-            self._lose(NOT_IN_TIME)
+            self._lose_partitions(RELEASE_TIMED_OUT)
 
     async def _send_leave(self, api: Api, body: dict[str, Any]) -> None:
         """Send a request to leave the group; if the coordinator is unreachable, the session expires later."""
@@ -191,11 +191,11 @@ class GroupMember(ABC):
             if timer.active():
                 timer.cancel()
 
-    def _lose(self, reason: str) -> None:
+    def _lose_partitions(self, reason: str) -> None:
         """Drop all partitions, because other members may consume them."""
         lost, self._assignment = self._assignment, frozenset()
         self._session.end()
-        self._forget()
+        self._reset_identity()
         if lost:
             count = len(lost)
             log.warn("group {group}: lost {count} partitions: {why}", group=self._group, count=count, why=reason)
@@ -206,19 +206,20 @@ class GroupMember(ABC):
         if self._error is not None or self._is_over:
             return
         self._error = error
-        self._lose(str(error))
+        self._lose_partitions(str(error))
         # Deferred, because the caller may be one of the cancelled coroutines, and the listener may call stop.
         self._reactor.callLater(0, self._end, error)
 
     def _end(self, error: Exception) -> None:
         if self._has_begun and not self._is_over:
             self._listener_calls.call_on_ended(error)
-        self._halt()
+        self._terminate()
 
     def _check_patience(self, error: ClientError, sent_s: float) -> None:
-        """Limit the time until the first assignment.
+        """Give up if the first assignment takes too long.
 
-        :param sent_s: time of the failed request; a request that waited long for other members restarts the limit.
+        :param sent_s: time at which the failed request was sent; a request that waited long for other members restarts
+            the time limit.
         :raise GaveUp: requests failed for the operation timeout.
         """
         options, now_s = self._cluster.options, self._reactor.seconds()
@@ -232,12 +233,12 @@ class GroupMember(ABC):
     def _group(self) -> str:
         return self._options.group_id
 
-    def _session_over(self) -> None:
+    def _on_session_expired(self) -> None:
         self._interrupt()
-        self._lose("the session expired: no heartbeat was answered")
+        self._lose_partitions("the session expired: no response to heartbeats")
         self._changed.notify()
 
-    async def _guarded(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
+    async def _run_guarded(self, work: Coroutine[Deferred[Any], Any, None]) -> None:
         try:
             await work
         except CancelledError:
@@ -248,14 +249,14 @@ class GroupMember(ABC):
             log.failure("a member of group {group} failed", group=self._group)
             self._fail(error)
 
-    def _halt(self) -> None:
-        """End the membership at once."""
+    def _terminate(self) -> None:
+        """End the membership immediately."""
         if self._is_over:
             return
         self._is_over = True
         self._session.end()
         if self._assignment:
-            self._lose("the membership ended before they were released")
+            self._lose_partitions("the membership ended before they were released")
         self._listener_calls.close()
         for work in self._tasks:
             work.cancel()

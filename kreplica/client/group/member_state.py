@@ -1,4 +1,4 @@
-"""State of a KIP-848 member, and its heartbeats."""
+"""State and heartbeats of a KIP-848 member."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ LEAVING_TEMPORARILY = -2
 IdPartition: TypeAlias = tuple[UUID, int]
 
 Owned: TypeAlias = Mapping[TopicPartition, UUID]
-"""Partitions with their topic ids; a recreated topic has another id."""
+"""Partitions with their topic ids; a recreated topic has a different id."""
 
 
 class MemberState:
-    """State of a member; its heartbeats contain only what the coordinator does not know yet.
+    """State of a member; its heartbeats contain only fields that the coordinator has not acknowledged.
 
-    After an error a heartbeat contains everything again.
+    After an error, the next heartbeat contains all fields.
 
     :param member_id: chosen by the member (KIP-1082).
     :ivar epoch: last received member epoch; ``JOINING`` while not in the group.
@@ -44,7 +44,7 @@ class MemberState:
 
     @property
     def owned(self) -> Owned:
-        """The partitions owned now."""
+        """The partitions that the member currently owns."""
         return self._owned
 
     # --- heartbeats ---
@@ -90,7 +90,7 @@ class MemberState:
         self._acknowledged = {}
 
     def leave_body(self) -> dict[str, Any]:
-        """Return the heartbeat that leaves the group; a static member leaves temporarily."""
+        """Return the body of the heartbeat that leaves the group; a static member leaves temporarily."""
         return self._member(LEAVING if self._options.instance_id is None else LEAVING_TEMPORARILY)
 
     def reset(self) -> None:
@@ -111,8 +111,8 @@ class MemberState:
     def target_by_name(self, topics: Mapping[str, TopicView]) -> tuple[Owned, bool]:
         """Return the target assignment by topic name.
 
-        :param topics: known topics.
-        :return: partitions of known topics, and True if these are all partitions of the target.
+        :param topics: topics with known metadata.
+        :return: the target's partitions of known topics, and True if these are all of its partitions.
         """
         names = {topic.topic_id: name for name, topic in topics.items()}
         names.update({topic_id: partition.topic for partition, topic_id in self._owned.items()})
@@ -120,18 +120,18 @@ class MemberState:
         known = {TopicPartition(names[each], number): each for each, number in sorted(target) if each in names}
         return known, len(known) == len(target)
 
-    def to_release(self, wanted: Owned) -> frozenset[TopicPartition]:
+    def to_release(self, target_owned: Owned) -> frozenset[TopicPartition]:
         """Return the owned partitions that are not in the target."""
-        return frozenset(each for each, topic_id in self._owned.items() if wanted.get(each) != topic_id)
+        return frozenset(each for each, topic_id in self._owned.items() if target_owned.get(each) != topic_id)
 
     def remove_owned(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove partitions from the owned partitions."""
-        gone = frozenset(partitions)
-        self._owned = {each: topic_id for each, topic_id in self._owned.items() if each not in gone}
+        removed = frozenset(partitions)
+        self._owned = {each: topic_id for each, topic_id in self._owned.items() if each not in removed}
 
-    def add_owned(self, wanted: Owned) -> None:
+    def add_owned(self, target_owned: Owned) -> None:
         """Add partitions to the owned partitions."""
-        self._owned = {**self._owned, **wanted}
+        self._owned = {**self._owned, **target_owned}
 
 
 _DELTA_FIELDS = ("rack_id", "rebalance_timeout_ms", "subscribed_topic_names", "server_assignor", "topic_partitions")

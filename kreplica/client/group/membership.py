@@ -13,22 +13,22 @@ class AssignmentListener(Protocol):
     """Receives a member's assignment; each call starts after the previous one has returned."""
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Release partitions: finish the processing of delivered records and commit; the group waits for this.
+        """Release partitions: finish processing delivered records and commit their offsets; the group waits for this.
 
-        The call is cancelled, followed by ``on_lost``, when the rebalance timeout is over.
+        When the rebalance timeout is over, the call is cancelled and ``on_lost`` is called.
         """
 
     async def on_assigned(self, partitions: frozenset[TopicPartition]) -> None:
-        """Start to consume partitions, in addition to the current ones."""
+        """Start consuming partitions, in addition to the current ones."""
 
     def on_lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """Drop partitions at once: other members may consume them, and nothing can be committed for them.
+        """Drop partitions immediately: other members may consume them, and their offsets can no longer be committed.
 
-        If a call of another method is in progress, it is cancelled first.
+        If a call of another method is in progress, that call is cancelled first.
         """
 
     def on_ended(self, error: Exception) -> None:
-        """Handle the end of the membership by a final error, after ``on_lost`` if there were partitions.
+        """Handle a final error that ended the membership; ``on_lost`` is called first if there were partitions.
 
         Not called if ``start`` raises.
         """
@@ -37,7 +37,7 @@ class AssignmentListener(Protocol):
 class Membership(Protocol):
     """A consumer's membership in its group.
 
-    Heartbeats are sent by timers, independent of the application.
+    Heartbeats are sent by timers, independently of the application.
     """
 
     @property
@@ -49,7 +49,7 @@ class Membership(Protocol):
         """The partitions that the member may consume."""
 
     async def start(self) -> None:
-        """Join the group; return when the listener has received the first assignment, possibly an empty one.
+        """Join the group; return when the listener has been notified of the first assignment, which may be empty.
 
         :raise ClientError: the group rejects the member.
         """
@@ -63,7 +63,7 @@ class Membership(Protocol):
     async def commit(
         self, offsets: Mapping[TopicPartition, CommittedOffset], on_attempted: Callable[[], None] = lambda: None
     ) -> None:
-        """Commit offsets; wait for a rebalance in progress if necessary.
+        """Commit offsets; if necessary, wait for a rebalance in progress.
 
         :param on_attempted: called once, after the first attempt has succeeded or failed.
         :raise CommitFailed: the member no longer owns the partitions; nothing was committed.
@@ -71,7 +71,7 @@ class Membership(Protocol):
         """
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the committed offsets of partitions that have one; wait for open transactions (KIP-447)."""
+        """Return the committed offsets of the partitions that have one; wait for open transactions (KIP-447)."""
 
     @property
     def error(self) -> Exception | None:

@@ -8,7 +8,7 @@ from kreplica.runtime import Reactor
 
 
 class Notifier:
-    """Wakes one waiter; a notification before the wait ends the wait at once."""
+    """Wakes one waiter; a notification that precedes the wait is not lost."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
@@ -16,7 +16,7 @@ class Notifier:
         self._waiting: Deferred[None] | None = None
 
     def notify(self) -> None:
-        """Wake the waiter; if there is none, the next wait returns at once."""
+        """Wake the waiter; if there is none, the next wait returns immediately."""
         self._is_notified = True
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Committed offsets of a group, through one of its members."""
+"""Commits and fetches a group's offsets on behalf of one of its members."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ TOPIC_NAMES_VERSION_MAX = 9
 """Last version of OffsetCommit and OffsetFetch that identifies topics by name."""
 
 UNKNOWN_TOPIC_RETRIED_S = 5.0
-"""Time for which an unknown topic is retried, because the coordinator may not know a new topic yet."""
+"""Time for which requests for an unknown topic are retried, because the coordinator may not know a new topic yet."""
 
 
 class Committer(Protocol):
-    """The member that commits."""
+    """The member that commits offsets."""
 
     @property
     def identity(self) -> GroupIdentity:
@@ -43,17 +43,17 @@ class Committer(Protocol):
 
     @property
     def has_epoch(self) -> bool:
-        """True if OffsetFetch carries the member epoch."""
+        """True if OffsetFetch requests contain the member epoch."""
 
     async def application_error(self, error: BrokerRefused, identity: GroupIdentity) -> ClientError:
-        """Return the error for the application after the coordinator rejected a request.
+        """Return the error to raise to the application after the coordinator rejected a request.
 
-        :param identity: the identity in the request.
+        :param identity: the identity that the request contained.
         """
 
 
 class MemberOffsets:
-    """Commits and lookups of one member."""
+    """Commits and fetches offsets for one member."""
 
     def __init__(self, cluster: Cluster, coordinator: CoordinatorConnections, member: Committer) -> None:
         self._cluster = cluster

@@ -10,7 +10,7 @@ class GroupProtocol(StrEnum):
     """Group protocol."""
 
     AUTO = "auto"
-    """KIP-848 if the broker supports it and the group is not a classic one, otherwise classic."""
+    """KIP-848 if the broker supports it and the group is not a classic group; otherwise classic."""
 
     CLASSIC = "classic"
     """The group's leader assigns partitions (JoinGroup, SyncGroup)."""
@@ -24,16 +24,17 @@ class GroupOptions:
     """Options of a group member; times in seconds.
 
     :param group_id: the group.
-    :param instance_id: makes the member static (KIP-345): it keeps its assignment if it returns within its session.
+    :param instance_id: makes the member static (KIP-345): it keeps its assignment if it restarts before its session
+        expires.
     :param protocol: ``auto``, ``classic`` or ``consumer``.
     :param assignors: assignors of the classic protocol in order of preference: ``range``, ``roundrobin``, ``sticky``,
         ``cooperative-sticky``.  If all are cooperative, only partitions that move are revoked (KIP-429).
-    :param remote_assignor: assignor of the consumer protocol, ``uniform`` or ``range``; None: the default.
-    :param session_timeout_s: a member without heartbeats for this time is removed.  In the consumer protocol the broker
-        has its own timeout; this one must not be longer.
-    :param heartbeat_interval_s: interval in the classic protocol; in the consumer protocol the broker sets it.
-    :param rebalance_timeout_s: maximum time to release partitions.
-    :param rack: rack of the member, for rack-aware assignors and for fetching from a near replica.
+    :param remote_assignor: assignor of the consumer protocol, ``uniform`` or ``range``; None selects the default.
+    :param session_timeout_s: a member that sends no heartbeats for this time is removed.  In the consumer protocol the
+        broker has its own timeout, which must not be shorter than this one.
+    :param heartbeat_interval_s: interval in the classic protocol; in the consumer protocol, the broker sets it.
+    :param rebalance_timeout_s: maximum time for releasing partitions.
+    :param rack: rack of the member, for rack-aware assignors and for fetching from a nearby replica.
     :raise ValueError: options contradict each other.
     """
 

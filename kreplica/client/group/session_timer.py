@@ -10,9 +10,9 @@ from kreplica.runtime import Reactor
 
 
 class SessionTimer:
-    """Expires once if the coordinator has not responded for too long.
+    """Expires, once, if the coordinator has not responded for too long.
 
-    :param limit_s: time from the last acknowledged request until the coordinator may remove the member.
+    :param limit_s: time after the last acknowledged request at which the coordinator may remove the member.
     :param on_expired: called when the session expires.
     """
 
@@ -31,7 +31,7 @@ class SessionTimer:
         return self._reactor.seconds() >= max(sent_s, self._contact_s) + self._limit_s
 
     def record_contact(self, sent_s: float) -> None:
-        """Restart the timer after a response; the session counts from the time at which the request was sent."""
+        """Restart the timer after a response; the session timeout is measured from the sending of the request."""
         self.end()
         self._contact_s = max(sent_s, self._contact_s)
         left_s = sent_s + self._limit_s - self._reactor.seconds()

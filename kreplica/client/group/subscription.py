@@ -1,4 +1,4 @@
-"""Encoding of subscriptions and assignments in a classic group; the coordinator does not read them."""
+"""Encoding of subscriptions and assignments in a classic group; the coordinator does not interpret them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PROTOCOL_TYPE = "consumer"
 
 SUBSCRIPTION_VERSION = 3
 ASSIGNMENT_VERSION = 0
-"""Version of assignments; all clients read it, and later versions add nothing."""
+"""Version of assignments; all clients can read it, and later versions add nothing."""
 
 
 def protocols(
@@ -26,9 +26,9 @@ def protocols(
     last: tuple[frozenset[TopicPartition], int],
     rack: str | None,
 ) -> list[dict[str, Any]]:
-    """Return a member's subscription for each of its assignors, as JoinGroup carries it.
+    """Return a member's subscription for each of its assignors, as encoded in JoinGroup requests.
 
-    :param owned: partitions that the member owns now.
+    :param owned: partitions that the member currently owns.
     :param last: last assignment and its generation.
     """
     wanted = sorted(topics)
@@ -96,6 +96,6 @@ def parse_assignment(data: bytes) -> frozenset[TopicPartition]:
     try:
         _, fields = parse_versioned(ASSIGNMENT, data)
     except ProtocolError as error:
-        raise MalformedResponse(f"an assignment: {error}") from error
+        raise MalformedResponse(f"malformed assignment: {error}") from error
     rows = fields["assigned_partitions"]
     return frozenset(TopicPartition(row["topic"], number) for row in rows for number in row["partitions"])

@@ -1,4 +1,4 @@
-"""Collects records in batches per partition, within the memory limit and the linger time."""
+"""Collects records in batches by partition, within the memory limit and the linger time."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from kreplica.wire.records import Headers
 OutgoingQueue: TypeAlias = PartitionQueue[GatheredBatch]
 
 FREE_FRACTION = 8
-"""Waiting senders continue when this fraction of the memory (1/8) is free."""
+"""Waiting senders continue when one part in this many (1/8) of the memory is free."""
 
 
 class _Topic:
-    """A topic with its queues.
+    """A topic and its queues.
 
-    :ivar view: the topic's metadata when a batch was last opened.
+    :ivar view: the topic's metadata at the time when a batch was last opened.
     :ivar queues: by partition number.
     """
 
@@ -76,12 +76,14 @@ class Accumulator:
         self._record_size_max = min(options.request_size_max, options.memory_size_max)
         self._batch_size = options.batch_size
         self._partitioner = options.partitioner(cluster.runtime.random)
-        self._choose = self._partitioner.partition
+        self._choose_partition = self._partitioner.partition
         self._topics: dict[str, _Topic] = {}
-        self._pending = PendingRecords(cluster, options.topic_timeout_s, self._known, self._missing)
+        self._pending = PendingRecords(
+            cluster, options.topic_timeout_s, self._on_metadata_found, self._on_metadata_missing
+        )
         self._used_size = 0
         self.closed_size = 0
-        self._waiting_for_room: deque[Deferred[None]] = deque()
+        self._room_waiters: deque[Deferred[None]] = deque()
         self._last_order = 0
         self._lingering: deque[tuple[GatheredBatch, OutgoingQueue]] = deque()
         self._due_call: IDelayedCall | None = None
@@ -102,7 +104,7 @@ class Accumulator:
 
         :return: the error if the record was not accepted, otherwise None.
         """
-        # Runs once per record, so calls are avoided.
+        # Runs for each record, so function calls are avoided.
         size = RECORD_OVERHEAD
         if value is not None:
             if value.__class__ is not bytes:
@@ -122,14 +124,15 @@ class Accumulator:
             return self._rejection(size)
         if timestamp_ms is None:
             timestamp_ms = self._wall_clock_ms()
-        known = self._topics.get(topic) or self._known_topic(topic)
+        entry = self._topics.get(topic) or self._topic_entry(topic)
         chosen = partition
-        if chosen is None and known is not None:
-            chosen = self._choose(known.view, key)
-        queue = None if known is None or chosen is None else known.queues.get(chosen) or self._new_queue(known, chosen)
+        if chosen is None and entry is not None:
+            chosen = self._choose_partition(entry.view, key)
+        queue = None if entry is None or chosen is None else entry.queues.get(chosen) or self._new_queue(entry, chosen)
         if queue is None:
-            place = topic, None if known is None else chosen
-            self._pending.add(place, PendingRecord(topic, key, value, headers, partition, timestamp_ms, size, waiter))
+            lookup_key = topic, None if entry is None else chosen
+            record = PendingRecord(topic, key, value, headers, partition, timestamp_ms, size, waiter)
+            self._pending.add(lookup_key, record)
             self._used_size += size
             return None
         batch = queue.open
@@ -146,17 +149,17 @@ class Accumulator:
             self._not_written(error)
             return error
         used = f"{self._used_size:,} of {self._memory_size_max:,} bytes"
-        return BufferFull(f"{used} are used by records without an outcome")
+        return BufferFull(f"{used} of memory are used by pending records")
 
-    def _known_topic(self, name: str) -> _Topic | None:
+    def _topic_entry(self, name: str) -> _Topic | None:
         view = self._cluster.view.topics.get(name)
         if view is None or (name, None) in self._pending:
             return None
-        known = self._topics[name] = _Topic(name, view)
-        return known
+        entry = self._topics[name] = _Topic(name, view)
+        return entry
 
     def _new_queue(self, topic: _Topic, partition: int) -> OutgoingQueue | None:
-        """Return the new queue of a partition; None while the partition is unknown."""
+        """Create the queue of a partition; return None while the partition is unknown."""
         topic.view = self._cluster.view.topics.get(topic.name, topic.view)
         if topic.view.partition(partition) is None or (topic.name, partition) in self._pending:
             return None
@@ -165,14 +168,14 @@ class Accumulator:
         return queue
 
     def _next_batch(self, queue: OutgoingQueue, key: bytes | None, partition: int | None) -> GatheredBatch:
-        """Open a batch, in another partition if the partitioner chooses one after a full batch."""
+        """Open a batch; if the previous one is full, the partitioner may choose another partition for it."""
         name = queue.partition.topic
         if queue.open is not None:
             self.close_batch(queue)
             topic = self._topics[name]
             topic.view = self._cluster.view.topics.get(name, topic.view)
             if partition is None:
-                chosen = self._choose(topic.view, key)
+                chosen = self._choose_partition(topic.view, key)
                 queue = topic.queues.get(chosen) or self._new_queue(topic, chosen) or queue
         if queue.open is not None:
             return queue.open
@@ -198,7 +201,7 @@ class Accumulator:
             yield from topic.queues.values()
 
     def close_due(self, queue: OutgoingQueue, now_s: float) -> None:
-        """Close a queue's open batch if its linger time is over and the queue has no earlier batch."""
+        """Close a queue's open batch if its linger time is over and the queue has no earlier batches."""
         batch = queue.open
         if batch is not None and batch.due_s <= now_s and not queue.in_flight and not queue.waiting:
             self.close_batch(queue)
@@ -215,16 +218,17 @@ class Accumulator:
         self._wake(queue)
 
     def release(self, batches: list[GatheredBatch]) -> None:
-        """Free the memory of batches with an outcome, and notify their waiters."""
+        """Free the memory of completed batches and notify their waiters."""
         self._used_size -= sum(batch.size - HEADER_SIZE for batch in batches)
         for batch in batches:
             batch.notify_waiters()
-        self._make_room()
+        self._notify_room_waiters()
 
     def flush(self) -> CompletionCounter:
         """Close all open batches.
 
-        :return: counts the batches without an outcome; pending records (see ``arrivals``) are not in a batch yet.
+        :return: counts the batches without an outcome; records that wait for metadata (see ``lookups``) are not
+            included.
         """
         flush = CompletionCounter()
         for queue in self.queues():
@@ -234,12 +238,12 @@ class Accumulator:
                 flush.pending += 1
         return flush
 
-    def arrivals(self) -> list[Deferred[None]]:
-        """Return a Deferred per topic or partition without metadata; it fires when none of its records is pending."""
-        return self._pending.arrivals()
+    def lookups(self) -> list[Deferred[None]]:
+        """Return a Deferred for each pending metadata lookup; it fires when the lookup is complete."""
+        return self._pending.lookups()
 
     def drop(self, error: ClientError) -> None:
-        """Fail pending records and the records of open batches."""
+        """Fail the records that wait for metadata and those in open batches."""
         self._pending.drop(error)
         dropped = []
         for queue in self.queues():
@@ -250,12 +254,12 @@ class Accumulator:
         self.release(dropped)
 
     def close(self, error: ClientError) -> None:
-        """Cancel timers, and fail waiting senders."""
+        """Fail unsent records and waiting senders, and cancel timers."""
         self.drop(error)
         if self._due_call is not None:
             self._due_call.cancel()
             self._due_call = None
-        waiting, self._waiting_for_room = self._waiting_for_room, deque()
+        waiting, self._room_waiters = self._room_waiters, deque()
         for waiter in waiting:
             if not waiter.called:
                 waiter.errback(error)
@@ -264,23 +268,23 @@ class Accumulator:
 
     @property
     def has_room(self) -> bool:
-        """True if enough memory is free."""
+        """True if enough memory is free for waiting senders to continue."""
         memory = self._options.memory_size_max
         return self._used_size <= memory - memory // FREE_FRACTION
 
     def room(self) -> Deferred[None]:
-        """Return a Deferred that fires when memory is free."""
+        """Return a Deferred that fires when enough memory is free."""
         waiter: Deferred[None] = Deferred()
-        self._waiting_for_room.append(waiter)
+        self._room_waiters.append(waiter)
         self._close_batches_if_idle()
         return waiter
 
-    def _make_room(self) -> None:
-        while self._waiting_for_room and self.has_room:
-            waiter = self._waiting_for_room.popleft()
+    def _notify_room_waiters(self) -> None:
+        while self._room_waiters and self.has_room:
+            waiter = self._room_waiters.popleft()
             if not waiter.called:
                 waiter.callback(None)
-        if self._waiting_for_room:
+        if self._room_waiters:
             self._close_batches_if_idle()
 
     def _close_batches_if_idle(self) -> None:
@@ -291,8 +295,8 @@ class Accumulator:
 
     # --- topics without metadata ---
 
-    def _known(self, records: list[PendingRecord]) -> None:
-        """Add records whose topic and partition are no longer unknown."""
+    def _on_metadata_found(self, records: list[PendingRecord]) -> None:
+        """Add records whose topic or partition has become known."""
         self._used_size -= sum(record.size for record in records)
         for topic, key, value, headers, partition, timestamp_ms, _, waiter in records:
             error = self.add(topic, key, value, headers, partition, timestamp_ms, waiter)
@@ -300,12 +304,12 @@ class Accumulator:
                 self._not_written(error)
                 fail_record(waiter, error)
 
-    def _missing(self, records: list[PendingRecord], error: ClientError) -> None:
+    def _on_metadata_missing(self, records: list[PendingRecord], error: ClientError) -> None:
         self._used_size -= sum(record.size for record in records)
         self._not_written(error)
         for record in records:
             fail_record(record.waiter, error)
-        self._make_room()
+        self._notify_room_waiters()
 
     # --- time ---
 

@@ -24,7 +24,7 @@ class CompletionCounter:
         self.done: Deferred[None] | None = None
 
     def complete(self, error: ClientError | None, count: int = 1) -> None:
-        """Process the outcome of ``count`` records."""
+        """Record the outcome of ``count`` records or batches."""
         self.pending -= count
         if error is not None:
             self.failures += count

@@ -1,4 +1,4 @@
-"""Requests in flight to one leader, and the queues that wait to send to it."""
+"""Requests in flight to one leader, and the queues that are waiting to send to it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ THROTTLE_S_MAX = 60.0
 
 
 class LeaderRoute:
-    """Route to one leader, owned by a sender.
+    """State of a sender's requests to one leader.
 
     :param on_free: called when another request may be sent.
-    :ivar in_flight: number of requests without a response.
-    :ivar parked: queues that wait to send.
+    :ivar in_flight: number of requests in flight.
+    :ivar parked: queues that are waiting to send.
     """
 
     def __init__(self, leader: int, reactor: Reactor, on_free: Callable[[LeaderRoute], None]) -> None:
@@ -44,12 +44,12 @@ class LeaderRoute:
         return self.in_flight < REQUESTS_MAX and self._connecting is None and self._throttled is None
 
     def throttle(self, seconds: float) -> None:
-        """Send nothing for the throttle time of a response (KIP-219)."""
+        """Send nothing for a response's throttle time (KIP-219)."""
         if seconds > 0 and self._throttled is None:
             self._throttled = self._reactor.callLater(min(seconds, THROTTLE_S_MAX), self._end_throttle)
 
     def connect(self, connecting: Deferred[Connection], on_failed: Callable[[LeaderRoute, Failure], None]) -> None:
-        """Wait for a connection; then continue with the parked queues, or call ``on_failed``."""
+        """Wait for a connection; then call ``on_free``, or ``on_failed`` if the attempt failed."""
         if self._connecting is not None:
             return
         self._connecting = connecting

@@ -14,20 +14,21 @@ from kreplica.client_core.producer_options import CommonProducerOptions
 class ProducerOptions(CommonProducerOptions):
     """Options of a producer; times in seconds, sizes in bytes.
 
-    :param acks: -1: a record is acknowledged when all in-sync replicas have it; 1: when the leader has it; 0: at once.
+    :param acks: -1: a record is acknowledged when all in-sync replicas have stored it; 1: when the leader has appended
+        it; 0: without waiting for a response.
     :param codec: compression of batches.
-    :param idempotent: retries write no duplicates; needs ``acks=-1``.  None: True if ``acks`` is -1.  Otherwise a
-        partition has one batch in flight at a time, which keeps the order of records.
+    :param idempotent: if True, retries write no duplicates; requires ``acks=-1``.  If False, a partition has only one
+        batch in flight at a time, to preserve the order of records.  None means True if ``acks`` is -1.
     :param transactional_id: enables transactions; a newer producer with the same id aborts the open transaction.
-    :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
+    :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer than this.
     :param batch_size: size of a batch before compression; a larger record is sent in its own batch.
     :param linger_s: time for which a batch waits for more records.  A batch that is not full also waits while the
-        previous one of its partition is in flight, so that batches grow when records arrive faster than responses.
-    :param request_size_max: size of all batches in one request; a larger record fails at once.
-    :param memory_size_max: size of all records without an outcome; ``send`` fails with ``BufferFull`` beyond it.
-    :param delivery_timeout_s: a record that is not written within this time fails; a record in flight waits for its
-        response, at most ``ClientOptions.request_timeout_s``.
-    :param topic_timeout_s: records for a topic or partition that does not exist fail after this time.
+        previous batch of its partition is in flight, so that batches grow when records arrive faster than responses.
+    :param request_size_max: maximum size of all batches in one request; a larger record fails immediately.
+    :param memory_size_max: maximum size of all pending records; beyond it, ``send`` fails with ``BufferFull``.
+    :param delivery_timeout_s: a record that is not written within this time fails; a record in flight still waits for
+        its response, for at most ``ClientOptions.request_timeout_s``.
+    :param topic_timeout_s: records for a nonexistent topic or partition fail after this time.
     :param partitioner: called with the client's random generator when the producer is created.
     :raise ValueError: options contradict each other.
     """

@@ -27,16 +27,16 @@ from kreplica.runtime.pause import pause
 from kreplica.wire.records import Headers
 
 YIELD_SIZE = 128 << 10
-"""Bytes of closed batches after which a sending coroutine yields to the reactor, so that they are sent."""
+"""Number of bytes in closed batches after which a sending coroutine yields to the reactor, so that they are sent."""
 
 
 class Producer:
-    """Writes records; an asynchronous context manager, or call ``close``.
+    """Writes records; use it as an asynchronous context manager, or call ``close``.
 
-    Records of one partition are written in the order of ``send``, as long as none fails.  If the block of
-    the context manager raises an error, pending records fail, and an open transaction is aborted.
+    Records of one partition are written in the order in which they were sent, unless one fails.  If the body of the
+    ``async with`` statement raises an error, pending records fail and an open transaction is aborted.
 
-    :param cluster: stays open when the producer closes; the producer has its own connections.
+    :param cluster: stays open when the producer is closed; the producer has its own connections.
     """
 
     def __init__(self, cluster: Cluster, options: ProducerOptions | None = None) -> None:
@@ -55,7 +55,7 @@ class Producer:
             cluster, options, lambda queue: self._sender.mark(queue), self._not_written
         )
         identity_source = self._transactions or self._idempotent
-        self._sender = Sender(cluster, options, identity_source, self._accumulator.close_due, self._settled)
+        self._sender = Sender(cluster, options, identity_source, self._accumulator.close_due, self._on_settled)
         self._add = self._accumulator.add
         self._is_guarded = self._transactions is not None
 
@@ -71,27 +71,27 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Deferred[Written]:
-        """Send a record; it is queued, or rejected, when this returns.
+        """Send a record; it has been queued or rejected when this method returns.
 
-        Cancelling the Deferred does not cancel the record.  The Deferred may be dropped; Twisted then logs a failure.
+        Cancelling the Deferred does not cancel the record.  The Deferred may be ignored; Twisted then logs a failure.
 
         :param value: None deletes the key from a compacted topic.
-        :param partition: chosen by the partitioner by default.
-        :param timestamp_ms: the current time by default.
-        :return: fires when the record is written; fails with a ``ClientError`` if it was not, and with
-            ``OutcomeUnknown`` if it may have been.  Fails with ``BufferFull`` if the memory is full: wait for ``room``,
-            then send it again.
+        :param partition: by default, the partitioner chooses the partition.
+        :param timestamp_ms: by default, the current time.
+        :return: fires when the record has been written; fails with a ``ClientError`` if it was not written, or with
+            ``OutcomeUnknown`` if it may have been written.  Fails with ``BufferFull`` if the memory is full: wait for
+            ``room``, then send the record again.
         :raise TypeError: key, value or a header is not bytes.
         :raise ValueError: the producer is transactional, and no transaction is open.
         """
         written = RecordDeferred()
-        error = self._problem() if self._is_guarded else None
+        error = self._sending_error() if self._is_guarded else None
         if error is None:
             error = self._add(topic, key, value, headers, partition, timestamp_ms, written)
         return written if error is None else fail(error)
 
     async def room(self) -> None:
-        """Wait until there is memory for more records; also yields to the reactor, so that full batches are sent."""
+        """Wait until there is memory for more records; also yield to the reactor, so that full batches are sent."""
         if self._accumulator.closed_size >= YIELD_SIZE:
             self._accumulator.closed_size = 0
             await pause(self._reactor, 0)
@@ -101,11 +101,11 @@ class Producer:
     async def send_all(
         self, topic: str, records: Iterable[bytes | OutgoingRecord] | AsyncIterable[bytes | OutgoingRecord]
     ) -> int:
-        """Send records as fast as memory allows, and wait until all are written.
+        """Send records as fast as memory allows, and wait until all have been written.
 
-        :param records: values, or ``OutgoingRecord``.
+        :param records: values or ``OutgoingRecord``.
         :return: number of records.
-        :raise DeliveryFailed: some were not written.
+        :raise DeliveryFailed: some records were not written.
         :raise ClientError: a record was rejected; earlier records were sent.
         """
         counter = CompletionCounter()
@@ -135,7 +135,7 @@ class Producer:
         )
         await self.room()
         while True:
-            error = self._problem() if self._is_guarded else None
+            error = self._sending_error() if self._is_guarded else None
             if error is None:
                 counter.pending += 1
                 error = self._add(topic, key, value, headers, partition, timestamp_ms, counter)
@@ -147,15 +147,15 @@ class Producer:
             await self._accumulator.room()
 
     async def flush(self) -> None:
-        """Wait until each record sent before has an outcome; the records' own Deferreds report errors."""
-        for arrival in self._accumulator.arrivals():
-            await arrival
+        """Wait until each record sent so far has been written or has failed; errors are reported by its Deferred."""
+        for lookup in self._accumulator.lookups():
+            await lookup
         await self._accumulator.flush().wait()
 
     async def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; may be called repeatedly.
+        """Flush and close the connections; may be called repeatedly.
 
-        :param flush: False: pending records fail.  An open transaction is aborted in any case.
+        :param flush: if False, pending records fail.  An open transaction is aborted in either case.
         :raise ClientError: the transaction could not be aborted; the producer is closed nevertheless.
         """
         if self._unusable is not None:
@@ -276,7 +276,7 @@ class Producer:
 
     # --- internals ---
 
-    def _problem(self) -> ClientError | None:
+    def _sending_error(self) -> ClientError | None:
         """Return the error that prevents sending, or None."""
         if self._unusable is not None:
             return self._unusable
@@ -296,7 +296,7 @@ class Producer:
         if self._transactions is not None:
             self._transactions.fail(error)
 
-    def _settled(self, batches: list[GatheredBatch]) -> None:
+    def _on_settled(self, batches: list[GatheredBatch]) -> None:
         if self._transactions is not None:
             for batch in batches:
                 if batch.outcome.error is not None:

@@ -20,9 +20,9 @@ log = Logger()
 class IdempotentIdentity:
     """Producer id and epoch of an idempotent producer; the producer closes it.
 
-    A request that fails with a retriable error is repeated; any other error fails the records sent next.
+    A request that fails with a retriable error is retried; after any other error, the next records fail.
 
-    :param on_changed: called when the identity is known or rejected.
+    :param on_changed: called when the identity has been received or refused.
     """
 
     def __init__(self, cluster: Cluster, on_changed: Callable[[], None]) -> None:
@@ -41,11 +41,11 @@ class IdempotentIdentity:
         return self._identity
 
     def renew(self) -> None:
-        """Request another identity, because the epochs of this one are used up."""
+        """Request a new identity, because the epochs of the current one are exhausted."""
         self._identity = None
 
     def admit(self, partition: TopicPartition) -> bool:
-        """Return True: batches need only the identity."""
+        """Return True: without transactions, any partition may be written to."""
         return True
 
     def close(self) -> None:

@@ -19,11 +19,11 @@ from kreplica.wire.producer_batches import build_producer_batch
 from kreplica.wire.records import Headers, Record, iter_records
 
 RECORD_OVERHEAD = 14
-"""Maximum bytes of a small record in addition to key, value and headers, if its timestamp is near the first one's."""
+"""Maximum overhead of a small record in bytes, if its timestamp is close to that of the batch's first record."""
 
 LARGE = 8192
 LARGE_OVERHEAD = 16
-"""Additional bytes of a record larger than ``LARGE``."""
+"""Additional overhead in bytes of a record larger than ``LARGE``."""
 
 FIELDS = 5
 """Number of list entries per record in an open batch."""
@@ -33,7 +33,7 @@ UTF8_SIZE_MAX = 4
 
 
 class OutgoingRecord(NamedTuple):
-    """A record for ``Producer.send_all``; ``Producer.send`` documents the fields."""
+    """A record for ``Producer.send_all``; for its fields, see ``Producer.send``."""
 
     value: bytes | None
     key: bytes | None = None
@@ -53,11 +53,11 @@ class GatheredBatch(OutgoingBatch):
     """A batch that collects records until it is closed.
 
     :ivar size: maximum size of the batch before compression.
-    :ivar fields: timestamp, key, value, headers and waiter of each record, while the batch is open.  A flat list has no
-        tuples for the garbage collector to visit.
-    :ivar timestamps: timestamps of the records, once it is closed; ``waiters`` are in the same order.
+    :ivar fields: timestamp, key, value, headers and waiter of each record while the batch is open, in a flat list
+        without tuples that the garbage collector would have to visit.
+    :ivar timestamps: timestamps of the records once the batch is closed; ``waiters`` has the same order.
     :ivar flushes: waiters for the batch as a whole.
-    :ivar span: number of ``order`` values that belong to this batch.
+    :ivar span: number of consecutive ``order`` values that are reserved for this batch and its parts.
     """
 
     __slots__ = ("codec", "fields", "flushes", "is_transactional", "span", "timestamps", "waiters")
@@ -82,7 +82,7 @@ class GatheredBatch(OutgoingBatch):
         self.span = ORDER_STEP
 
     def close(self) -> None:
-        """Stop accepting records, and encode the batch."""
+        """Stop accepting records and encode the batch."""
         fields, self.fields = self.fields, []
         self.timestamps, self.waiters = fields[::FIELDS], fields[4::FIELDS]
         self._build(fields[1::FIELDS], fields[2::FIELDS], fields[3::FIELDS])
@@ -94,7 +94,7 @@ class GatheredBatch(OutgoingBatch):
         )
 
     def split(self) -> tuple[Self, Self] | None:
-        """Return two halves, which keep the sequence numbers."""
+        """Split the batch into halves, which keep the sequence numbers; return None for a single record."""
         half = self.count // 2
         if not half:
             return None

@@ -1,9 +1,9 @@
-"""Deferreds of records.  Most of them fire before a callback is added, or are dropped.
+"""Deferreds of records, most of which fire before a callback is added or are never used.
 
-A ``RecordDeferred`` is a ``Deferred`` whose list of callbacks is created on demand.  Creating it
-takes half the time of a plain Deferred, and the garbage collector, which causes most of the cost of a record in memory,
-visits half as many objects.  It depends on the
-attributes of Deferred since Twisted 25.5; with other attributes, plain Deferreds are used.
+A ``RecordDeferred`` is a ``Deferred`` whose list of callbacks is created on demand.  Creating one takes half as long as
+creating a plain Deferred.  The garbage collector, which causes most of the cost of a record in memory, visits half as
+many objects.  The class depends on the attributes that Deferred has had since Twisted 25.5; with other attributes,
+plain Deferreds are used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class _Callbacks:
 
 
 class RecordDeferred(Deferred[Written]):
-    """Fires with the outcome of a record; ``complete_records`` fires many.
+    """Fires with the outcome of a record; ``complete_records`` fires many of them.
 
     :ivar is_watched: a callback was added.
     """
@@ -66,7 +66,7 @@ def complete_records(waiters: Iterable[RecordDeferred | CompletionCounter], rows
 def fail_record(waiter: RecordDeferred | CompletionCounter, error: ClientError) -> None:
     """Fail one record.
 
-    Dropped Deferreds of an aborted transaction do not log their error.
+    Unused Deferreds of an aborted transaction do not log their errors.
     """
     if isinstance(waiter, CompletionCounter):
         waiter.complete(error)

@@ -1,7 +1,7 @@
-"""Sends batches to leaders and processes the responses by the rules in ``client_core.produce_requests``.
+"""Sends batches to leaders and processes the responses according to the rules in ``client_core.produce_requests``.
 
-Events mark the affected partition queues; one call in the next reactor iteration processes all marked queues, so that
-one request carries the batches of all partitions of a leader.
+Events mark the partition queues that they affect; one call in the next reactor iteration processes all marked queues,
+so that one request contains the batches of all partitions of a leader.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ log = Logger()
 QueuedBatches: TypeAlias = list[QueuedBatch[GatheredBatch]]
 
 RESPONSE_MARGIN_S = 5.0
-"""Additional time for the response of a broker, which has its own timeout."""
+"""Additional time to wait for a response, because the broker applies the request timeout itself."""
 
 SWEEPS = 4
 """Number of checks for expired batches per delivery timeout."""
@@ -53,16 +53,16 @@ class IdentitySource(Protocol):
 
     @property
     def error(self) -> ClientError | None:
-        """The error that prevents sending; None normally."""
+        """The error that prevents sending; None if there is none."""
 
     def producer_id(self) -> ProducerIdentity | None:
         """Return the identity; None while it is being requested."""
 
     def renew(self) -> None:
-        """Request another identity, because the epochs of this one are used up."""
+        """Request a new identity, because the epochs of the current one are exhausted."""
 
     def admit(self, partition: TopicPartition) -> bool:
-        """Return True if a partition belongs to the transaction; otherwise start to add it."""
+        """Return True if a partition belongs to the transaction; otherwise start adding it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ class Sender:
 
     :param identity_source: None if batches have no sequence numbers.
     :param close_due: closes a queue's open batch if it is due.
-    :param on_settled: called with batches that have an outcome, when the state is consistent: it may call the sender.
+    :param on_settled: called with batches that have been written or have failed; it may call the sender.
     """
 
     def __init__(
@@ -116,28 +116,28 @@ class Sender:
         self._is_closed = False
 
     def mark(self, queue: OutgoingQueue) -> None:
-        """Schedule the processing of a queue, in the next step."""
+        """Schedule a queue to be processed in the next step."""
         self._marked[queue] = None
         if self._step_call is None and not self._is_closed and not self._in_step:
             self._step_call = self._reactor.callLater(0, self._run_step)
 
     def unblock_queues(self) -> None:
-        """Mark all queues that wait for an identity or for metadata."""
+        """Mark all queues that are waiting for an identity or for metadata."""
         for queue in self._blocked:
             self.mark(queue)
         self._blocked.clear()
 
     def drop(self, error: ClientError) -> bool:
-        """Fail all waiting batches, but not batches in flight.
+        """Fail all batches that are waiting, but not those in flight.
 
         :return: True if one of the failed batches may have been written by an earlier attempt.
         """
-        numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._not_idle()]
+        possibly_written = [self._outcomes.drop_waiting(queue, error) for queue in self._busy_queues()]
         self._notify_settled()
-        return any(numbered)
+        return any(possibly_written)
 
     async def close(self, error: ClientError) -> None:
-        """Fail all batches, and close the connections."""
+        """Fail all batches and close the connections."""
         self._is_closed = True
         for call in (self._step_call, self._alarm_call, self._sweep_call):
             if call is not None and call.active():
@@ -146,12 +146,12 @@ class Sender:
             self._refreshing.cancel()
         for route in self._routes.values():
             route.close()
-        for queue in self._not_idle():
+        for queue in self._busy_queues():
             self._outcomes.fail_all(queue, error)
         self._notify_settled()
         await self._connections.close()
 
-    def _not_idle(self) -> list[OutgoingQueue]:
+    def _busy_queues(self) -> list[OutgoingQueue]:
         """Return the queues that are active or marked."""
         return list(self._active | self._marked)
 
@@ -172,27 +172,27 @@ class Sender:
             self._send_marked(now_s)
         self._in_step = False
         if self._active and self._sweep_call is None:
-            self._sweep_call = self._reactor.callLater(self._sweep_s, self._sweep)
+            self._sweep_call = self._reactor.callLater(self._sweep_interval_s, self._sweep)
 
     def _send_marked(self, now_s: float) -> None:
         marked, self._marked = self._marked, {}
-        wanted: dict[int, QueuedBatches] = {}
+        by_leader: dict[int, QueuedBatches] = {}
         for queue in marked:
-            found = self._next(queue, now_s)
+            found = self._next_batch(queue, now_s)
             if found is not None:
-                wanted.setdefault(found[0], []).append(found[1])
-        for leader, batches in wanted.items():
+                by_leader.setdefault(found[0], []).append(found[1])
+        for leader, batches in by_leader.items():
             self._send_to(self._routes[leader], batches, now_s)
 
     def _notify_settled(self) -> None:
-        """Report batches with an outcome; the callbacks may call the sender."""
+        """Report batches that have been written or have failed; the callback may call the sender."""
         if self._settled:
             settled = self._settled.copy()
             self._settled.clear()
             self._on_settled(settled)
 
-    def _next(self, queue: OutgoingQueue, now_s: float) -> tuple[int, QueuedBatch[GatheredBatch]] | None:
-        """Return the leader and the batch that a queue may send now; otherwise a later event marks the queue again."""
+    def _next_batch(self, queue: OutgoingQueue, now_s: float) -> tuple[int, QueuedBatch[GatheredBatch]] | None:
+        """Return the leader and the batch that a queue may send now; if None, a later event marks the queue again."""
         self._close_due(queue, now_s)
         self._outcomes.fail_undetectable_duplicates(queue)
         if queue.waiting or queue.in_flight:
@@ -216,7 +216,7 @@ class Sender:
             return None
         route = self._routes.get(leader)
         if route is None:
-            route = self._routes[leader] = LeaderRoute(leader, self._reactor, self._route_free)
+            route = self._routes[leader] = LeaderRoute(leader, self._reactor, self._on_route_free)
         if not route.is_free:
             route.parked[queue] = None
             return None
@@ -231,7 +231,7 @@ class Sender:
         return identity is not None and identity_source.admit(queue.partition)
 
     def _leader(self, queue: OutgoingQueue, now_s: float) -> int | None:
-        """Return the partition's leader; after a failure, only from metadata that was refreshed since."""
+        """Return the partition's leader; after a failure, only according to metadata refreshed since then."""
         cluster, topic = self._cluster, queue.partition.topic
         if cluster.known_topic(topic) is None:
             refreshing = self._refresh(topic)
@@ -242,16 +242,16 @@ class Sender:
         if leader is not None:
             return leader
         cluster.mark_stale()
-        self._delay(queue, LeaderUnknown(f"{queue.partition} has no leader at the moment"), now_s)
+        self._delay(queue, LeaderUnknown(f"{queue.partition} currently has no leader"), now_s)
         return None
 
     def _delay(self, queue: OutgoingQueue, error: ClientError, now_s: float) -> None:
-        """Delay the first waiting batch, which cannot be sent; fail it if the error is final."""
+        """Delay the first waiting batch, which cannot be sent, or fail it if the error is final."""
         self._outcomes.delay(queue, error, now_s)
         self.mark(queue)
 
     def _refresh(self, topic: str) -> bool:
-        """Refresh the metadata; return True while the request is in flight."""
+        """Start a metadata request unless one is in flight; return True if it is still in flight."""
         if self._refreshing is None:
             refreshing = self._refreshing = Deferred.fromCoroutine(self._cluster.refresh((topic,)))
             refreshing.addBoth(self._refreshed)
@@ -333,13 +333,13 @@ class Sender:
     def _completed(self, request: _Request) -> None:
         for queue, _ in request.batches:
             self.mark(queue)
-        self._route_free(request.route)
+        self._on_route_free(request.route)
 
     def _log_failure(self, failure: Failure) -> None:
         log.failure("cannot process a Produce response", failure)
 
-    def _route_free(self, route: LeaderRoute) -> None:
-        """Mark the queues that wait to send to a leader."""
+    def _on_route_free(self, route: LeaderRoute) -> None:
+        """Mark the queues that are waiting to send to a leader."""
         for queue in route.parked:
             self.mark(queue)
         route.parked.clear()
@@ -370,18 +370,18 @@ class Sender:
             return
         if call is not None:
             call.cancel()
-        self._alarm_call = self._reactor.callLater(max(0.0, at_s - self._reactor.seconds()), self._alarm)
+        self._alarm_call = self._reactor.callLater(max(0.0, at_s - self._reactor.seconds()), self._on_alarm)
 
-    def _alarm(self) -> None:
+    def _on_alarm(self) -> None:
         self._alarm_call = None
         now_s = self._reactor.seconds()
         while self._alarms and self._alarms[0][0] <= now_s:
             self.mark(heappop(self._alarms)[2])
         if self._alarms:
-            self._alarm_call = self._reactor.callLater(max(0.0, self._alarms[0][0] - now_s), self._alarm)
+            self._alarm_call = self._reactor.callLater(max(0.0, self._alarms[0][0] - now_s), self._on_alarm)
 
     @property
-    def _sweep_s(self) -> float:
+    def _sweep_interval_s(self) -> float:
         return min(SWEEP_S_MAX, self._options.delivery_timeout_s / SWEEPS)
 
     def _sweep(self) -> None:
@@ -392,4 +392,4 @@ class Sender:
             self._outcomes.expire(queue, now_s)
             self.mark(queue)
         if self._settled or self._active:
-            self._sweep_call = self._reactor.callLater(self._sweep_s, self._sweep)
+            self._sweep_call = self._reactor.callLater(self._sweep_interval_s, self._sweep)

@@ -1,4 +1,4 @@
-"""Transactions of the Twisted producer: adds partitions in the background, so that sending does not wait."""
+"""Transactions of the Twisted producer: partitions are added in the background, so that ``send`` does not wait."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = Logger()
 
 
 class Transactions(TransactionCore):
-    """Provides the producer id and epoch of batches, and adds their partitions to the transaction.
+    """Provides the producer id and epoch of batches and adds their partitions to the transaction.
 
-    The producer closes it.
+    The producer that owns it closes it.
 
-    :param on_changed: called when another partition was added, or after an error that prevents sending.
+    :param on_changed: called when partitions have been added, or after an error that prevents sending.
     """
 
     def __init__(
@@ -36,14 +36,14 @@ class Transactions(TransactionCore):
         self._adding: Deferred[None] | None = None
 
     def producer_id(self) -> ProducerIdentity | None:
-        """Return the producer's identity; not None after the first transaction began."""
+        """Return the producer's identity; it is not None once the first transaction has begun."""
         return self.identity
 
     def renew(self) -> None:
         """Keep the identity: sequence numbers cannot restart within a transaction."""
 
     def admit(self, partition: TopicPartition) -> bool:
-        """Return True if a partition belongs to the transaction; otherwise start to add it."""
+        """Return True if a partition belongs to the transaction; otherwise start adding it."""
         if partition in self._partitions:
             return True
         self._to_add[partition] = None
@@ -53,7 +53,7 @@ class Transactions(TransactionCore):
         return False
 
     def fail(self, error: ClientError) -> None:
-        """Record that a part of the transaction was not written, so that it can only be aborted."""
+        """Record that part of the transaction was not written, so that the transaction can only be aborted."""
         super().fail(error)
         self._on_changed()
 
@@ -73,7 +73,7 @@ class Transactions(TransactionCore):
             self._adding.cancel()
 
     async def _add_wanted(self) -> None:
-        """Add all partitions that are wanted in this reactor iteration with one request."""
+        """Add all partitions requested in this reactor iteration with one request."""
         await pause(self._reactor, 0)
         while self._to_add and self.error is None:
             partitions = list(self._to_add)

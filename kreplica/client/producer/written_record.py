@@ -10,8 +10,8 @@ from kreplica.model import TopicPartition
 class Written(NamedTuple):
     """A written record.
 
-    :param offset: -1 if unknown: with ``acks=0``, or if a retry found the record already written.
-    :param timestamp_ms: the record's timestamp; the broker's if the topic uses LogAppendTime.
+    :param offset: -1 if unknown: with ``acks=0``, or if a retry found that the record had already been written.
+    :param timestamp_ms: the record's timestamp; assigned by the broker if the topic uses LogAppendTime.
     """
 
     partition: TopicPartition

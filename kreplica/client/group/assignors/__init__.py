@@ -1,8 +1,8 @@
-"""Assignors of classic groups; deterministic functions of topics and members.
+"""Assignors of classic groups: deterministic functions of topics and members.
 
 * ``assignor``: the interface; ``balancing``: equal shares with few moves
 * ``range_assignor``: ranges of each topic; ``round_robin``: partitions in turn
-* ``sticky``: equal shares with few moves, eager and cooperative; ``sticky_data``: user data of its members
+* ``sticky``: equal shares with few moves, eager and cooperative; ``sticky_data``: user data of members
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["ASSIGNORS", "Assignor", "Member", "Topics", "by_names"]
 ASSIGNORS: dict[str, Assignor] = {
     each.name: each for each in (RangeAssignor(), RoundRobinAssignor(), StickyAssignor(), CooperativeStickyAssignor())
 }
-"""Assignors by the names that all Kafka clients use."""
+"""Assignors by name; all Kafka clients use these names."""
 
 
 def by_names(names: Iterable[str]) -> tuple[Assignor, ...]:

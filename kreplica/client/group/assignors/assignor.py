@@ -18,11 +18,11 @@ Shares: TypeAlias = dict[str, list[TopicPartition]]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group with the content of its subscription.
+    """A group member and the content of its subscription.
 
     :param topics: subscribed topics.
-    :param owned: partitions that it owns now; empty for eager members.
-    :param generation: generation in which it received these partitions.
+    :param owned: partitions that it currently owns; empty for eager members.
+    :param generation: generation in which these partitions were assigned.
     :param user_data: data that its assignor stored in the previous generation.
     """
 
@@ -40,14 +40,14 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """The assignor's name in JoinGroup, by which the members agree on one."""
+        """The assignor's name in JoinGroup requests, by which the members agree on an assignor."""
 
     @property
     def is_cooperative(self) -> bool:
         """True if it assigns no partition that another member still owns (KIP-429)."""
 
     def user_data(self, assigned: frozenset[TopicPartition], generation: int) -> bytes | None:
-        """Return the data that a member sends with its subscription in the next rebalance.
+        """Return the data to send with a member's subscription in the next rebalance.
 
         :param assigned: the member's assignment in the last generation.
         """
@@ -59,7 +59,7 @@ class Assignor(Protocol):
 def sorted_members(members: Sequence[Member]) -> list[Member]:
     """Sort static members by instance id, then dynamic members by member id.
 
-    A restarted static member has the same position, so that it gets the same partitions.
+    A static member keeps its position after a restart and so is assigned the same partitions.
     """
     return sorted(members, key=lambda each: (each.instance_id is None, each.instance_id or each.member_id))
 

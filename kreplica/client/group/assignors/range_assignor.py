@@ -1,8 +1,8 @@
 """Assigns each member a range of consecutive partitions of each topic.
 
-In topics with the same number of partitions, a member gets the same partition numbers, so that it can join their
-records.
-If racks are known, a member first gets partitions with a replica in its rack, up to its count (KIP-881).
+In topics with the same number of partitions, a member is assigned the same partition numbers, so that it can join the
+topics' records.  If racks are known, partitions with a replica in a member's rack are assigned to it first, up to its
+share (KIP-881).
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ class RangeAssignor:
             partitions = topics[topic]
             divide = _by_racks if _racks_differ(partitions, subscribed) else _ranges
             ranges = divide(partitions, subscribed)
-            for taker, numbers in zip(subscribed, ranges, strict=True):
-                shares[taker.member_id] += [TopicPartition(topic, number) for number in numbers]
+            for member, numbers in zip(subscribed, ranges, strict=True):
+                shares[member.member_id] += [TopicPartition(topic, number) for number in numbers]
         return shares
 
 
-def _counts(partitions_count: int, takers_count: int) -> list[int]:
-    """Return the number of partitions per member; the first members get the remainder."""
-    each, more = divmod(partitions_count, takers_count)
-    return [each + (index < more) for index in range(takers_count)]
+def _counts(partitions_count: int, members_count: int) -> list[int]:
+    """Return the number of partitions of each member; the first members have one more if there is a remainder."""
+    quotient, remainder = divmod(partitions_count, members_count)
+    return [quotient + (index < remainder) for index in range(members_count)]
 
 
 def _ranges(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> list[list[int]]:
@@ -47,22 +47,24 @@ def _ranges(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Membe
 
 
 def _racks_differ(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> bool:
-    """Return False if every partition has a replica in every member's rack, or none has."""
-    wanted = {taker.rack for taker in subscribed if taker.rack is not None}
-    return any(wanted & racks for racks in partitions.values()) and any(wanted - racks for racks in partitions.values())
+    """Return False if all partitions have replicas in all members' racks, or none has a replica in any of them."""
+    member_racks = {member.rack for member in subscribed if member.rack is not None}
+    some_racks_match = any(member_racks & racks for racks in partitions.values())
+    return some_racks_match and any(member_racks - racks for racks in partitions.values())
 
 
 def _by_racks(partitions: Mapping[int, frozenset[str]], subscribed: Sequence[Member]) -> list[list[int]]:
     counts = _counts(len(partitions), len(subscribed))
-    left = dict.fromkeys(sorted(partitions))
+    unassigned = dict.fromkeys(sorted(partitions))
     found: list[list[int]] = []
-    for taker, count in zip(subscribed, counts, strict=True):
-        near = [number for number in left if taker.rack is not None and taker.rack in partitions[number]][:count]
+    for member, count in zip(subscribed, counts, strict=True):
+        local = [number for number in unassigned if member.rack is not None and member.rack in partitions[number]]
+        near = local[:count]
         for number in near:
-            del left[number]
+            del unassigned[number]
         found.append(near)
-    far = iter(left)
+    remaining = iter(unassigned)
     return [
-        sorted([*near, *(next(far) for _ in range(count - len(near)))])
+        sorted([*near, *(next(remaining) for _ in range(count - len(near)))])
         for near, count in zip(found, counts, strict=True)
     ]

@@ -9,7 +9,7 @@ from kreplica.model import TopicPartition
 
 
 class RoundRobinAssignor:
-    """Round-robin assignor; with equal subscriptions, the counts of members differ by at most one."""
+    """Round-robin assignor; with equal subscriptions, the members' numbers of partitions differ by at most one."""
 
     name = "roundrobin"
     is_cooperative = False

@@ -17,7 +17,7 @@ from kreplica.model import TopicPartition
 
 
 class StickyAssignor:
-    """Eager sticky assignor: members release all partitions before they join, and report their last assignment."""
+    """Eager sticky assignor: members release all partitions before they rejoin, and report their last assignment."""
 
     name = "sticky"
     is_cooperative = False
@@ -32,7 +32,7 @@ class StickyAssignor:
 
 
 class CooperativeStickyAssignor:
-    """Cooperative sticky assignor: a partition that moves is first revoked, and assigned in the next rebalance."""
+    """Cooperative sticky assignor: a partition that moves is revoked first and assigned in the next rebalance."""
 
     name = "cooperative-sticky"
     is_cooperative = True
@@ -66,9 +66,9 @@ def _balanced(topics: Topics, members: Sequence[Member], claims: Mapping[str, Cl
 
 
 def _kept_partitions(members: Sequence[Member], claims: Mapping[str, Claim]) -> list[tuple[str, TopicPartition]]:
-    """Return the last owner of each partition: the member that claims it in the latest generation.
+    """Return each partition with its last owner: the member that claims it for the latest generation.
 
-    If two members claim it in the same generation, no member keeps it.
+    If two members claim a partition for the same generation, no member keeps it.
     """
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for member in members:

@@ -22,7 +22,7 @@ EAGER = Schema(
     generation i32 1+ =-1
     """,
 )
-"""User data of ``sticky``; the version is not part of the data."""
+"""User data of ``sticky``; the data does not contain its version."""
 
 COOPERATIVE = Schema("CooperativeStickyAssignorUserData", (0, 0), None, "generation i32")
 
@@ -66,5 +66,5 @@ def cooperative_claim(member: Member) -> Claim:
         try:
             generation = COOPERATIVE.parse(0, member.user_data)["generation"]
         except ProtocolError:
-            generation = eager_claim(member).generation  # librdkafka writes the format of ``sticky`` for both
+            generation = eager_claim(member).generation  # librdkafka uses the format of ``sticky`` for both assignors
     return Claim(member.owned, generation)
