@@ -1,4 +1,4 @@
-"""Entry point for request handlers of KIP-848 groups."""
+"""Entry point for the request handlers of KIP-848 groups."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class ConsumerCoordinator:
     async def heartbeat(self, request: Heartbeat, version: int) -> HeartbeatResponse:
         """Handle ConsumerGroupHeartbeat.
 
-        :param version: of the request.
-        :raise KafkaError: the error that the member receives.
+        :param version: version of the request.
+        :raise KafkaError: the error to send to the member.
         """
         self._check_enabled()
         requests.check(request, version, tuple(each.name for each in self._config.assignors))
@@ -62,7 +62,7 @@ class ConsumerCoordinator:
         expressions = self._unresolved(group, request, is_changed)
         if expressions:
             resolved = await self._lookup.resolve(expressions)
-            shard, group = self._find(request)  # the group may have changed during the lookup
+            shard, group = self._find(request)  # again, because the group may have changed during the lookup
         response = group.heartbeat(request, TopicSnapshot(self.view, resolved, is_changed, topics_version))
         shard.register(group, request.client_host)
         return await response
@@ -70,13 +70,13 @@ class ConsumerCoordinator:
     def describe(self, group_id: str) -> GroupState:
         """Return the committed state of a group for ConsumerGroupDescribe.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND if there is no KIP-848 group with this id; other errors if another broker
-            coordinates it.
+        :raise KafkaError: GROUP_ID_NOT_FOUND if there is no KIP-848 group with this id; other errors if this broker
+            does not coordinate the group.
         """
         self._check_enabled()
         group = self._shards.shard_of(group_id).group(group_id)
         if not isinstance(group, ConsumerGroup) or not group.committed.epoch:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {group_id!r} of the consumer protocol exists")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no KIP-848 group {group_id!r}")
         return group.committed
 
     def assignor_of(self, state: GroupState) -> str:
@@ -90,10 +90,10 @@ class ConsumerCoordinator:
             )
 
     def _find(self, request: Heartbeat) -> tuple[GroupShard, ConsumerGroup]:
-        """Return the group; creates an unregistered one if a member joins a group that does not exist.
+        """Return the group; if a member joins a nonexistent group, create an unregistered one.
 
-        Without a connection to ZooKeeper a heartbeat extends the session, so that members do not expire, but raises an
-        error so that the client looks for another coordinator, which may exist by now.
+        Without a connection to ZooKeeper, a heartbeat extends the session, so that members do not expire, but an error
+        is raised, so that the client looks for another coordinator, which may exist by now.
         """
         shard = self._shards.shard_of(request.group_id)
         group = shard.consumer(request.group_id, is_new_allowed=request.member_epoch == JOINING)
@@ -104,7 +104,7 @@ class ConsumerCoordinator:
             raise
 
     def _unresolved(self, group: ConsumerGroup, request: Heartbeat, is_changed: bool) -> list[str]:
-        """Return the regular expressions whose matches have to be looked up."""
+        """Return the regular expressions whose matches must be looked up."""
         if request.is_leaving:
             return []
         found = []

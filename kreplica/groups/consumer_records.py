@@ -1,7 +1,7 @@
 """Record format of KIP-848 groups in ``__consumer_offsets``, as in Kafka 4.0.
 
-The version of a key determines the record type. Keys use the plain encoding. Values have version 0 and use the flexible
-encoding (KIP-482); unknown tagged fields are ignored. A tombstone has the value None.
+The version of a key determines the record type. Keys use the non-flexible encoding. Values have version 0 and use the
+flexible encoding (KIP-482); unknown tagged fields are ignored. A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kreplica.wire.schema import Schema
 
 
 class RecordKind(IntEnum):
-    """Record type, equal to the version of its key. Brackets show the meaning of ``ConsumerKey.name``."""
+    """Record type, equal to the version of its key. The meaning of ``ConsumerKey.name`` is shown in brackets."""
 
     GROUP_EPOCH = 3
     TOPICS = 4
@@ -44,7 +44,7 @@ class ConsumerKey(NamedTuple):
 
 
 KEY_TEXT_BYTES_MAX = 2**15 - 1
-"""Maximum size of group ids, member ids and regular expressions in bytes; lengths in keys are int16."""
+"""Maximum size of group ids, member ids and regular expressions in bytes, because lengths in keys are int16."""
 
 _VERSION = Struct(">h")
 _VALUE_VERSION = 0
@@ -147,7 +147,7 @@ def build_consumer_key(key: ConsumerKey) -> bytes:
 def parse_consumer_key(key: Buffer) -> ConsumerKey:
     """Parse a key.
 
-    :raise ProtocolError: malformed, or an unknown record type.
+    :raise ProtocolError: the key is malformed or has an unknown record type.
     """
     version = _version_of("ConsumerGroupKey", key)
     if not is_consumer_key(version):
@@ -158,7 +158,7 @@ def parse_consumer_key(key: Buffer) -> ConsumerKey:
 
 
 def build_consumer_value(kind: RecordKind, fields: dict[str, Any]) -> bytes:
-    """Encode a value from fields named as in Kafka.
+    """Encode a value; its fields are named as in Kafka.
 
     :raise ProtocolError: a field is out of range.
     """
@@ -168,7 +168,7 @@ def build_consumer_value(kind: RecordKind, fields: dict[str, Any]) -> bytes:
 def parse_consumer_value(kind: RecordKind, value: Buffer) -> dict[str, Any]:
     """Parse a value into its fields.
 
-    :raise ProtocolError: malformed, or an unknown version, which the message contains.
+    :raise ProtocolError: the value is malformed or has an unknown version; the message contains the version.
     """
     schema = _VALUES[kind]
     return schema.parse(_version_of(schema.name, value), value, _VERSION.size)
@@ -178,5 +178,5 @@ def _version_of(name: str, data: Buffer) -> int:
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except StructError:
-        raise ProtocolError(f"{name}.version", f"needs {_VERSION.size} bytes, there are {len(data)}") from None
+        raise ProtocolError(f"{name}.version", f"needs {_VERSION.size} bytes, but there are {len(data)}") from None
     return version

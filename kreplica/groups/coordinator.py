@@ -1,4 +1,4 @@
-"""Entry point for the request handlers of classic groups, and for listing and deleting groups of both types."""
+"""Entry point for the request handlers of classic groups and for listing and deleting groups of both types."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class GroupCoordinator:
         group.join(request, respond)
 
     def abandon_join(self, group_id: str, respond: JoinCallback) -> None:
-        """Handle the loss of the connection that waits for this JoinGroup response."""
+        """Handle the loss of the connection that is waiting for this JoinGroup response."""
         try:
             group = self.shards.shard_of(group_id).group(group_id)
         except KafkaError:
-            return  # unloaded, so its pending requests have responses
+            return  # unloaded, so its pending requests have been responded to
         if isinstance(group, ClassicGroup):
             group.abandon_join(respond)
 
@@ -77,7 +77,7 @@ class GroupCoordinator:
             group = _classic(self._current_shard(group_id), group_id)
         except KafkaError as error:
             is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            # The rebalance ended with the previous coordinator. The client can rejoin at once, without a new lookup.
+            # The rebalance ended with the previous coordinator. The client can rejoin without looking it up again.
             respond(SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS if is_loading else error.code))
             return
         group.sync(request, respond)
@@ -85,8 +85,8 @@ class GroupCoordinator:
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Handle Heartbeat.
 
-        Without a connection to ZooKeeper a heartbeat extends the session, so that members do not expire, but returns an
-        error so that the client looks for another coordinator, which may exist by now.
+        Without a connection to ZooKeeper, a heartbeat extends the session, so that members do not expire, but an error
+        is returned, so that the client looks for another coordinator, which may exist by now.
         """
         try:
             group = _classic(self._shard_for_members(group_id), group_id)
@@ -98,7 +98,7 @@ class GroupCoordinator:
         return code
 
     def leave(self, group_id: str, leaves: Sequence[Leave]) -> list[ErrorCode]:
-        """Handle LeaveGroup; returns one error code per member.
+        """Handle LeaveGroup; return one error code per member.
 
         :raise KafkaError: the error for the whole request.
         """
@@ -110,13 +110,13 @@ class GroupCoordinator:
         return group.leave(leaves)
 
     def _shard_for_members(self, group_id: str) -> GroupShard:
-        """Return the shard of a group with a non-empty id; only offsets may use the empty group id."""
+        """Return the shard of a group, whose id must not be empty; only offsets may use the empty group id."""
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "group_id is empty")
         return self.shards.shard_of(group_id)
 
     def _current_shard(self, group_id: str) -> GroupShard:
-        """Like ``_shard_for_members``, but raises if another broker may coordinate the group by now."""
+        """Like ``_shard_for_members``, but raise an error if another broker may coordinate the group by now."""
         self._shard_for_members(group_id)
         return self.shards.current_shard_of(group_id)
 
@@ -143,12 +143,12 @@ class GroupCoordinator:
     async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> tuple[ErrorCode, list[ListedGroup]]:
         """Handle ListGroups: all groups of this broker that have offsets or members.
 
-        :param states: state names in any case; empty for all.
-        :param types: group types in any case; empty for all (KIP-848).
-        :return: the error is COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded; the list is then partial.
+        :param states: state names, ignoring case; empty for all.
+        :param types: group types, ignoring case; empty for all (KIP-848).
+        :return: COORDINATOR_LOAD_IN_PROGRESS with a partial list while a partition is being loaded; otherwise NONE.
         """
-        wanted_states = {state.lower() for state in states}
-        wanted_types = {name.lower() for name in types}
+        states_filter = {state.lower() for state in states}
+        types_filter = {name.lower() for name in types}
         is_restoring = any(shard.is_restoring for shard in self.shards.loaded_shards())
         is_complete = not self.shards.is_loading and not is_restoring
         code = ErrorCode.NONE if is_complete else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -156,7 +156,7 @@ class GroupCoordinator:
         time_slice = TimeSlice(self._runtime.reactor)
         for shard in self.shards.loaded_shards():
             for group in list(shard.groups.values()):
-                if _is_wanted(group.state_name, wanted_states) and _is_wanted(group.type_name, wanted_types):
+                if _matches_filter(group.state_name, states_filter) and _matches_filter(group.type_name, types_filter):
                     listed.append(ListedGroup(group.group_id, group.protocol_type, group.state_name, group.type_name))
                 if time_slice.is_over:
                     await time_slice.next()
@@ -168,9 +168,9 @@ class GroupCoordinator:
             shard.expiry.topics_removed(topics)
 
     def delete(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:
-        """Handle DeleteGroups: delete a group without members, with its offsets.
+        """Handle DeleteGroups: delete a group that has no members, with its offsets.
 
-        :param respond: called with NONE once the deletion is committed.
+        :param respond: called with NONE once the deletion is committed, otherwise with the error.
         """
         try:
             self.shards.shard_of(group_id).delete(group_id, respond)
@@ -189,5 +189,5 @@ def _classic(shard: GroupShard, group_id: str) -> ClassicGroup:
     return group
 
 
-def _is_wanted(name: str, wanted: set[str]) -> bool:
-    return not wanted or name.lower() in wanted
+def _matches_filter(name: str, accepted: set[str]) -> bool:
+    return not accepted or name.lower() in accepted

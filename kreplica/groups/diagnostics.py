@@ -1,4 +1,4 @@
-"""Read-only diagnostics: members that a group waits for, and session deadlines of all members."""
+"""Read-only diagnostics: members that a group is waiting for, and session deadlines of all members."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
 
 
 class PendingStep(StrEnum):
-    """The step that a member has to complete."""
+    """The step that a member must complete."""
 
     JOIN = "join"
     """Send JoinGroup: a rebalance is in progress. Consumers do so when they poll."""
     SYNC = "sync"
-    """Send SyncGroup. The group leader sends the assignments of all members with it."""
+    """Send SyncGroup. The group leader's request contains the assignments of all members."""
     REVOKE = "revoke"
     """Revoke partitions that are assigned to other members."""
     FIRST_JOIN = "come"
-    """Join with the member id that the coordinator assigned. Without a member id: any new member may still join during
-    the initial rebalance delay.
+    """Join with the member id that the coordinator assigned. If there is no member id, any new member may still join
+    during the initial rebalance delay.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PendingMember:
-    """A member that the group waits for, or a placeholder for any new member.
+    """A member that the group is waiting for, or a placeholder for any new member.
 
-    :param member_id: empty if the group waits for any new member.
-    :param remaining_s: seconds until the group continues without it; None if the wait has no timeout.
+    :param member_id: empty if the group is waiting for any new member.
+    :param remaining_s: seconds until the group continues without the member; None if the wait has no timeout.
     """
 
     step: PendingStep
@@ -64,7 +64,7 @@ class SessionDeadline:
 
 
 def pending_members(group: Group) -> list[PendingMember]:
-    """Return the members that a group waits for, earliest timeout first."""
+    """Return the members that a group is waiting for, earliest timeout first."""
     if isinstance(group, ClassicGroup):
         pending = list(_classic_pending(group))
     elif isinstance(group, ConsumerGroup):
@@ -75,7 +75,7 @@ def pending_members(group: Group) -> list[PendingMember]:
 
 
 def session_deadlines(group: Group) -> list[SessionDeadline]:
-    """Return the session deadlines of all members that have to send heartbeats."""
+    """Return the session deadlines of all members that must send heartbeats."""
     if isinstance(group, ClassicGroup):
         return [
             SessionDeadline(

@@ -17,7 +17,7 @@ UNKNOWN_MEMBER = ""
 """Member id of a client that is not a member yet."""
 
 NO_GENERATION = -1
-"""Generation, or member epoch, of a commit by a client that is not a member."""
+"""Generation or member epoch in a commit from a client that is not a member."""
 
 
 class Group(Protocol):
@@ -45,20 +45,20 @@ class Group(Protocol):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
     ) -> None:
-        """Raise if a client may not commit offsets now.
+        """Raise an error if a client may not commit offsets now.
 
-        In a classic group, a commit outside of a transaction also restarts the session of the member.
+        In a classic group, a commit outside a transaction also restarts the member's session.
 
         :param member_id: ``UNKNOWN_MEMBER`` for a client that assigns partitions to itself.
-        :param generation: or the member epoch; ``NO_GENERATION`` for a client that is not a member.
-        :param transactional: TxnOffsetCommit, whose older versions do not carry a member id.
-        :param version: of the request.
+        :param generation: generation or member epoch; ``NO_GENERATION`` for a client that is not a member.
+        :param transactional: True for TxnOffsetCommit, whose older versions have no member id.
+        :param version: version of the request.
         :raise KafkaError: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID, REBALANCE_IN_PROGRESS,
             STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION.
         """
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Raise if a client may not fetch offsets.
+        """Raise an error if a client may not fetch offsets.
 
         :raise KafkaError: GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH.
         """
@@ -72,25 +72,25 @@ class Group(Protocol):
         """Topics that members are subscribed to; empty if their subscriptions cannot be decoded."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return True if a member is or may be subscribed to the topic, so that its offsets are kept."""
+        """Return True if a member is or may be subscribed to the topic, so that the topic's offsets must be kept."""
 
     def check_offset_delete(self) -> None:
-        """Raise if offsets of topics without subscribers may not be deleted (KIP-496).
+        """Raise an error if the offsets of topics without subscribers may not be deleted (KIP-496).
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if the subscriptions of its members are unknown.
+        :raise KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members' subscriptions are unknown.
         """
 
     def check_delete(self) -> None:
-        """Raise if the group may not be deleted.
+        """Raise an error if the group may not be deleted.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP.
+        :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
         """
 
     def expires_from_ms(self, topic: str, commit_timestamp_ms: int) -> int | None:
-        """Return the start of an offset's retention (KIP-211), or None while it does not expire."""
+        """Return the start of an offset's retention time (KIP-211), or None while the offset does not expire."""
 
     def tombstones(self) -> list[Pair]:
-        """Return the tombstones of the group's records, without its offsets; empty if none were written."""
+        """Return the tombstones of the group's records, excluding its offsets; empty if no records were written."""
 
     def unload(self) -> None:
         """Stop all timers and respond to pending requests with NOT_COORDINATOR."""

@@ -1,7 +1,7 @@
-"""Consumer lag status of partitions and groups, derived from their own commits without thresholds. Pure functions.
+"""Lag status of partitions and groups, derived without thresholds from their commits; pure functions.
 
-Each partition has a window of its last commits with the lag after each. The window shows the consumer's normal commit
-interval: a consumer that commits every five minutes is not stopped after one minute.
+For each partition, a window contains the last commits and the lag after each of them. The window shows the consumer's
+normal commit interval: a consumer that commits every five minutes has not stopped after one minute without a commit.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Status(IntEnum):
     """Keeps up, or there is not enough data."""
 
     WARN = 1
-    """Commits, but falls behind: over the whole window the lag grew and never shrank."""
+    """Commits but falls behind: over the whole window, the lag grew and never shrank."""
 
     STALLED = 2
     """Commits the same offset repeatedly although there is lag."""
@@ -37,7 +37,7 @@ class Status(IntEnum):
 class Commit(NamedTuple):
     """A commit in the window.
 
-    :param lag: number of unread records when it was sampled.
+    :param lag: number of unread records when the commit was sampled.
     """
 
     timestamp_ms: int
@@ -48,7 +48,7 @@ class Commit(NamedTuple):
 class Window:
     """The last sampled commits of one group in one partition, oldest first.
 
-    :ivar caught_up_ms: time of the last sample without lag; -1 for never.
+    :ivar caught_up_ms: time of the last sample without lag; -1 if there was none.
     """
 
     __slots__ = ("_numbers", "caught_up_ms")
@@ -71,9 +71,9 @@ class Window:
         return other
 
     def add(self, timestamp_ms: int, offset: int, lag: int, now_ms: int) -> None:
-        """Add a sample; ignored if the commit was sampled before.
+        """Add a sample; do nothing if the commit has already been sampled.
 
-        :param timestamp_ms: of the commit.
+        :param timestamp_ms: timestamp of the commit.
         :param lag: current lag.
         """
         if lag == 0:
@@ -89,7 +89,7 @@ class Window:
 def lag_between(committed_offset: int, log_end_offset: int) -> int:
     """Return the number of unread records; 0 if the log was truncated below the committed offset.
 
-    Clients may commit negative offsets, which count as 0.
+    Negative committed offsets, which clients may send, are treated as 0.
     """
     return max(log_end_offset - max(committed_offset, 0), 0)
 
@@ -98,7 +98,7 @@ def status_of(window: Window, lag: int, now_ms: int, silence_ms_min: int) -> Sta
     """Return the status of a partition.
 
     :param lag: current lag.
-    :param silence_ms_min: gaps between commits shorter than this are ignored, because commits are only sampled.
+    :param silence_ms_min: shorter gaps between commits are ignored, because commits are only sampled.
     """
     commits = list(window)
     if lag == 0 or not commits:
@@ -124,7 +124,7 @@ def was_caught_up(commits: list[Commit], caught_up_ms: int) -> bool:
 
 
 def is_advancing(commits: list[Commit]) -> bool:
-    """Return True if some commit has a higher offset than the previous one."""
+    """Return True if any commit has a higher offset than the previous one."""
     return any(later.offset > earlier.offset for earlier, later in pairwise(commits))
 
 
@@ -135,5 +135,5 @@ def is_falling_behind(commits: list[Commit]) -> bool:
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Return the status of a group from those of its partitions."""
+    """Return the status of a group: the worst status of its partitions."""
     return max(statuses, default=Status.OK)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 PAUSE_FACTOR = 10
-"""Minimum ratio of the pause after a sample to the duration of the sample."""
+"""Minimum ratio between the pause after a sample and the duration of the sample."""
 
 
 class EndOffsets(Protocol):
@@ -44,8 +44,8 @@ class LagConfig:
     """Settings of lag tracking.
 
     :param interval_s: sampling interval in seconds.
-    :param windows_max: maximum number of partitions with samples, 400 bytes each. Beyond it, a
-        partition's status is derived from its last commit only.
+    :param windows_max: maximum number of partitions for which samples are kept, at 400 bytes each. For further
+        partitions, the status is derived from the last commit only.
     """
 
     interval_s: float = 10.0
@@ -55,8 +55,8 @@ class LagConfig:
 class PartitionLag(NamedTuple):
     """Lag of a group in one partition.
 
-    :param committed: None if the group never committed an offset; the lag is then that of all records.
-    :param log_end_offset: the high watermark; None if unknown, and then lag and status are also None.
+    :param committed: None if the group has never committed an offset; the lag is then the number of all records.
+    :param log_end_offset: the high watermark; None if it is unknown; ``lag`` and ``status`` are then also None.
     """
 
     topic: str
@@ -70,9 +70,9 @@ class PartitionLag(NamedTuple):
 class GroupLag(NamedTuple):
     """Lag of a group: the sum of known lags and the worst status.
 
-    :param partitions: partitions with a committed offset, and the others of their topics and of subscribed topics.
-    :param partitions_without_commit: number of the others.
-    :param lag_without_commit: their part of the lag.
+    :param partitions: all partitions of subscribed topics and of topics with committed offsets.
+    :param partitions_without_commit: number of partitions without a committed offset.
+    :param lag_without_commit: lag in these partitions.
     """
 
     group_id: str
@@ -87,7 +87,7 @@ class GroupLag(NamedTuple):
 class SampledGroup(NamedTuple):
     """A group at the last sample.
 
-    :param lag: as in ``GroupLag``; None if no end offset is known.
+    :param lag: see ``GroupLag``; None if no end offset is known.
     :param committed: sum of the committed offsets.
     """
 
@@ -97,7 +97,7 @@ class SampledGroup(NamedTuple):
 
 
 class GroupSummary(NamedTuple):
-    """Lag of a group without its partitions; see ``GroupLag``.
+    """Lag of a group, without details of its partitions; see ``GroupLag``.
 
     :param topics: topics with committed offsets, and subscribed topics.
     :param partitions: number of partitions of these topics.
@@ -116,12 +116,12 @@ class GroupSummary(NamedTuple):
 
 
 class LagTracker:
-    """Lag of the groups that this broker coordinates, sampled from ``start`` to ``stop``; owned by the broker.
+    """Samples the lag of the groups that this broker coordinates from ``start`` to ``stop``; owned by the broker.
 
     Committed offsets are polled, so that tracking adds no cost to commits.
 
     :param partition_count: returns the number of partitions of a topic; None if the topic is unknown.
-    :ivar sampled: the groups at the last sample, by ID.
+    :ivar sampled: the groups at the last sample, by id.
     :ivar sampled_s: time of the last sample on the reactor's clock; None before the first one.
     """
 
@@ -150,7 +150,7 @@ class LagTracker:
         self._running.addErrback(_log_failure)
 
     def stop(self) -> None:
-        """Cancel the timer and a running sample."""
+        """Cancel the timer and any sample in progress."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()
@@ -158,24 +158,24 @@ class LagTracker:
     async def lag_of(self, group_id: str) -> GroupLag:
         """Return the current lag of a group.
 
-        :raise KafkaError: GROUP_ID_NOT_FOUND; NOT_COORDINATOR and similar errors if another broker coordinates it.
+        :raise KafkaError: GROUP_ID_NOT_FOUND, or NOT_COORDINATOR and similar errors if another broker coordinates it.
         """
         shard = self._shards.current_shard_of(group_id)
         group = shard.group(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id!r} does not exist")
         offsets = list(_offsets_of(shard, group_id))
-        others = list(self._without_commit(group, shard))
-        ends = await self._end_offsets.of([*(_partition_of(key) for key, _ in offsets), *others])
-        starts = await self._end_offsets.first_of(others)
+        uncommitted = list(self._without_commit(group, shard))
+        ends = await self._end_offsets.of([*(_partition_of(key) for key, _ in offsets), *uncommitted])
+        starts = await self._end_offsets.first_of(uncommitted)
         partitions = [self._partition_lag(key, committed, ends.get(_partition_of(key))) for key, committed in offsets]
-        unread = [_unread(key, starts.get(key), ends.get(key)) for key in others]
+        unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in uncommitted]
         return GroupLag(
             group_id,
             group.state_name,
             sum(each.lag for each in (*partitions, *unread) if each.lag is not None),
             worst(each.status for each in partitions if each.status is not None),
-            sorted([*partitions, *unread], key=_position),
+            sorted([*partitions, *unread], key=_sort_key),
             len(unread),
             sum(each.lag for each in unread if each.lag is not None),
         )
@@ -186,15 +186,15 @@ class LagTracker:
         ends = await self._end_offsets.of(list({**keys, **uncommitted}))
         starts = await self._end_offsets.first_of(list(uncommitted))
         time_slice = TimeSlice(self._runtime.reactor)
-        found = []
+        summaries = []
         for shard in self._shards.loaded_shards():
             for group_id in list(shard.groups):
                 group = shard.group(group_id)
                 if group is not None:
-                    found.append(self._summary(group, shard, ends, starts))
+                    summaries.append(self._summary(group, shard, ends, starts))
                 if time_slice.is_over:
                     await time_slice.next()
-        return found
+        return summaries
 
     def _summary(
         self,
@@ -219,7 +219,8 @@ class LagTracker:
                 window = self._windows.get(key)
                 if lag and window is not None:
                     status = max(status, status_of(window, lag, now_ms, silence_ms))
-        unread = [_unread(key, starts.get(key), ends.get(key)) for key in self._without_commit(group, shard)]
+        partitions = self._without_commit(group, shard)
+        unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in partitions]
         topics.update(dict.fromkeys(each.topic for each in unread))
         uncommitted = [each.lag for each in unread if each.lag is not None]
         total = sum(lags) + sum(uncommitted) if lags or uncommitted or not (count or unread) else None
@@ -228,7 +229,7 @@ class LagTracker:
         )
 
     def _without_commit(self, group: Group, shard: GroupShard) -> Iterator[TopicPartition]:
-        """Yield the partitions of the group's topics for which it never committed an offset."""
+        """Yield the partitions of the group's topics for which the group has never committed an offset."""
         known = dict(shard.offsets.partitions_of(group.group_id))
         for topic in sorted({*known, *group.subscribed_topics}):
             committed = set(known.get(topic, ()))
@@ -242,16 +243,16 @@ class LagTracker:
         lag = lag_between(committed.offset, log_end_offset)
         now_ms = self._runtime.wall_clock_ms()
         known = self._windows.get(key)
-        # Use a copy, so that frequent calls do not fill the window.
+        # Copied, so that frequent calls do not fill the window.
         window = known.copy() if known is not None else Window()
         window.add(committed.commit_timestamp_ms, committed.offset, lag, now_ms)
         status = status_of(window, lag, now_ms, int(WINDOW * self._config.interval_s * 1000))
         return PartitionLag(key.topic, key.partition, committed, log_end_offset, lag, status)
 
     def committed_offsets(self) -> Iterator[tuple[OffsetKey, int, int | None]]:
-        """Yield key, committed offset and lag of every committed partition.
+        """Yield the key, committed offset and lag of every partition with a committed offset.
 
-        The lag is that of the last sample; None if the end offset is unknown.
+        The lag is based on the end offsets of the last sample; it is None if the end offset is unknown.
         """
         for shard in self._shards.loaded_shards():
             for group_id in shard.offsets.group_ids():
@@ -281,15 +282,15 @@ class LagTracker:
             for group_id in list(shard.groups):
                 group = shard.group(group_id)
                 if group is not None:
-                    others = self._without_commit(group, shard)
-                    unread = [_unread(key, starts.get(key), ends.get(key)) for key in others]
+                    partitions = self._without_commit(group, shard)
+                    unread = [_lag_without_commit(key, starts.get(key), ends.get(key)) for key in partitions]
                     sampled[group_id] = self._sample_group(shard, group, ends, windows, unread)
                 if time_slice.is_over:
                     await time_slice.next()
         self._windows, self.sampled, self.sampled_s = windows, sampled, self._runtime.reactor.seconds()
 
     async def _tracked_partitions(self) -> tuple[dict[TopicPartition, None], dict[TopicPartition, None]]:
-        """Return the partitions with a committed offset, and the others of the groups' topics."""
+        """Return the partitions with a committed offset and the other partitions of the groups' topics."""
         time_slice = TimeSlice(self._runtime.reactor)
         keys: dict[TopicPartition, None] = {}
         uncommitted: dict[TopicPartition, None] = {}
@@ -345,13 +346,13 @@ def _partition_of(key: OffsetKey) -> TopicPartition:
     return TopicPartition(key.topic, key.partition)
 
 
-def _unread(key: TopicPartition, start: int | None, end: int | None) -> PartitionLag:
+def _lag_without_commit(key: TopicPartition, start: int | None, end: int | None) -> PartitionLag:
     """Return the lag in a partition without a committed offset: all of its records."""
     lag = None if start is None or end is None else max(end - start, 0)
     return PartitionLag(key.topic, key.partition, None, end, lag, None)
 
 
-def _position(row: PartitionLag) -> tuple[str, int]:
+def _sort_key(row: PartitionLag) -> tuple[str, int]:
     return row.topic, row.partition
 
 

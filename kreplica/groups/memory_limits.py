@@ -1,7 +1,7 @@
 """Memory limits of consumer groups, by member, group, client address and broker.
 
-Every change of a group updates its ``GroupAccount``, so totals need no scan. Requests are checked before anything
-changes; state loaded from the log is counted but never rejected.
+Every change to a group updates its ``GroupAccount``, so that totals are known without a scan. Requests are checked
+before anything changes; state loaded from the log is counted but never rejected.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kreplica.errors import ErrorCode, KafkaError
 log = Logger()
 
 MEMBER_OVERHEAD_BYTES = 2048
-"""Charged per member in addition to its strings: objects, timer, indexes and a pending request."""
+"""Charged for each member in addition to its strings: objects, timer, index entries and a pending request."""
 
 GROUP_OVERHEAD_BYTES = 2048
-"""Charged per group, with or without members."""
+"""Charged for each group, with or without members."""
 
 TEXT_OVERHEAD_BYTES = 64
-"""Charged per string or byte string in addition to its length."""
+"""Charged for each string or byte string in addition to its length."""
 
 FULL = ErrorCode.GROUP_MAX_SIZE_REACHED
 
 _GROUP_KEY = "\0group"
-"""Key of the group itself; not a possible member id."""
+"""Key of the charge for the group itself; it cannot be a member id."""
 
 _Holding = tuple[str, int]
 """Client address and bytes."""
@@ -72,8 +72,8 @@ class GroupAccount:
     def open(self, address: str, *, is_rejectable: bool = True) -> None:
         """Charge for the group itself.
 
-        :param address: of the client that creates it; empty for a loaded group.
-        :raise KafkaError: as ``check``, if ``is_rejectable``.
+        :param address: address of the client that creates the group; empty for a loaded group.
+        :raise KafkaError: as for ``check``, if ``is_rejectable``.
         """
         size = GROUP_OVERHEAD_BYTES + len(self._group_id)
         if is_rejectable:
@@ -81,10 +81,10 @@ class GroupAccount:
         self.set(_GROUP_KEY, address, size)
 
     def check(self, key: str, address: str, size: int) -> None:
-        """Raise if a member may not grow to this size; a member that does not grow is never rejected.
+        """Raise an error if a member may not grow to this size; a member that does not grow is never rejected.
 
-        :raise KafkaError: MESSAGE_TOO_LARGE beyond the limit for one member; GROUP_MAX_SIZE_REACHED if the limit of
-            the group, the client address or the broker is reached. Clients retry neither.
+        :raise KafkaError: MESSAGE_TOO_LARGE if the member exceeds its limit; GROUP_MAX_SIZE_REACHED if the limit of
+            the group, the client address or the broker is reached. Clients retry after neither error.
         """
         held_by, before = self._holdings.get(key, ("", 0))
         grown = size - before
@@ -122,7 +122,7 @@ class GroupAccount:
         self._holdings[key] = (address, size)
 
     def remove(self, key: str) -> None:
-        """Remove the charge of a member, if any."""
+        """Remove the charge for a member, if there is one."""
         holding = self._holdings.pop(key, None)
         if holding is not None:
             address, size = holding
@@ -130,17 +130,17 @@ class GroupAccount:
             self._memory.add(address, -size)
 
     def rename(self, key: str, new_key: str) -> None:
-        """Move the charge of a member to its new id."""
+        """Move the charge for a member to its new id."""
         holding = self._holdings.pop(key, None)
         if holding is not None:
             self._holdings[new_key] = holding
 
     def close(self) -> None:
-        """Remove all charges of the group."""
+        """Remove all charges for the group."""
         for key in list(self._holdings):
             self.remove(key)
 
 
 def texts_size(texts: Iterable[str | bytes | None]) -> int:
-    """Return the bytes charged for these strings."""
+    """Return the number of bytes charged for these strings."""
     return sum(len(text) + TEXT_OVERHEAD_BYTES for text in texts if text is not None)

@@ -1,6 +1,6 @@
 """Authorizes and executes offset commits.
 
-``check_commit`` of the group checks the member and its generation or epoch: ``classic/group.py`` with
+The group's ``check_commit`` checks the member and its generation or epoch: see ``classic/group.py`` with
 ``classic/generation_check.py``, and ``consumer/group.py`` with ``consumer/fencing.py``.
 """
 
@@ -27,11 +27,11 @@ _GROUP_ID_CHARACTERS_SAFE = TEXT_SIZE_MAX // 4
 
 @dataclass(slots=True)
 class Committer:
-    """The client that commits, as described by its request.
+    """The client that commits offsets, as described by its request.
 
-    :param generation: or the member epoch; ``NO_GENERATION`` for a client that is not a member.
-    :param version: of the request.
-    :param client_host: charged for a new group.
+    :param generation: generation or member epoch; ``NO_GENERATION`` for a client that is not a member.
+    :param version: version of the request.
+    :param client_host: client address, charged for a new group.
     """
 
     group_id: str
@@ -50,7 +50,7 @@ def is_writable(group_id: str) -> bool:
 def is_metadata_acceptable(metadata: str, characters_max: int) -> bool:
     """Return True if this metadata may be committed with an offset.
 
-    :param characters_max: ``offset.metadata.max.bytes``, which limits characters in spite of its name.
+    :param characters_max: ``offset.metadata.max.bytes``, which limits characters despite its name.
     """
     return not metadata or (len(metadata) <= characters_max and len(metadata.encode()) <= TEXT_SIZE_MAX)
 
@@ -62,11 +62,11 @@ def commit(
     respond: Respond,
     prepared: BatchBuilder | None = None,
 ) -> None:
-    """Commit offsets of a group; creates the group if it does not exist.
+    """Commit offsets of a group; create the group if it does not exist.
 
     :param values: at least one.
     :param respond: called exactly once; NONE means committed.
-    :param prepared: the batch of these offsets, if there are many (``Offsets.prepare``).
+    :param prepared: the batch with these offsets, if there are many (see ``Offsets.prepare``).
     :raise KafkaError: the client may not commit; nothing was appended and ``respond`` is not called.
     """
     _admit(shard, committer, transactional=False)
@@ -86,9 +86,9 @@ def commit_in_transaction(
     respond: Respond,
     prepared: BatchBuilder | None = None,
 ) -> None:
-    """Like ``commit``, as part of a producer's transaction, whose partition has been verified (KIP-890).
+    """Like ``commit``, but as part of a producer's transaction, whose partition has been verified (KIP-890).
 
-    :raise KafkaError: as ``commit``.
+    :raise KafkaError: as for ``commit``.
     """
     try:
         _admit(shard, committer, transactional=True)

@@ -1,4 +1,4 @@
-"""Removes expired committed offsets and offsets of deleted topics."""
+"""Removes expired committed offsets and the offsets of deleted topics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 log = Logger()
 
 TOMBSTONES_MAX = 1000
-"""Maximum number of tombstones per append: a group may have more offsets than fit into one batch."""
+"""Maximum number of tombstones per append, because a group may have more offsets than fit into one batch."""
 
 
 def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, retention_ms: int) -> bool:
     """Return True if an offset has expired (KIP-211).
 
-    :param since_ms: start of its retention; None while its group is in use.
+    :param since_ms: start of the retention time; None while the group is in use.
     """
     if since_ms is None:
         return False
@@ -40,12 +40,12 @@ def is_expired(committed: CommittedOffset, since_ms: int | None, now_ms: int, re
 
 
 def is_deleted(topic: str, view: ClusterView) -> bool:
-    """Return True if a topic was deleted. Requires complete metadata of the cluster."""
+    """Return True if a topic has been deleted; requires complete cluster metadata."""
     return view.partition_count(topic) is None and view.is_complete
 
 
 class ExpiringGroups(Protocol):
-    """Groups and offsets of one partition, as ``OffsetExpiry`` needs them; implemented by ``GroupShard``."""
+    """The part of ``GroupShard`` that ``OffsetExpiry`` uses."""
 
     @property
     def groups(self) -> Mapping[str, Group]:
@@ -59,13 +59,13 @@ class ExpiringGroups(Protocol):
         """Return the group with this id, or None."""
 
     def delete(self, group_id: str, respond: Callable[[ErrorCode], None]) -> None:
-        """Delete a group without members, with its offsets."""
+        """Delete a group that has no members, with its offsets."""
 
 
 class OffsetExpiry:
-    """Periodic expiry of offsets; owned by the shard of one partition.
+    """Expires offsets periodically; owned by the shard of one partition.
 
-    Works on one topic of one group at a time, removes its offsets in one append, and yields to the reactor in between.
+    It processes one topic of one group at a time, removes expired offsets in one append and then yields to the reactor.
     """
 
     def __init__(self, runtime: Runtime, shard: ExpiringGroups, view: ClusterView, config: ExpiryConfig) -> None:
@@ -80,12 +80,12 @@ class OffsetExpiry:
         self._run(self._check_forever())
 
     def stop(self) -> None:
-        """Cancel all timers and running checks."""
+        """Cancel all timers and checks in progress."""
         for running in list(self._running):
             running.cancel()
 
     def topics_removed(self, topics: Collection[str]) -> None:
-        """Remove the offsets of deleted topics, so that they do not apply to new topics of the same names."""
+        """Remove the offsets of deleted topics, so that they do not apply to new topics with the same names."""
         self._run(self._remove_topics(topics))
 
     def _run(self, loop: Coroutine[Deferred[Any], Any, None]) -> None:
@@ -157,7 +157,7 @@ class OffsetExpiry:
             log.info("cannot remove offsets of group {group!r}, retrying later: {code}", group=group_id, code=code.name)
 
     def _remove_unused(self, group_id: str) -> None:
-        """Delete a group without members and offsets."""
+        """Delete a group that has neither members nor offsets."""
         group = self._shard.group(group_id)
         if group is not None and group.is_empty and not self._shard.offsets.has(group_id):
             self._shard.delete(group_id, lambda code: None)

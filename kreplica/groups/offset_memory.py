@@ -1,7 +1,8 @@
-"""Limits on the memory of committed offsets, by group, client address and broker.
+"""Memory limits of committed offsets, by group, client address and broker.
 
 Commits are checked before anything changes; offsets loaded from the log are counted but never rejected.  A commit that
-does not increase the memory, since it only replaces offsets, is never rejected: consumers continue at a limit.
+only replaces offsets, and so does not use more memory, is never rejected: consumers can continue when a limit is
+reached.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from kreplica.errors import ErrorCode, KafkaError
 log = Logger()
 
 OFFSET_BYTES = 150
-"""Charged per committed offset in addition to its encoded value."""
+"""Charged for each committed offset in addition to its encoded value."""
 
 PENDING_BYTES = 700
-"""Charged per offset of an open transaction in addition to its encoded value."""
+"""Charged for each offset of an open transaction in addition to its encoded value."""
 
 TRANSACTIONS_SHARE = 4
-"""Divisor: offsets of open transactions may exceed each limit by 1/4 of the limit. Otherwise transactions that replace
-offsets would fail when a limit is reached."""
+"""Offsets of open transactions may exceed each limit by the limit divided by this number. Otherwise, transactions that
+replace offsets would fail when a limit is reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class OffsetMemory(MemoryTotals):
 class _Account:
     """Memory of one group's offsets.
 
-    :ivar address: of the first client that committed; empty if the offsets were loaded from the log.
+    :ivar address: address of the first client that committed; empty if the offsets were loaded from the log.
     """
 
     __slots__ = ("address", "size")
@@ -70,7 +71,7 @@ class OffsetAccounts:
         self._is_closed = False
 
     def add(self, group_id: str, size: int) -> None:
-        """Add to the bytes charged for a group; the size may be negative."""
+        """Add to the number of bytes charged for a group; ``size`` may be negative."""
         if not size or self._is_closed:
             return
         account = self._groups.get(group_id)
@@ -82,7 +83,7 @@ class OffsetAccounts:
             del self._groups[group_id]
 
     def reserve(self, group_id: str, address: str, size: int) -> None:
-        """Charge for a commit that is being appended; assigns the address to a group that has none."""
+        """Charge for a commit that is being appended; assign the address to a group that has none."""
         if self._is_closed:
             return
         account = self._groups.get(group_id)
@@ -95,10 +96,10 @@ class OffsetAccounts:
         self.add(group_id, size)
 
     def check(self, group_id: str, address: str, growth: int, code: ErrorCode, *, is_pending: bool = False) -> None:
-        """Raise if a group's offsets may not grow.
+        """Raise an error if a group's offsets may not grow.
 
-        :param is_pending: the memory is released when an open transaction ends.
-        :raise KafkaError: ``code``, if the limit of the group, the client address or the broker is reached.
+        :param is_pending: True if the memory is released when an open transaction ends.
+        :raise KafkaError: error ``code``, if the limit of the group, the client address or the broker is reached.
         """
         if growth <= 0:
             return
@@ -127,7 +128,7 @@ class OffsetAccounts:
                 raise KafkaError(code, f"{total} bytes exceed {setting}={total_max}")
 
     def close(self) -> None:
-        """Remove all charges of the shard."""
+        """Remove all charges for the shard."""
         self._is_closed = True
         for account in self._groups.values():
             self._memory.add(account.address, -account.size)

@@ -1,6 +1,6 @@
 """Committed offsets of the groups of one partition of ``__consumer_offsets``, and pending changes to them.
 
-Each offset is kept as the encoded record value (about 60 bytes), because a broker may keep millions of offsets and
+Each offset is stored as an encoded record value (about 60 bytes), because a broker may have millions of offsets and
 decodes few of them.
 """
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 Respond = Callable[[ErrorCode], None]
 
 STEP_OFFSETS = 32
-"""Number of offsets that one step of a large commit reads or encodes; each takes 3 to 8 us."""
+"""Number of offsets that one step of a large commit reads or encodes; each offset takes 3 to 8 us."""
 
 OffsetValues = Sequence[tuple[str, Sequence[tuple[int, bytes]]]]
 """Topics with partitions and their encoded record values."""
 
 
 class _Topic:
-    """Offsets of one group and topic.
+    """Offsets of one group in one topic.
 
     :ivar values: encoded values by partition.
     """
@@ -53,14 +53,13 @@ class _Topic:
 
 
 class Offsets:
-    """Offsets of one shard, which owns it. Appended offsets take effect when they are committed, in log order.
+    """Offsets of the shard that owns this object. Appended offsets take effect in log order when they are committed.
 
-    Offsets of a transaction take effect at its end, but at their own position in the log: a later commit outside of the
-    transaction takes precedence.
+    Offsets of a transaction take effect at its end, but according to their own position in the log: a later commit
+    outside the transaction takes precedence.
 
-    :param memory: shared by all shards of a broker; a private one if None.
-    :ivar on_first_offset: called with a group id when the first offset of a group takes effect; set by the owner after
-        loading.
+    :param memory: memory totals that all shards of a broker share; None creates separate totals.
+    :ivar on_first_offset: called with a group's id when its first offset takes effect; set by the owner after loading.
     """
 
     def __init__(self, log: StateLog, memory: OffsetMemory | None = None) -> None:
@@ -74,7 +73,7 @@ class Offsets:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def group_ids(self) -> list[str]:
-        """Return the groups with offsets, including those of open transactions."""
+        """Return the ids of the groups with offsets, including offsets of open transactions."""
         return list(dict.fromkeys((*self._groups, *self._transactional.group_ids())))
 
     def has(self, group_id: str) -> bool:
@@ -86,7 +85,7 @@ class Offsets:
         return self._transactional.has(group_id) or any(append.group_id == group_id for append in self._in_flight)
 
     def may_have(self, group_id: str, topic: str) -> bool:
-        """Return True if a group has offsets of a topic or pending commits."""
+        """Return True if a group has offsets in a topic or any pending commits."""
         return topic in self._groups.get(group_id, ()) or self.is_changing(group_id)
 
     def committed(self, group_id: str, topic: str, partition: int) -> CommittedOffset | None:
@@ -94,16 +93,16 @@ class Offsets:
         topics = self._groups.get(group_id)
         if topics is None:
             return None
-        kept = topics.get(topic)
-        if kept is None:
+        topic_offsets = topics.get(topic)
+        if topic_offsets is None:
             return None
-        value = kept.values.get(partition)
+        value = topic_offsets.values.get(partition)
         return parse_offset_value(value) if value is not None else None
 
     def partitions_of(self, group_id: str) -> list[tuple[str, list[int]]]:
-        """Return the topics and partitions with committed offsets of a group, sorted."""
+        """Return the topics and partitions in which a group has committed offsets, sorted."""
         topics = self._groups.get(group_id, {})
-        return [(topic, sorted(kept.values)) for topic, kept in sorted(topics.items())]
+        return [(topic, sorted(topic_offsets.values)) for topic, topic_offsets in sorted(topics.items())]
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Return True if an open transaction has an offset of this partition (KIP-447)."""
@@ -118,9 +117,9 @@ class Offsets:
         now_ms: int,
         producer: ProducerEpoch | None = None,
     ) -> Steps[BatchBuilder]:
-        """Build the batch of a large commit in slices.
+        """Build the batch of a large commit in slices, yielding to the reactor in between.
 
-        :param producer: the producer if the commit belongs to its transaction.
+        :param producer: the producer, if the commit belongs to a transaction.
         :return: a batch for ``commit`` or ``commit_in_transaction``.
         :raise KafkaError: MESSAGE_TOO_LARGE.
         """
@@ -148,13 +147,13 @@ class Offsets:
         :param values: at least one, of existing topics.
         :param respond: see ``StateLog.append``.
         :param prepared: the result of ``prepare`` for the same offsets.
-        :param address: of the client, charged for a group without offsets.
-        :raise KafkaError: INVALID_COMMIT_OFFSET_SIZE beyond the memory limits; nothing was appended.
+        :param address: address of the client, which is charged if the group has no offsets yet.
+        :raise KafkaError: INVALID_COMMIT_OFFSET_SIZE if a memory limit would be exceeded; nothing was appended.
         """
         growth = self._growth(group_id, values)
         self._accounts.check(group_id, address, growth, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
         append = _Append(self, group_id, values, respond)
-        self._begin(append, address, growth)
+        self._start_append(append, address, growth)
         if prepared is not None:
             self._log.append_batch(prepared, append.committed, append.completed)
         else:
@@ -171,14 +170,14 @@ class Offsets:
     ) -> None:
         """Append offsets of a group as part of a transaction.
 
-        The partitions are unstable until the transaction ends, unless the append is rejected: then no marker would
-        follow.
+        The partitions are unstable until the transaction ends, unless the append is rejected; no marker would follow
+        then.
 
         :param respond: see ``StateLog.append_batch``.
         :param prepared: the result of ``prepare`` for the same offsets and producer.
-        :param address: of the client, charged for a group without offsets.
-        :raise KafkaError: COORDINATOR_NOT_AVAILABLE beyond the memory limits; nothing was appended.  Clients retry,
-            because other transactions end.
+        :param address: address of the client, which is charged if the group has no offsets yet.
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE if a memory limit would be exceeded; nothing was appended.  Clients
+            retry, and succeed when other transactions have ended.
         """
         growth = self._growth(group_id, values)
         pending = sum(PENDING_BYTES + len(value) for _, partitions in values for _, value in partitions)
@@ -188,20 +187,20 @@ class Offsets:
         append = _TransactionalAppend(self, group_id, values, respond, producer[0])
         batch = prepared or self._log.new_batch(producer)
         records = () if prepared else self._records(group_id, values)
-        self._begin(append, address, growth)
+        self._start_append(append, address, growth)
         if self._log.append_batch(batch, append.committed, append.completed, records):
             for topic, partitions in values:
                 for partition, _ in partitions:
-                    self._transactional.expect(producer[0], OffsetKey(group_id, topic, partition))
+                    self._transactional.register(producer[0], OffsetKey(group_id, topic, partition))
 
     def remove(self, records: Sequence[Pair], respond: Respond) -> None:
-        """Append tombstones returned by ``tombstones``."""
+        """Append tombstones that were returned by ``tombstones``."""
         self._log.append(records, lambda: self.forget(records), respond)
 
-    def tombstones(self, group_id: str, wanted: Callable[[str, int], bool] | None = None) -> list[Pair]:
-        """Return tombstones of a group's offsets, including those of pending commits.
+    def tombstones(self, group_id: str, is_selected: Callable[[str, int], bool] | None = None) -> list[Pair]:
+        """Return tombstones for a group's offsets, including those of pending commits.
 
-        :param wanted: predicate on topic and partition; None for all.
+        :param is_selected: predicate on topic and partition; None selects all.
         """
         keys: dict[tuple[str, int], None] = {}
         for topic, partitions in self.partitions_of(group_id):
@@ -212,7 +211,7 @@ class Offsets:
                     dict.fromkeys((topic, index) for topic, partitions in append.values for index, _ in partitions)
                 )
         keys.update(dict.fromkeys(self._transactional.partitions_of(group_id)))
-        return [(build_offset_key(group_id, *key), None) for key in keys if wanted is None or wanted(*key)]
+        return [(build_offset_key(group_id, *key), None) for key in keys if is_selected is None or is_selected(*key)]
 
     def forget(self, records: Sequence[Pair]) -> None:
         """Apply committed tombstones; records of other types are ignored."""
@@ -221,14 +220,14 @@ class Offsets:
                 self._remove(parse_offset_key(key))
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Apply the end of a transaction, which may have committed no offsets here."""
+        """Apply the end of a transaction, which may have no offsets in this shard."""
         for key, value in self._transactional.end(producer_id, committed):
             self._put_values(key.group_id, key.topic, [(key.partition, value)])
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """Apply a record of the log while it is loaded.
+        """Apply a record while the log is being loaded.
 
-        :raise ProtocolError: malformed record or unknown value version.
+        :raise ProtocolError: the record is malformed, or the value's version is unknown.
         """
         offset_key_fields = parse_offset_key(key)
         if value is None:
@@ -242,7 +241,7 @@ class Offsets:
             self._put(group_id, [(topic, [(partition, value)])])
 
     def unload(self) -> None:
-        """Forget everything; the log responds to pending appends."""
+        """Discard all offsets; the log responds to pending appends."""
         self._accounts.close()
         self._groups = {}
         self._transactional.clear()
@@ -253,37 +252,37 @@ class Offsets:
         topics = self._groups.get(group_id, {})
         records: list[Pair] = []
         for topic, partitions in values:
-            kept = topics.get(topic)
-            prefix = offset_key_prefix(group_id, topic) if kept is None else kept.key_prefix
+            topic_offsets = topics.get(topic)
+            prefix = offset_key_prefix(group_id, topic) if topic_offsets is None else topic_offsets.key_prefix
             for partition, value in partitions:
                 records.append((offset_key(prefix, partition), value))
         return records
 
     def _growth(self, group_id: str, values: OffsetValues) -> int:
-        """Return the bytes by which a group's offsets grow."""
+        """Return the number of bytes by which a group's offsets would grow."""
         topics = self._groups.get(group_id, {})
         growth = 0
         for topic, partitions in values:
-            kept = topics.get(topic)
-            before = kept.values if kept is not None else {}
+            topic_offsets = topics.get(topic)
+            before = topic_offsets.values if topic_offsets is not None else {}
             for partition, value in partitions:
                 old = before.get(partition)
                 growth += OFFSET_BYTES + len(value) if old is None else len(value) - len(old)
         return growth
 
-    def _begin(self, append: _Append, address: str, growth: int) -> None:
-        """Register an append, and charge for it until it succeeds or fails."""
+    def _start_append(self, append: _Append, address: str, growth: int) -> None:
+        """Register an append and charge for it until it succeeds or fails."""
         append.reserved = max(growth, 0)
         self._accounts.reserve(append.group_id, address, append.reserved)
         self._in_flight[append] = None
 
     def _put_values(self, group_id: str, topic: str, partitions: Iterable[tuple[int, bytes]]) -> None:
-        kept = self._topic(group_id, topic).values
+        stored = self._topic(group_id, topic).values
         growth = 0
         for partition, value in partitions:
-            old = kept.get(partition)
+            old = stored.get(partition)
             growth += OFFSET_BYTES + len(value) if old is None else len(value) - len(old)
-            kept[partition] = value
+            stored[partition] = value
         self._accounts.add(group_id, growth)
 
     def _put(self, group_id: str, values: OffsetValues) -> None:
@@ -296,13 +295,13 @@ class Offsets:
     def _remove(self, key: OffsetKey) -> None:
         self._transactional.supersede(key)
         topics = self._groups.get(key.group_id, {})
-        kept = topics.get(key.topic)
-        if kept is None:
+        topic_offsets = topics.get(key.topic)
+        if topic_offsets is None:
             return
-        value = kept.values.pop(key.partition, None)
+        value = topic_offsets.values.pop(key.partition, None)
         if value is not None:
             self._accounts.add(key.group_id, -OFFSET_BYTES - len(value))
-        if not kept.values:
+        if not topic_offsets.values:
             del topics[key.topic]
         if not topics:
             del self._groups[key.group_id]
@@ -312,10 +311,10 @@ class Offsets:
         if topics is None:
             topics = self._groups[group_id] = {}
             self.on_first_offset(group_id)
-        kept = topics.get(topic)
-        if kept is None:
-            kept = topics[topic] = _Topic(offset_key_prefix(group_id, topic))
-        return kept
+        topic_offsets = topics.get(topic)
+        if topic_offsets is None:
+            topic_offsets = topics[topic] = _Topic(offset_key_prefix(group_id, topic))
+        return topic_offsets
 
 
 class _Append:

@@ -1,4 +1,4 @@
-"""Format of records of ``__consumer_offsets``, for the admin API and the command line."""
+"""Format of the records of ``__consumer_offsets``, for the admin API and the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRe
 
 @implementer(IRecordFormat)
 class GroupRecordFormat:
-    """Committed offsets, classic groups and KIP-848 groups; only coordinators write them."""
+    """Decodes records of committed offsets, classic groups and KIP-848 groups; only coordinators write them."""
 
     can_encode = False
     schema_type = None

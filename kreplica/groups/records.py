@@ -1,7 +1,7 @@
 """Record format of committed offsets and classic groups in ``__consumer_offsets``, as in Kafka.
 
-Keys and values start with their version (int16). Key versions 0 and 1 are offsets, 2 classic groups, 3 and above
-KIP-848 groups. A tombstone has the value None.
+Keys and values start with their version (int16). Key versions 0 and 1 are used for offsets, version 2 for classic
+groups, and versions 3 and above for KIP-848 groups. A tombstone has the value None.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 
 NO_LEADER_EPOCH = -1
-"""Leader epoch of a commit without one."""
+"""Leader epoch in a commit that has none."""
 
 NO_TIME = -1
-"""Timestamp that is not set."""
+"""Value of a timestamp that is not set."""
 
 TEXT_SIZE_MAX = 2**15 - 1
-"""Maximum size of strings in these records in bytes; lengths are int16."""
+"""Maximum size of strings in these records in bytes, because lengths are int16."""
 
 _OFFSET_VALUE_VERSION = 3
 _EXPIRING_OFFSET_VALUE_VERSION = 1
@@ -101,9 +101,9 @@ class CommittedOffset(NamedTuple):
     """Committed offset of one partition.
 
     :param offset: next offset to read.
-    :param leader_epoch: of the last record read, or ``NO_LEADER_EPOCH`` (KIP-320).
-    :param metadata: arbitrary text of the client.
-    :param expire_timestamp_ms: expiry set by the client (OffsetCommit 2 to 4), or ``NO_TIME``.
+    :param leader_epoch: leader epoch of the last record read, or ``NO_LEADER_EPOCH`` (KIP-320).
+    :param metadata: arbitrary text set by the client.
+    :param expire_timestamp_ms: expiry time set by the client (OffsetCommit versions 2 to 4), or ``NO_TIME``.
     """
 
     offset: int
@@ -117,7 +117,7 @@ class CommittedOffset(NamedTuple):
 class MemberRecord:
     """Member of a classic group in the group's record.
 
-    :param subscription: its metadata for the selected protocol.
+    :param subscription: the member's metadata for the selected protocol.
     :param assignment: as sent by the group leader.
     """
 
@@ -135,8 +135,8 @@ class MemberRecord:
 class GroupRecord:
     """Record of a classic group, written after each rebalance.
 
-    :param protocol_type: ``""`` for a group that never had members.
-    :param protocol: None without members, like ``leader``.
+    :param protocol_type: ``""`` for a group that has never had members.
+    :param protocol: the selected protocol; like ``leader``, None without members.
     :param state_timestamp_ms: time of the last state change; ``NO_TIME`` before value version 2.
     """
 
@@ -183,7 +183,7 @@ def build_offset_key(group_id: str, topic: str, partition: int) -> bytes:
 def parse_offset_key(key: Buffer) -> OffsetKey:
     """Parse a key of version 0 or 1.
 
-    :raise ProtocolError: another kind of key, or malformed.
+    :raise ProtocolError: the key is malformed or of another type.
     """
     fields = _parse(_OFFSET_KEY, key)
     return OffsetKey(fields["group"], fields["topic"], fields["partition"])
@@ -215,9 +215,9 @@ def build_offset_value(committed: CommittedOffset) -> bytes:
 
 
 def parse_offset_value(value: Buffer) -> CommittedOffset:
-    """Parse a value of versions 0 to 4.
+    """Parse a value of version 0 to 4.
 
-    :raise ProtocolError: malformed, or an unknown version, which the message contains.
+    :raise ProtocolError: the value is malformed or has an unknown version; the message contains the version.
     """
     if len(value) == _BARE_OFFSET_VALUE.size:  # fast path: most values have no metadata
         version, offset, leader_epoch, size, commit_timestamp_ms = _BARE_OFFSET_VALUE.unpack(value)
@@ -245,16 +245,16 @@ def build_group_key(group_id: str) -> bytes:
 
 
 def parse_group_key(key: Buffer) -> str:
-    """Return the group id of a key of version 2.
+    """Return the group id in a key of version 2.
 
-    :raise ProtocolError: another kind of key, or malformed.
+    :raise ProtocolError: the key is malformed or of another type.
     """
     group_id: str = _parse(_GROUP_KEY, key)["group"]
     return group_id
 
 
 def build_group_value(group: GroupRecord) -> bytes:
-    """Return the value of a classic group, version 3.
+    """Return the record value of a classic group, version 3.
 
     :raise ProtocolError: a field is out of range, for example a string longer than ``TEXT_SIZE_MAX`` bytes.
     """
@@ -305,7 +305,7 @@ def _member(fields: dict[str, Any]) -> MemberRecord:
         fields.get("group_instance_id"),
         fields["client_id"],
         fields["client_host"],
-        # Before KIP-62 one timeout served both purposes.
+        # Before KIP-62, one timeout served both purposes.
         fields.get("rebalance_timeout", session_timeout_ms),
         session_timeout_ms,
         fields["subscription"],
@@ -321,5 +321,5 @@ def _version_of(name: str, data: Buffer) -> int:
     try:
         version: int = _VERSION.unpack_from(data)[0]
     except StructError:
-        raise ProtocolError(f"{name}.version", f"needs {_VERSION.size} bytes, there are {len(data)}") from None
+        raise ProtocolError(f"{name}.version", f"needs {_VERSION.size} bytes, but there are {len(data)}") from None
     return version

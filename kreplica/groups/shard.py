@@ -42,13 +42,13 @@ Respond = Callable[[ErrorCode], None]
 
 
 class GroupShard:
-    """A ``coordination.shards.Shard``: filled by ``replay``, serves requests from ``loaded`` to ``unload``.
+    """A ``coordination.shards.Shard`` that is filled by ``replay`` and serves requests from ``loaded`` to ``unload``.
 
-    Memory holds the committed state of the log. During a rebalance the group in memory is newer than its record,
-    which describes the previous rebalance.
+    The state in memory is the committed state of the log. During a rebalance, however, the group in memory is newer
+    than its record, which describes the previous rebalance.
 
-    :param memory: shared by all shards of a broker; a private one if None.
-    :ivar groups: both types by group id, including groups with offsets only; partial while ``is_restoring``.
+    :param memory: memory totals that all shards of a broker share; None creates separate totals.
+    :ivar groups: groups of both types by id, including groups that only have offsets; partial while ``is_restoring``.
     :ivar expiry: removes expired offsets.
     """
 
@@ -77,9 +77,9 @@ class GroupShard:
     # --- loading -----------------------------------------------------------------------------------------------------
 
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
-        """Apply a record of the log; unknown record types of newer versions are ignored, as in Kafka.
+        """Apply a record of the log; ignore unknown record types of newer versions, as Kafka does.
 
-        :raise ProtocolError: malformed record.
+        :raise ProtocolError: the record is malformed.
         """
         version = key_version(key)
         if version in OFFSET_KEY_VERSIONS:
@@ -94,10 +94,10 @@ class GroupShard:
         self.offsets.end_transaction(producer_id, committed)
 
     def loaded(self) -> None:
-        """Start serving after the replay.
+        """Start serving requests after the replay.
 
-        Groups are restored in the background or on first use, because there may be many thousands. Restored members
-        start with a full session timeout.
+        Groups are restored in the background or on first use, because there may be many thousands of them. Restored
+        members start with a full session timeout.
         """
         for state in self._replayed.states():
             if state.members or state.group_id not in self._records:
@@ -109,7 +109,7 @@ class GroupShard:
         self._records, self._replayed = {}, ReplayedGroups()
         self._restoring = Deferred.fromCoroutine(self._restore_all())
         self._restoring.addErrback(_log_restore_failure)
-        self.offsets.on_first_offset = self._offsets_appeared
+        self.offsets.on_first_offset = self._on_first_offset
         self.expiry.start()
 
     def unload(self) -> None:
@@ -123,7 +123,7 @@ class GroupShard:
             group.unload()
         self.offsets.unload()
 
-    def _offsets_appeared(self, group_id: str) -> None:
+    def _on_first_offset(self, group_id: str) -> None:
         """Recreate a group whose commit was reported as failed but was committed later."""
         if self.group(group_id) is None:
             self.groups[group_id] = self._new_classic(group_id)
@@ -150,7 +150,7 @@ class GroupShard:
     # --- finding -----------------------------------------------------------------------------------------------------
 
     def group(self, group_id: str) -> Group | None:
-        """Return the group of either type with this id, or None."""
+        """Return the group with this id, of either type, or None."""
         if group_id in self._unrestored:
             replayed = self._unrestored.pop(group_id)
             if isinstance(replayed, GroupState):
@@ -161,11 +161,11 @@ class GroupShard:
         return self.groups.get(group_id)
 
     def classic(self, group_id: str, address: str = "") -> ClassicGroup:
-        """Return the classic group with this id; creates it if it does not exist or is a KIP-848 group without members.
+        """Return the classic group with this id; create it if no group or only an empty KIP-848 group has this id.
 
-        :param address: client address that a new group is charged to.
+        :param address: client address to which a new group is charged.
         :raise KafkaError: INCONSISTENT_GROUP_PROTOCOL if it is a KIP-848 group with members; GROUP_MAX_SIZE_REACHED if
-            there is no memory for another group.
+            a memory limit does not allow another group.
         """
         group = self.group(group_id)
         if isinstance(group, ConsumerGroup) and group.is_empty:
@@ -200,13 +200,13 @@ class GroupShard:
         if isinstance(group, ConsumerGroup):
             return group
         if not is_new_allowed or (group is not None and not group.is_empty):
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"no group {group_id!r} of the consumer protocol exists")
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no KIP-848 group {group_id!r}")
         return self._new_consumer(GroupState(group_id), group.tombstones() if group is not None else ())
 
     def register(self, group: ConsumerGroup, address: str) -> None:
         """Register a KIP-848 group that has received its first member.
 
-        :param address: client address that a new group is charged to.
+        :param address: client address to which a new group is charged.
         """
         replaced = self.group(group.group_id)
         if replaced is not group:
@@ -222,7 +222,7 @@ class GroupShard:
     # --- removing ----------------------------------------------------------------------------------------------------
 
     def delete(self, group_id: str, respond: Respond) -> None:
-        """Delete a group without members, with its offsets.
+        """Delete a group that has no members, with its offsets.
 
         :param respond: called with NONE once the deletion is committed, otherwise with the error.
         :raise KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -236,28 +236,28 @@ class GroupShard:
             self._forget(group)
             respond(ErrorCode.NONE)
             return
-        self._delete_some(group, records, respond)
+        self._append_tombstones(group, records, respond)
 
-    def _delete_some(self, group: Group, records: Sequence[Pair], respond: Respond) -> None:
-        """Append one batch of tombstones, then the next once it is committed; the group's own tombstones come last."""
-        first, rest = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
+    def _append_tombstones(self, group: Group, records: Sequence[Pair], respond: Respond) -> None:
+        """Append tombstones in batches, each once the previous one is committed; those of the group itself are last."""
+        first, remaining = records[:TOMBSTONES_MAX], records[TOMBSTONES_MAX:]
 
-        def batch_done(code: ErrorCode) -> None:
-            if code is ErrorCode.NONE and rest:
-                self._delete_some(group, rest, respond)
+        def on_appended(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE and remaining:
+                self._append_tombstones(group, remaining, respond)
             else:
                 respond(code)
 
-        self.log.append(first, lambda: self._deleted(group, first), batch_done)
+        self.log.append(first, lambda: self._apply_tombstones(group, first), on_appended)
 
     def remove_if_unused(self, group_id: str) -> None:
-        """Forget a group without members, offsets and records."""
+        """Remove a group that has no members, offsets or records from memory."""
         group = self.group(group_id)
         if group is not None and group.is_empty and not group.tombstones() and not self.offsets.has(group_id):
             self._forget(group)
 
     def _remove_consumer(self, group: ConsumerGroup) -> None:
-        """Remove a KIP-848 group that a classic group with the same id replaces.
+        """Remove a KIP-848 group that is replaced by a classic group with the same id.
 
         If the broker fails before the tombstones are written, the old group is loaded without members and can be
         replaced again.
@@ -267,8 +267,8 @@ class GroupShard:
         if records:
             self.log.append(records, lambda: None, lambda code: None)
 
-    def _deleted(self, group: Group, records: Sequence[Pair]) -> None:
-        """Apply committed tombstones; members that joined since then, and later commits, remain."""
+    def _apply_tombstones(self, group: Group, records: Sequence[Pair]) -> None:
+        """Apply committed tombstones; members that have joined since then and later commits remain."""
         self.offsets.forget(records)
         if group.is_empty and not self.offsets.has(group.group_id):
             self._forget(group)

@@ -1,4 +1,4 @@
-"""Offsets of open transactions of one shard; ``Offsets`` applies them at the end of their transaction."""
+"""Offsets of the open transactions of one shard; ``Offsets`` applies them at the end of their transactions."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from kreplica.groups.records import OffsetKey
 class _Pending:
     """Offset of one partition in an open transaction.
 
-    :ivar value: None if it was superseded, so that the outcome of the transaction does not matter.
-    :ivar order: position among the transactional records in log order; -1 until it is committed to the log.
+    :ivar value: None if the offset was superseded, so that the outcome of the transaction does not matter.
+    :ivar order: position among the transactional records in log order; -1 until the record is committed to the log.
     """
 
     __slots__ = ("order", "value")
@@ -35,7 +35,7 @@ class TransactionalOffsets:
         self._order = 0
 
     def group_ids(self) -> Iterable[str]:
-        """Return the groups with offsets in open transactions."""
+        """Return the ids of the groups with offsets in open transactions."""
         return self._by_group
 
     def has(self, group_id: str) -> bool:
@@ -43,7 +43,7 @@ class TransactionalOffsets:
         return group_id in self._by_group
 
     def partitions_of(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Return the topics and partitions of a group with offsets in open transactions."""
+        """Return the topics and partitions of which a group has offsets in open transactions."""
         return self._by_group.get(group_id, ())
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
@@ -51,8 +51,8 @@ class TransactionalOffsets:
         partitions = self._by_group.get(group_id)
         return partitions is not None and (topic, partition) in partitions
 
-    def expect(self, producer_id: int, key: OffsetKey) -> _Pending:
-        """Register an offset that was appended but not committed yet; its partition becomes unstable."""
+    def register(self, producer_id: int, key: OffsetKey) -> _Pending:
+        """Register an offset that has been appended but not committed yet; its partition becomes unstable."""
         transaction = self._by_producer.setdefault(producer_id, {})
         pending = transaction.get(key)
         if pending is None:
@@ -62,20 +62,20 @@ class TransactionalOffsets:
         return pending
 
     def put(self, producer_id: int, key: OffsetKey, value: bytes) -> None:
-        """Keep the encoded value of a committed record until its transaction ends."""
-        pending = self.expect(producer_id, key)
+        """Store the encoded value of a committed record until its transaction ends."""
+        pending = self.register(producer_id, key)
         self._order += 1
         pending.order = self._order
         self._set_value(key.group_id, pending, value)
 
     def supersede(self, key: OffsetKey) -> None:
-        """Discard the offsets of a partition up to the present end of the log, because of a later record."""
+        """Discard a partition's offsets up to the current end of the log, because of a later record."""
         self._supersede(key, self._order)
 
     def end(self, producer_id: int, committed: bool) -> Iterator[tuple[OffsetKey, bytes]]:
         """Remove the offsets of an ended transaction; yield those that take effect.
 
-        :param committed: False if the transaction was aborted, so that none takes effect.
+        :param committed: False if the transaction was aborted, so that no offsets take effect.
         """
         for key, pending in self._by_producer.pop(producer_id, {}).items():
             value = pending.value
@@ -85,13 +85,13 @@ class TransactionalOffsets:
             self._remove(producer_id, key)
 
     def clear(self) -> None:
-        """Forget all offsets."""
+        """Discard all offsets."""
         self._by_producer = {}
         self._by_group = {}
 
     def _supersede(self, key: OffsetKey, order: int) -> None:
         for pending in self._by_group.get(key.group_id, {}).get(key[1:], {}).values():
-            if is_overtaken(pending.order, order):
+            if is_superseded(pending.order, order):
                 self._set_value(key.group_id, pending, None)
 
     def _set_value(self, group_id: str, pending: _Pending, value: bytes | None) -> None:
@@ -110,6 +110,6 @@ class TransactionalOffsets:
             del self._by_group[key.group_id]
 
 
-def is_overtaken(order: int, by_order: int) -> bool:
+def is_superseded(order: int, by_order: int) -> bool:
     """Return True if a transactional record precedes another record in the log."""
     return order <= by_order

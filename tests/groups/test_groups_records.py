@@ -138,7 +138,7 @@ def test_group_values_of_older_versions_are_read(golden: str, times: tuple[int, 
         (records.parse_offset_value, "0003 00", r"OffsetCommitValue.offset: needs 8 bytes, but 1 remain"),
         (records.parse_offset_value, "", r"OffsetCommitValue.version: needs 2 bytes"),
         (records.parse_group_value, "0003 0001 ff", r"GroupMetadataValue.protocol_type: is not UTF-8"),
-        (records.key_version, "00", r"CoordinatorKey.version: needs 2 bytes, there are 1"),
+        (records.key_version, "00", r"CoordinatorKey.version: needs 2 bytes, but there are 1"),
     ],
 )
 def test_malformed_records_are_refused(parse: object, data: str, named: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class ClassicConfig:
     """Settings of classic groups; the defaults are Kafka's.
 
-    :param initial_rebalance_delay_ms: time that an empty group waits for more members (KIP-134).
+    :param initial_rebalance_delay_ms: time for which an empty group waits for more members (KIP-134).
     :param size_max: maximum number of members per group (KIP-389).
     """
 

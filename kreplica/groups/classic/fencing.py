@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def is_current_generation(given: int, current: int) -> bool:
-    """Return True if a request carries the current generation of the group."""
-    return given == current
+def is_current_generation(generation: int, current: int) -> bool:
+    """Return True if a request's generation is the current generation of the group."""
+    return generation == current
 
 
 def holds_instance(member_id: str, holder: str) -> bool:
-    """Return True if a static member is the latest one to join with its instance id (KIP-345).
+    """Return True if a static member was the last to join with its instance id (KIP-345).
 
     :param holder: id of the member that currently has the instance id.
     """
@@ -17,8 +17,8 @@ def holds_instance(member_id: str, holder: str) -> bool:
 
 
 def is_same_rebalance(is_completing: bool, generation: int, current: int) -> bool:
-    """Return True if an assignment belongs to the rebalance that waits for it.
+    """Return True if an assignment belongs to the current rebalance.
 
-    :param is_completing: whether the group waits for an assignment at all.
+    :param is_completing: True if the group is waiting for an assignment.
     """
     return is_completing and generation == current

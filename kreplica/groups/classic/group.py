@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class ClassicGroup(ClassicGroupState):
-    """A classic group; implements ``Group`` and is owned by its shard, from creation or loading until ``unload``.
+    """A classic group; implements ``Group`` and is owned by its shard from creation or loading until ``unload``.
 
     :param record: the loaded record; None for a new group.
     """
@@ -61,30 +61,30 @@ class ClassicGroup(ClassicGroupState):
         self._state_timestamp_ms = record.state_timestamp_ms
         self.generation = record.generation
         self.protocol = record.protocol
-        self.roster = restored_roster(record, self.account, self.reactor, self.session_ended)
+        self.roster = restored_roster(record, self.account, self.reactor, self.on_session_expired)
         if self.roster.members:
             self.state = State.STABLE
             for member in self.roster.members.values():
                 member.restart_session()
         if len(self.roster.members) > self.config.size_max:
-            self._step(lambda: rebalancing.prepare(self, "it has more members than group.max.size"))
+            self._run_step(lambda: rebalancing.prepare(self, "it has more members than group.max.size"))
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
     def join(self, request: Join, respond: JoinCallback) -> None:
         """Handle JoinGroup; responds when the join phase completes, or immediately if no rebalance is needed."""
-        self._step(lambda: joining.join(self, request, respond))
+        self._run_step(lambda: joining.join(self, request, respond))
 
     def abandon_join(self, respond: JoinCallback) -> None:
-        """Handle the loss of the connection that waits for this response to ``join``."""
-        self._step(lambda: joining.abandon(self, respond))
+        """Handle the loss of the connection that is waiting for this response to ``join``."""
+        self._run_step(lambda: joining.abandon(self, respond))
 
     def sync(self, request: Sync, respond: SyncCallback) -> None:
         """Handle SyncGroup; the response is sent once the leader's assignment is committed."""
-        self._step(lambda: syncing.sync(self, request, respond))
+        self._run_step(lambda: syncing.sync(self, request, respond))
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Handle Heartbeat; returns REBALANCE_IN_PROGRESS if the member has to join again."""
+        """Handle Heartbeat; return REBALANCE_IN_PROGRESS if the member must rejoin."""
         try:
             member = check_generation(self, member_id, instance_id, generation)
         except KafkaError as error:
@@ -93,9 +93,9 @@ class ClassicGroup(ClassicGroupState):
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is State.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaves: Sequence[Leave]) -> list[ErrorCode]:
-        """Remove members; returns one error code for each."""
+        """Remove members; return one error code for each."""
         codes: list[ErrorCode] = []
-        self._step(lambda: codes.extend(member_removal.leave(self, leave) for leave in leaves))
+        self._run_step(lambda: codes.extend(member_removal.leave(self, leave) for leave in leaves))
         return codes
 
     # --- description -------------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ class ClassicGroup(ClassicGroupState):
         return self.roster.protocol_type or ""
 
     def describe(self) -> Description:
-        """Return the group for DescribeGroups."""
+        """Return the group's description for DescribeGroups."""
         is_stable = self.state is State.STABLE
         return Description(
             self.state_name,
@@ -179,7 +179,7 @@ class ClassicGroup(ClassicGroupState):
         self._check_alive()
         if self.state is not State.EMPTY and self.protocol_type != CONSUMERS:
             raise KafkaError(
-                ErrorCode.NON_EMPTY_GROUP, f"subscriptions of members of type {self.protocol_type!r} cannot be decoded"
+                ErrorCode.NON_EMPTY_GROUP, f"subscriptions of protocol type {self.protocol_type!r} cannot be decoded"
             )
 
     def check_delete(self) -> None:
@@ -193,13 +193,13 @@ class ClassicGroup(ClassicGroupState):
 
     # --- timers ------------------------------------------------------------------------------------------------------
 
-    def session_ended(self, member: Member) -> None:
+    def on_session_expired(self, member: Member) -> None:
         """Callback of a member's session timer."""
-        self._step(lambda: session_expiry.expire(self, member))
+        self._run_step(lambda: session_expiry.expire(self, member))
 
-    def pending_ended(self, member_id: str) -> None:
+    def on_pending_expired(self, member_id: str) -> None:
         """Callback of the timer of an unused member id."""
-        self._step(lambda: member_removal.remove_pending(self, member_id))
+        self._run_step(lambda: member_removal.remove_pending(self, member_id))
 
     # --- end ---------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ def record_of(
 ) -> GroupRecord:
     """Return the record of a group after a rebalance.
 
-    :param assignments: by member id; members without an entry get an empty assignment.
+    :param assignments: by member id; members without an entry have an empty assignment.
     """
     return GroupRecord(
         roster.protocol_type or "",
@@ -49,7 +49,7 @@ def restored_roster(
 ) -> Roster:
     """Return the roster of a loaded group. The members' metadata is known only for the selected protocol.
 
-    :param on_expired: passed to each ``Member``; no session timer is started.
+    :param on_expired: passed to each ``Member``; session timers are not started.
     """
     roster = Roster(account, record.protocol_type or None)
     for kept in record.members:

@@ -34,14 +34,14 @@ T = TypeVar("T")
 class ClassicGroupState(ABC):
     """State of a classic group; ``ClassicGroup`` adds the requests.
 
-    Every entry point (a request, a timer, a log callback) is one step: it first makes all changes to the group,
-    then calls the callbacks of requests.
+    Every entry point (a request, a timer or a log callback) is one step: it first makes all changes to the group, then
+    calls the callbacks of requests.
 
-    :param on_unused: called with the group id when the group has neither members nor a record and may be forgotten.
-    :ivar account: charged for members.
+    :param on_unused: called with the group id when the group has neither members nor a record and may be removed.
+    :ivar account: charged for the memory of members.
     :ivar protocol: the selected protocol; None without members.
     :ivar is_awaiting_members: the first rebalance of an empty group is waiting for more members (KIP-134).
-    :ivar has_newcomer: a member joined during that wait.
+    :ivar has_new_member: a member has joined during that wait.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ClassicGroupState(ABC):
         self.account = account
         self.roster = Roster(account)
         self.is_awaiting_members = False
-        self.has_newcomer = False
+        self.has_new_member = False
         self.reactor = runtime.reactor
         self._runtime = runtime
         self._log = state_log
@@ -72,11 +72,11 @@ class ClassicGroupState(ABC):
         self._callbacks: deque[Callable[[], None]] = deque()
 
     @abstractmethod
-    def session_ended(self, member: Member) -> None:
+    def on_session_expired(self, member: Member) -> None:
         """Callback of a member's session timer."""
 
     @abstractmethod
-    def pending_ended(self, member_id: str) -> None:
+    def on_pending_expired(self, member_id: str) -> None:
         """Callback of the timer of an unused member id."""
 
     @property
@@ -84,8 +84,8 @@ class ClassicGroupState(ABC):
         """True if there are neither members nor unused member ids."""
         return self.state is State.EMPTY and not self.roster.pending
 
-    def _step(self, act: Callable[[], None]) -> None:
-        act()
+    def _run_step(self, action: Callable[[], None]) -> None:
+        action()
         while self._callbacks:
             self._callbacks.popleft()()
         if self.is_empty and not self._may_be_written:
@@ -96,7 +96,7 @@ class ClassicGroupState(ABC):
     def transition(self, state: State) -> None:
         """Change the state.
 
-        :raise RuntimeError: invalid transition, a bug in this code.
+        :raise RuntimeError: the transition is invalid, which means a bug in this code.
         """
         if self.state not in PREVIOUS[state]:
             raise RuntimeError(f"group {self.group_id!r}: invalid transition from {self.state.value} to {state.value}")
@@ -104,7 +104,7 @@ class ClassicGroupState(ABC):
         self._state_timestamp_ms = self._runtime.wall_clock_ms()
 
     def begin_generation(self) -> None:
-        """Start the next generation with the members that have joined, and select its protocol."""
+        """Start the next generation with the members that have joined and select its protocol."""
         self.generation += 1
         self.roster.unsynced = {}
         if self.roster.members:
@@ -115,7 +115,7 @@ class ClassicGroupState(ABC):
             self.transition(State.EMPTY)
 
     def new_member(self, member_id: str, request: Join) -> Member:
-        """Return a new member that is not in the roster yet; its session timer is not started."""
+        """Return a new member that is not in the roster yet; its session timer has not been started."""
         return Member(
             member_id,
             request.instance_id,
@@ -125,7 +125,7 @@ class ClassicGroupState(ABC):
             request.rebalance_timeout_ms,
             request.protocols,
             self.reactor,
-            self.session_ended,
+            self.on_session_expired,
         )
 
     def new_member_id(self, request: Join) -> str:
@@ -133,17 +133,17 @@ class ClassicGroupState(ABC):
         return f"{request.instance_id or request.client_id}-{random_uuid(self._runtime.random)}"
 
     def start_timer(self, delay_ms: int, expired: Callable[[], None]) -> None:
-        """Start the timer of a rebalance phase; replaces the timer of the previous phase.
+        """Start the timer of a rebalance phase, replacing the timer of the previous phase.
 
         :param delay_ms: the timer fires immediately if this is negative; clients may send such values.
         """
         self.stop_timer()
 
-        def fired() -> None:
+        def on_timeout() -> None:
             self._timer = None
-            self._step(expired)
+            self._run_step(expired)
 
-        self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), fired)
+        self._timer = self.reactor.callLater(max(delay_ms / 1000, 0.0), on_timeout)
 
     @property
     def phase_remaining_s(self) -> float | None:
@@ -199,23 +199,23 @@ class ClassicGroupState(ABC):
     def store(self, assignments: Mapping[str, bytes], stored: Callable[[ErrorCode], None]) -> None:
         """Write the group with these assignments.
 
-        :param stored: called as a separate step with NONE once it is committed, otherwise with the error for the
-            members.
+        :param stored: called, as a separate step, with NONE once the record is committed, otherwise with the error for
+            the members.
         """
         record = record_of(self.roster, self.generation, self.protocol, self._state_timestamp_ms, assignments)
         try:
             pair = (build_group_key(self.group_id), build_group_value(record))
         except ProtocolError as error:
             log.error("cannot write group {group!r}: {error}", group=self.group_id, error=str(error))
-            self.send_response(lambda code: self._step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
+            self.send_response(lambda code: self._run_step(lambda: stored(code)), ErrorCode.UNKNOWN_SERVER_ERROR)
             return
         self._may_be_written = True
-        self._log.append([pair], _nothing, lambda code: self._step(lambda: stored(_client_error(code))))
+        self._log.append([pair], _do_nothing, lambda code: self._run_step(lambda: stored(_client_error(code))))
 
 
 def _client_error(code: ErrorCode) -> ErrorCode:
-    """Return the error that members receive; hides MESSAGE_TOO_LARGE, which they could not act on."""
+    """Return the error to send to members; hides MESSAGE_TOO_LARGE, which they could not act on."""
     return ErrorCode.UNKNOWN_SERVER_ERROR if code is ErrorCode.MESSAGE_TOO_LARGE else code
 
 
-def _nothing() -> None: ...
+def _do_nothing() -> None: ...

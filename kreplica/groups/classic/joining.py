@@ -15,10 +15,10 @@ from kreplica.groups.classic.states import State
 from kreplica.groups.group import UNKNOWN_MEMBER
 from kreplica.groups.memory_limits import texts_size
 
-NEWCOMER_TIMEOUT_MS = 300_000
-"""Time for which a new member that waits for a rebalance is kept.
+NEW_MEMBER_TIMEOUT_MS = 300_000
+"""Time after which a new member that is still waiting for the rebalance is removed.
 
-It cannot send heartbeats yet, and its client may have disconnected and joined again under another id.
+A new member cannot send heartbeats yet, and its client may have disconnected and rejoined with another id.
 """
 
 PENDING_MAX = 10_000
@@ -26,9 +26,9 @@ PENDING_MAX = 10_000
 
 
 def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None:
-    """Handle JoinGroup within a step; completes the rebalance if this was the last missing member."""
+    """Handle JoinGroup within a step; complete the join phase if this was the last missing member."""
     try:
-        if not _has_room(group, request.member_id):
+        if not _may_join(group, request.member_id):
             _reject_full(group, request.member_id)
         if not _has_common_protocol(group, request):
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -38,7 +38,7 @@ def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None
         elif request.member_id in group.roster.pending and request.instance_id is None:
             _add(group, request.member_id, request, respond)
         else:
-            _join_again(group, check_member(group, request.member_id, request.instance_id), request, respond)
+            _rejoin(group, check_member(group, request.member_id, request.instance_id), request, respond)
     except KafkaError as error:
         is_full = error.code is ErrorCode.GROUP_MAX_SIZE_REACHED
         group.send_response(respond, JoinResponse(error.code, UNKNOWN_MEMBER if is_full else request.member_id))
@@ -46,21 +46,24 @@ def join(group: ClassicGroupState, request: Join, respond: JoinCallback) -> None
 
 
 def abandon(group: ClassicGroupState, respond: JoinCallback) -> None:
-    """Handle the loss of the connection on which a member waits, within a step.
+    """Handle the loss of the connection of a waiting member, within a step.
 
-    A new member that has not received its id is removed, because its client cannot join again with that id. A
-    member that knows its id may join again on another connection until the minimum session timeout is over.
+    A new member that has not received its id is removed, because its client cannot rejoin with that id. A new member
+    that knows its id may rejoin on another connection until the minimum session timeout has passed.
     """
     member = group.roster.member_awaiting(respond)
     if member is not None and member.is_new:
         if member.knows_id:
             member.session.extend(group.config.session_timeout_ms_min)
         else:
-            member_removal.remove(group, member, f"the connection of {member.member_id!r} is closed")
+            member_removal.remove(group, member, f"the connection of {member.member_id!r} was closed")
 
 
-def _has_room(group: ClassicGroupState, member_id: str) -> bool:
-    """Return True if a member may join; if a group has too many members, the first to rejoin stay (KIP-389)."""
+def _may_join(group: ClassicGroupState, member_id: str) -> bool:
+    """Return True if the size limits allow a member to join; in an oversized group, the first to rejoin stay (KIP-389).
+
+    Member ids that have been assigned but not used yet have a limit of their own.
+    """
     roster, size_max = group.roster, group.config.size_max
     if member_id == UNKNOWN_MEMBER and len(roster.pending) >= PENDING_MAX:
         return False
@@ -71,7 +74,7 @@ def _has_room(group: ClassicGroupState, member_id: str) -> bool:
 
 
 def _check_memory(group: ClassicGroupState, request: Join) -> None:
-    """Raise if the member would exceed the memory limit of the group, the client address or the broker."""
+    """Raise an error if the member would exceed the memory limit of the group, the client address or the broker."""
     member_id = group.roster.id_of(request.instance_id) or request.member_id
     member = group.roster.members.get(member_id)
     names = (member_id, request.instance_id, request.client_id, request.client_host)
@@ -99,7 +102,7 @@ def _join_new(group: ClassicGroupState, request: Join, respond: JoinCallback) ->
     if predecessor is not None:
         _replace(group, group.roster.members[predecessor], member_id, request, respond)
     elif request.requires_known_member and request.instance_id is None:
-        session = SessionTimer(group.reactor, lambda: group.pending_ended(member_id))
+        session = SessionTimer(group.reactor, lambda: group.on_pending_expired(member_id))
         group.roster.await_member(member_id, session, request.client_host)
         session.extend(request.session_timeout_ms)
         group.send_response(respond, JoinResponse(ErrorCode.MEMBER_ID_REQUIRED, member_id))
@@ -112,17 +115,17 @@ def _add(group: ClassicGroupState, member_id: str, request: Join, respond: JoinC
     member = group.new_member(member_id, request)
     member.is_new = True
     member.knows_id = request.member_id == member_id
-    group.has_newcomer = True
+    group.has_new_member = True
     group.roster.add(member, request.protocol_type)
     group.roster.await_join(member, respond)
-    member.session.extend(NEWCOMER_TIMEOUT_MS)
+    member.session.extend(NEW_MEMBER_TIMEOUT_MS)
     rebalancing.prepare(group, f"{member_id!r} joins ({request.reason or 'no reason given'})")
 
 
-def _join_again(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
-    """Handle JoinGroup of an existing member: for a rebalance, after a lost response, or with new metadata."""
+def _rejoin(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
+    """Handle JoinGroup from an existing member: for a rebalance, after a lost response, or with new metadata."""
     is_leader = group.roster.leader == member.member_id
-    # The leader of a stable group joins again if its assignment is outdated, for example after new partitions.
+    # The leader of a stable group rejoins if the assignment is outdated, for example because partitions were added.
     can_respond = group.state is State.COMPLETING_REBALANCE or (group.state is State.STABLE and not is_leader)
     if can_respond and member.protocols == request.protocols:
         group.send_response(respond, group.join_response(member))
@@ -132,19 +135,19 @@ def _join_again(group: ClassicGroupState, member: Member, request: Join, respond
 
 
 def _update(group: ClassicGroupState, member: Member, request: Join, respond: JoinCallback) -> None:
-    # A connection may send another request while one is pending, unlike in Kafka: respond to both.
+    # Unlike in Kafka, a connection may send another request while one is pending: respond to both.
     group.respond_to_join(member, JoinResponse(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     group.roster.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
     group.roster.await_join(member, respond)
     if member.is_new:
-        member.session.extend(NEWCOMER_TIMEOUT_MS)
+        member.session.extend(NEW_MEMBER_TIMEOUT_MS)
 
 
 # --- static members ----------------------------------------------------------------------------------------------
 
 
 class _PreviousMember:
-    """State of a static member before it was replaced; restored if the new id cannot be written."""
+    """State of a static member before its replacement; restored if the new id cannot be written."""
 
     def __init__(self, group: ClassicGroupState, member: Member) -> None:
         self.leader = group.roster.leader or UNKNOWN_MEMBER
@@ -159,7 +162,7 @@ class _PreviousMember:
 
 
 def _replace(group: ClassicGroupState, member: Member, member_id: str, request: Join, respond: JoinCallback) -> None:
-    """Replace a static member that joined again; a stable group stays stable (KIP-345)."""
+    """Replace the id of a static member that rejoined; a stable group stays stable (KIP-345)."""
     previous = _PreviousMember(group, member)
     group.respond_to_join(member, JoinResponse(ErrorCode.FENCED_INSTANCE_ID, member.member_id))
     group.respond_to_sync(member, SyncResponse(ErrorCode.FENCED_INSTANCE_ID))
@@ -175,7 +178,7 @@ def _replace(group: ClassicGroupState, member: Member, member_id: str, request: 
 def _store_replaced(
     group: ClassicGroupState, member: Member, previous: _PreviousMember, request: Join, respond: JoinCallback
 ) -> None:
-    def stored(code: ErrorCode) -> None:
+    def on_stored(code: ErrorCode) -> None:
         if group.state is not State.STABLE or member.awaiting_join is not respond:
             return  # a rebalance has started, or the member was replaced or removed
         if code is not ErrorCode.NONE:
@@ -184,8 +187,8 @@ def _store_replaced(
         elif request.may_skip_assignment:
             group.respond_to_join(member, group.join_response(member, skip_assignment=True))
         else:
-            # Before KIP-814 the response cannot skip the assignment, so it does not name the member as leader.
+            # Clients without KIP-814 cannot skip the assignment, so the response must not name the member as leader.
             group.respond_to_join(member, replace(group.join_response(member), leader=previous.leader, members=()))
         member.restart_session()
 
-    group.store({each.member_id: each.assignment for each in group.roster.members.values()}, stored)
+    group.store({each.member_id: each.assignment for each in group.roster.members.values()}, on_stored)

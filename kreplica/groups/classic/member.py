@@ -14,10 +14,11 @@ class Member:
     """Member of a classic group; owned by the ``Roster``.
 
     :param on_expired: called when the session expires; the session starts with ``restart_session``.
-    :ivar knows_id: the client has received its member id and can join again with it.
-    :ivar is_new: no rebalance has completed since it joined, so it cannot send heartbeats yet.
-    :ivar awaiting_join: callback of its pending JoinGroup request; set and cleared by the roster, which counts them.
-    :ivar awaiting_sync: callback of its pending SyncGroup request.
+    :ivar knows_id: the client has received its member id and can rejoin with it.
+    :ivar is_new: no rebalance has completed since the member joined, so it cannot send heartbeats yet.
+    :ivar awaiting_join: callback of the pending JoinGroup request; set and cleared by the roster, which counts such
+        requests.
+    :ivar awaiting_sync: callback of the pending SyncGroup request.
     """
 
     __slots__ = (
@@ -63,7 +64,7 @@ class Member:
         self.awaiting_sync: SyncCallback | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the metadata for a protocol; empty if the member does not support it."""
+        """Return the member's metadata for a protocol; empty if the member does not support the protocol."""
         for name, metadata in self.protocols:
             if name == protocol:
                 return metadata
@@ -80,14 +81,14 @@ class Member:
 
     @property
     def is_kept_alive(self) -> bool:
-        """True if a pending response keeps the member alive: it cannot send heartbeats meanwhile.
+        """True if a pending response keeps the member alive, because it cannot send heartbeats in the meantime.
 
-        New members are not kept alive, because the client may have disconnected and joined again under another id.
+        New members are not kept alive, because the client may have disconnected and rejoined with another id.
         """
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
     def release(self) -> None:
-        """Drop large fields immediately; the reference cycle with the session timer delays garbage collection."""
+        """Release large fields immediately; a reference cycle with the session timer delays garbage collection."""
         self.protocols = ()
         self.assignment = b""
 
@@ -97,5 +98,5 @@ class Member:
 
 
 def size_of(protocols: Protocols) -> int:
-    """Return the memory charged for a member with these protocols, without its names and assignment."""
+    """Return the memory charged for a member's protocols, excluding its names and assignment."""
     return MEMBER_OVERHEAD_BYTES + sum(texts_size(protocol) for protocol in protocols)

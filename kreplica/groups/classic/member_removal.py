@@ -1,4 +1,4 @@
-"""Removes members from a classic group: LeaveGroup and removal by an administrator; see also ``session_expiry``."""
+"""Removes members from a classic group after LeaveGroup requests; for expired members, see ``session_expiry``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.groups.group import UNKNOWN_MEMBER
 
 
 def leave(group: ClassicGroupState, request: Leave) -> ErrorCode:
-    """Remove a member that leaves, or that an administrator removes by its instance id, within a step."""
+    """Remove a member that leaves or that an administrator removes by its instance id, within a step."""
     if request.member_id in group.roster.pending:
         remove_pending(group, request.member_id)
         return ErrorCode.NONE

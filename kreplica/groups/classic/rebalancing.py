@@ -13,7 +13,7 @@ log = Logger()
 
 
 def prepare(group: ClassicGroupState, reason: str) -> None:
-    """Start a rebalance, unless one is already being prepared.
+    """Start a rebalance, unless the group is already preparing one.
 
     :param reason: for the log.
     """
@@ -22,7 +22,7 @@ def prepare(group: ClassicGroupState, reason: str) -> None:
     if group.state is State.COMPLETING_REBALANCE:
         fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
     log.info(
-        "group {group!r} of generation {generation} starts a rebalance: {reason}",
+        "group {group!r}, generation {generation}, starts a rebalance: {reason}",
         group=group.group_id,
         generation=group.generation,
         reason=reason,
@@ -38,7 +38,7 @@ def prepare(group: ClassicGroupState, reason: str) -> None:
 
 
 def complete_if_ready(group: ClassicGroupState) -> None:
-    """Complete the join phase if all known members have joined."""
+    """Complete the join phase if all members have joined."""
     if group.state is State.PREPARING_REBALANCE and not group.is_awaiting_members and group.roster.has_all_joined:
         _complete(group)
 
@@ -49,30 +49,30 @@ def fail_syncs(group: ClassicGroupState, code: ErrorCode) -> None:
         group.respond_to_sync(member, SyncResponse(code))
 
 
-def _await_members(group: ClassicGroupState, delay_ms: int, left_ms: int) -> None:
-    """Wait for more members, and extend the wait while new ones join, up to the rebalance timeout in total."""
+def _await_members(group: ClassicGroupState, delay_ms: int, remaining_ms: int) -> None:
+    """Wait for more members; extend the wait while new ones join, up to the rebalance timeout in total."""
 
-    def delay_over() -> None:
-        if group.has_newcomer and left_ms > 0:
-            next_delay_ms = min(group.config.initial_rebalance_delay_ms, left_ms)
-            _await_members(group, next_delay_ms, left_ms - next_delay_ms)
+    def on_delay_over() -> None:
+        if group.has_new_member and remaining_ms > 0:
+            next_delay_ms = min(group.config.initial_rebalance_delay_ms, remaining_ms)
+            _await_members(group, next_delay_ms, remaining_ms - next_delay_ms)
         else:
             _complete(group)
 
     group.is_awaiting_members = True
-    group.has_newcomer = False
-    group.start_timer(delay_ms, delay_over)
+    group.has_new_member = False
+    group.start_timer(delay_ms, on_delay_over)
 
 
 def _complete(group: ClassicGroupState) -> None:
-    """Complete the join phase; dynamic members that have not joined are removed."""
+    """Complete the join phase; remove dynamic members that have not joined."""
     roster = group.roster
     group.stop_timer()
     for member in list(roster.members.values()):
         if member.awaiting_join is None and member.instance_id is None:
             group.drop(member)
     if roster.members and not roster.elect_joined_leader():
-        # Only static members are left: they may join until their sessions expire.
+        # Only static members are left; they may rejoin until their sessions expire.
         log.warn("group {group!r}: no member has joined", group=group.group_id)
         group.start_timer(roster.rebalance_timeout_ms, lambda: _complete(group))
         return
@@ -97,12 +97,12 @@ def _complete(group: ClassicGroupState) -> None:
 
 def _log_write_failure(group: ClassicGroupState, code: ErrorCode) -> None:
     if code is not ErrorCode.NONE:
-        # No request waits for this write. The next coordinator loads the former members and expires their sessions.
+        # No request is waiting for this write. The next coordinator loads the former members, whose sessions expire.
         log.warn("cannot write the empty group {group!r}: {code}", group=group.group_id, code=code.name)
 
 
 def _expire_syncs(group: ClassicGroupState) -> None:
-    """Remove all members, including static members, that have joined but did not send SyncGroup in time."""
+    """Remove all members, including static ones, that joined but did not send SyncGroup in time."""
     missing = [group.roster.members[member_id] for member_id in group.roster.unsynced]
     for member in missing:
         group.drop(member)

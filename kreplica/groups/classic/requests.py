@@ -1,4 +1,4 @@
-"""Version-independent requests and responses of classic group members."""
+"""Requests of classic group members and the responses to them, independent of API versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.errors import ErrorCode
 from kreplica.groups.group import NO_GENERATION, UNKNOWN_MEMBER
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Names of supported protocols (assignors) in order of preference, each with the member's metadata for it."""
+"""Names of the supported protocols (assignors) in order of preference, each with the member's metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,10 +18,10 @@ class Join:
     """A JoinGroup request.
 
     :param member_id: ``UNKNOWN_MEMBER`` for a new member.
-    :param instance_id: ``group.instance.id`` of a static member (KIP-345), else None.
-    :param requires_known_member: a new member receives an id first and joins with it in a second request (KIP-394).
+    :param instance_id: ``group.instance.id`` of a static member (KIP-345); otherwise None.
+    :param requires_known_member: a new member first receives an id and joins with it in a second request (KIP-394).
     :param may_skip_assignment: the client supports ``skip_assignment`` in the response (KIP-814).
-    :param reason: reason given by the client, for the log (KIP-800).
+    :param reason: the client's reason for joining, for the log (KIP-800).
     """
 
     member_id: str
@@ -38,7 +38,7 @@ class Join:
 
 
 class JoinedMember(NamedTuple):
-    """A member as listed in the leader's JoinGroup response."""
+    """An entry for a member in the leader's JoinGroup response."""
 
     member_id: str
     instance_id: str | None
@@ -50,7 +50,7 @@ class JoinResponse:
     """A JoinGroup response.
 
     :param leader: id of the member that computes the assignment.
-    :param members: all members in the leader's response; empty in other responses.
+    :param members: all members if the response is sent to the leader; otherwise empty.
     """
 
     error: ErrorCode
@@ -68,7 +68,7 @@ class Sync:
     """A SyncGroup request.
 
     :param protocol_type: expected protocol type; None before version 5.
-    :param assignments: by member id, sent by the leader; members without an entry get an empty assignment.
+    :param assignments: by member id, sent by the leader; members without an entry have an empty assignment.
     """
 
     generation: int
@@ -91,7 +91,7 @@ class SyncResponse:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A member that leaves, or is removed by its instance id.
+    """A member that leaves or is removed by its instance id.
 
     :param member_id: ``UNKNOWN_MEMBER`` for the member that currently has the instance id.
     """
@@ -102,7 +102,7 @@ class Leave:
 
 
 class DescribedMember(NamedTuple):
-    """A member in DescribeGroups; metadata and assignment are empty unless the group is stable."""
+    """A member in a DescribeGroups response; metadata and assignment are empty unless the group is stable."""
 
     member_id: str
     instance_id: str | None
@@ -114,7 +114,7 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A group in DescribeGroups.
+    """A group in a DescribeGroups response.
 
     :param protocol: the selected protocol; empty unless the group is stable.
     """

@@ -12,25 +12,25 @@ from kreplica.groups.memory_limits import GroupAccount
 from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, parse_versioned
 
 CONSUMERS = "consumer"
-"""Protocol type of consumers, whose subscriptions can be decoded."""
+"""Protocol type of consumers, the only one whose subscriptions can be decoded."""
 
 
 SUBSCRIPTION_BYTES_MAX = 2 * 2**20
 """Maximum total size of subscriptions that are decoded; decoding takes up to 25 times this size in memory."""
 
 PENDING_BYTES = 1024
-"""Memory charged for a member id that was assigned but not used yet, and its session timer."""
+"""Memory charged for a member id that has been assigned but not used yet, including its session timer."""
 
 
 class Roster:
-    """Members of one group. Membership changes take constant time, whatever the number of members.
+    """Members of one group. Membership changes take constant time, regardless of the number of members.
 
     :param account: charged for each member.
     :ivar members: by member id.
-    :ivar pending: member ids that were assigned but not used yet, with the timers after which they expire.
+    :ivar pending: member ids that have been assigned but not used yet, with the timers that expire them.
     :ivar leader: id of the member that computes the assignment; None without members.
     :ivar protocol_type: protocol type of the current or last members; None if there never were any.
-    :ivar unsynced: ids of members that have not sent SyncGroup in this generation (an ordered set).
+    :ivar unsynced: ids of members that have not yet sent SyncGroup in this generation (an ordered set).
     """
 
     def __init__(self, account: GroupAccount, protocol_type: str | None = None) -> None:
@@ -41,7 +41,7 @@ class Roster:
         self.protocol_type = protocol_type
         self.unsynced: dict[str, None] = {}
         self.awaiting_join_count = 0
-        self._by_callback: dict[int, Member] = {}  # by identity: each callback is kept alive by its member
+        self._by_callback: dict[int, Member] = {}  # key: id() of a callback, which its member keeps alive
         self._ids: dict[str, str] = {}
         self._supporter_counts: dict[str, int] = {}
         self._topics: tuple[str | None, frozenset[str] | None] | None = None
@@ -49,11 +49,11 @@ class Roster:
     # --- members ----------------------------------------------------------------------------------------------------
 
     def id_of(self, instance_id: str | None) -> str | None:
-        """Return the id of the member that currently has an instance id, or None."""
+        """Return the id of the member that currently has this instance id, or None."""
         return self._ids.get(instance_id) if instance_id is not None else None
 
     def add(self, member: Member, protocol_type: str) -> None:
-        """Add a member; the first one becomes leader and sets the protocol type."""
+        """Add a member; the first one becomes the leader and sets the protocol type."""
         if not self.members:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
@@ -65,7 +65,7 @@ class Roster:
         self._charge(member)
 
     def remove(self, member: Member) -> None:
-        """Remove a member; if it was the leader, another member becomes leader."""
+        """Remove a member; if it was the leader, another member becomes the leader."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             del self._ids[member.instance_id]
@@ -77,7 +77,7 @@ class Roster:
         member.release()
 
     def rename(self, member: Member, member_id: str) -> None:
-        """Replace the id of a static member that joined again; it keeps its role."""
+        """Replace the id of a static member that rejoined; the member keeps its role."""
         del self.members[member.member_id]
         if self.leader == member.member_id:
             self.leader = member_id
@@ -91,7 +91,7 @@ class Roster:
             self._ids[member.instance_id] = member_id
 
     def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
-        """Set the protocols and timeouts of a member that joined again."""
+        """Set the protocols and timeouts of a member that rejoined."""
         self._count(member.protocols, -1)
         member.protocols = protocols
         self._count(protocols, 1)
@@ -110,7 +110,7 @@ class Roster:
         self._account.set(member_id, address, PENDING_BYTES)
 
     def drop_pending(self, member_id: str) -> None:
-        """Forget an unused member id, if it exists."""
+        """Remove an unused member id if it exists."""
         session = self.pending.pop(member_id, None)
         if session is not None:
             session.end()
@@ -119,7 +119,7 @@ class Roster:
     # --- joining -----------------------------------------------------------------------------------------------------
 
     def await_join(self, member: Member, respond: JoinCallback) -> None:
-        """Register the pending JoinGroup request of a member; an earlier request must have a response."""
+        """Register a member's pending JoinGroup request; an earlier request must have been responded to."""
         member.awaiting_join = respond
         self.awaiting_join_count += 1
         self._by_callback[id(respond)] = member
@@ -134,17 +134,17 @@ class Roster:
         return respond
 
     def member_awaiting(self, respond: JoinCallback) -> Member | None:
-        """Return the member whose pending request has this callback, or None if it has a response."""
+        """Return the member whose pending request has this callback, or None if it has been responded to."""
         member = self._by_callback.get(id(respond))
         return member if member is not None and member.awaiting_join is respond else None
 
     @property
     def has_all_joined(self) -> bool:
-        """True if all members have joined and no assigned member id is unused."""
+        """True if all members have joined and no assigned member id is still unused."""
         return self.awaiting_join_count == len(self.members) and not self.pending
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined.
+        """Ensure that the leader is a member that has joined.
 
         :return: False if no member has joined.
         """
@@ -187,7 +187,7 @@ class Roster:
         ]
 
     def topics(self, protocol: str | None) -> frozenset[str] | None:
-        """Return the topics that consumers are subscribed to; None if they cannot be decoded."""
+        """Return the topics that consumers are subscribed to; None if the subscriptions cannot be decoded."""
         if self._topics is None or self._topics[0] != protocol:
             self._topics = (protocol, self._read_topics(protocol))
         return self._topics[1]

@@ -1,4 +1,4 @@
-"""Expiry of members whose session has ended without a heartbeat; ``session_timer`` measures the session timeout."""
+"""Removes members that sent no heartbeat within the session timeout, which ``session_timer`` measures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Session timer of a member of a classic group; ``session_expiry.py`` then removes the member.
+"""Session timer of a classic group's member; when it expires, ``session_expiry`` removes the member.
 
-The timers of KIP-848 groups are in ``consumer/timers.py``.
+For the timers of KIP-848 groups, see ``consumer/timers.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 
 
 class SessionTimer:
-    """Calls back if a member sends no heartbeat within its session timeout.
+    """Calls ``on_expired`` if a member sends no heartbeat within its session timeout.
 
     A heartbeat only moves the deadline. The reactor timer is rescheduled for the remaining time when it fires.
     """
@@ -28,7 +28,7 @@ class SessionTimer:
         self._fires_s = 0.0
 
     def extend(self, timeout_ms: int) -> None:
-        """Set the deadline to this many milliseconds from now, which may be earlier than the current deadline.
+        """Set the deadline to ``timeout_ms`` from now, which may be earlier than the current deadline.
 
         :param timeout_ms: the session expires immediately if negative; clients and the log may contain such values.
         """

@@ -23,9 +23,9 @@ def sync(group: ClassicGroupState, request: Sync, respond: SyncCallback) -> None
     except KafkaError as error:
         group.send_response(respond, SyncResponse(error.code))
         return
-    _note_synced(group, member)
+    _record_sync(group, member)
     if group.state is State.STABLE:
-        group.send_response(respond, _synced(group, member))
+        group.send_response(respond, _sync_response(group, member))
         member.restart_session()
         return
     group.respond_to_sync(member, SyncResponse(ErrorCode.REBALANCE_IN_PROGRESS))  # an earlier request is still pending
@@ -41,11 +41,11 @@ def _check_protocol(group: ClassicGroupState, request: Sync) -> None:
     ):
         if expected is not None and expected != selected:
             raise KafkaError(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"expected {expected!r}, the group has {selected!r}"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"expected {expected!r}, but the group has {selected!r}"
             )
 
 
-def _note_synced(group: ClassicGroupState, member: Member) -> None:
+def _record_sync(group: ClassicGroupState, member: Member) -> None:
     unsynced = group.roster.unsynced
     unsynced.pop(member.member_id, None)
     if not unsynced:
@@ -56,21 +56,21 @@ def _assign(group: ClassicGroupState, assignments: Mapping[str, bytes]) -> None:
     """Write the leader's assignment; it takes effect once it is committed."""
     generation = group.generation
 
-    def stored(code: ErrorCode) -> None:
+    def on_stored(code: ErrorCode) -> None:
         is_completing = group.state is State.COMPLETING_REBALANCE
         if not fencing.is_same_rebalance(is_completing, generation, group.generation):
             return
         if code is not ErrorCode.NONE:
             rebalancing.fail_syncs(group, code)
-            rebalancing.prepare(group, f"its assignment could not be written ({code.name})")
+            rebalancing.prepare(group, f"the assignment could not be written ({code.name})")
             return
         group.transition(State.STABLE)
         for member in group.roster.members.values():
             group.roster.assign(member, assignments.get(member.member_id, b""))
-            group.respond_to_sync(member, _synced(group, member))
+            group.respond_to_sync(member, _sync_response(group, member))
 
-    group.store(assignments, stored)
+    group.store(assignments, on_stored)
 
 
-def _synced(group: ClassicGroupState, member: Member) -> SyncResponse:
+def _sync_response(group: ClassicGroupState, member: Member) -> SyncResponse:
     return SyncResponse(ErrorCode.NONE, group.roster.protocol_type, group.protocol, member.assignment)

@@ -1,8 +1,9 @@
 """Groups of the consumer rebalance protocol (KIP-848): the coordinator computes the assignment.
 
-All requests are ConsumerGroupHeartbeats. The group epoch grows with every change of members, subscriptions or topics; a
-target assignment is computed for each epoch, and each member moves towards its target with its own heartbeats. A
-partition is assigned to a member only after its previous owner has confirmed the revocation or has been removed.
+All requests are ConsumerGroupHeartbeats. The group epoch is incremented whenever members, subscriptions or topics
+change. A target assignment is computed for each epoch, and each member moves towards its target with its own
+heartbeats. A partition is assigned to a member only after its previous owner has confirmed the revocation or has been
+removed.
 
 Pure modules, on immutable values:
 

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 Assignment = Mapping[UUID, frozenset[int]]
-"""Partitions by topic id. Immutable; contains no topic without partitions."""
+"""Partitions by topic id. Immutable; contains no topics without partitions."""
 
 NO_PARTITIONS: Assignment = {}
 
@@ -52,7 +52,7 @@ def pairs(assignment: Assignment) -> Iterator[tuple[UUID, int]]:
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> Assignment:
-    """Return the assignment in rows of a message or record; a topic may occur more than once."""
+    """Return the assignment in the rows of a message or record; a topic may occur more than once."""
     merged: dict[UUID, frozenset[int]] = {}
     for row in rows:
         if row["partitions"]:

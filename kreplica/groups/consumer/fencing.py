@@ -8,14 +8,14 @@ from kreplica.groups.consumer.members import Member
 
 
 def is_current_epoch(member: Member, epoch: int) -> bool:
-    """Return True if a heartbeat carries the member epoch of the last response."""
+    """Return True if a heartbeat contains the member epoch of the last response."""
     return epoch == member.progress.epoch
 
 
 def missed_last_response(member: Member, epoch: int, owned: Assignment | None) -> bool:
-    """Return True if a heartbeat carries the previous epoch because the last response was lost.
+    """Return True if a heartbeat contains the previous epoch because the last response was lost.
 
-    Such a member must not own partitions beyond its assignment; otherwise it has missed more than one response.
+    If the member owns partitions outside its assignment, it has missed more than one response.
     """
     if epoch != member.progress.previous_epoch or owned is None:
         return False
@@ -23,7 +23,7 @@ def missed_last_response(member: Member, epoch: int, owned: Assignment | None) -
 
 
 def is_epoch_of_commit(member: Member, epoch: int) -> bool:
-    """Return True if a commit carries the current member epoch; with an older epoch, the partition may have moved."""
+    """Return True if a commit contains the current member epoch; after an epoch change, partitions may have moved."""
     return epoch == member.progress.epoch
 
 
@@ -41,19 +41,19 @@ def has_revoked(member: Member, owned: Assignment | None) -> bool:
 
 
 def check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """Raise if a heartbeat carries an outdated member epoch.
+    """Raise an error if a heartbeat contains an outdated member epoch.
 
-    :raise KafkaError: FENCED_MEMBER_EPOCH; the member has to release all partitions and join again.
+    :raise KafkaError: FENCED_MEMBER_EPOCH; the member must release all partitions and rejoin.
     """
     if not is_current_epoch(member, epoch) and not missed_last_response(member, epoch, owned):
         raise KafkaError(
             ErrorCode.FENCED_MEMBER_EPOCH,
-            f"member {member.member_id!r} is at epoch {member.progress.epoch}, the request has {epoch}",
+            f"member {member.member_id!r} is at epoch {member.progress.epoch}, but the request has epoch {epoch}",
         )
 
 
 def check_instance(member: Member, member_id: str) -> None:
-    """Raise if another member has taken over the instance id.
+    """Raise an error if another member has taken over the instance id.
 
     :raise KafkaError: FENCED_INSTANCE_ID.
     """
@@ -65,7 +65,7 @@ def check_instance(member: Member, member_id: str) -> None:
 
 
 def check_released(member: Member, member_id: str) -> None:
-    """Raise if a client tries to take over the instance id of a static member that has not left.
+    """Raise an error if a client tries to take over the instance id of a static member that has not left.
 
     :raise KafkaError: UNRELEASED_INSTANCE_ID.
     """

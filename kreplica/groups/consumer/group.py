@@ -1,4 +1,4 @@
-"""A running KIP-848 group: decided and committed state, timers, pending heartbeats."""
+"""A running KIP-848 group: its current and committed state, timers and pending heartbeats."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 log = Logger()
 
 COMMIT_VERSION_MIN = 9
-"""First version of OffsetCommit that carries member epochs."""
+"""First version of OffsetCommit that contains member epochs."""
 
 WAITING_MAX = 20_000
-"""Maximum number of heartbeats per group that wait for a write; each member has at most one."""
+"""Maximum number of heartbeats per group that may wait for a write; each member has at most one."""
 
 NOT_COMMITTED = "the group's state change could not be committed"
 
@@ -48,15 +48,15 @@ class _Heartbeat(NamedTuple):
 
 
 class ConsumerGroup:
-    """Implements ``groups.group.Group``; owned by the shard of its partition, from its first member or from loading.
+    """A KIP-848 group; implements ``Group`` and is owned by its shard, from its first member or from loading.
 
     :param state: the loaded state, or the empty state of a new group.
-    :param account: charged for members and for matches of regular expressions.
-    :param preceding: tombstones of a replaced classic group; written before the group's own records until one write is
-        committed.
-    :ivar state: decided state, including changes that are not committed yet.
+    :param account: charged for the memory of members and of regular expression matches.
+    :param preceding: tombstones of a replaced classic group; written before the group's own records until a write has
+        been committed.
+    :ivar state: current state, including changes that have not been committed yet.
     :ivar committed: committed state.
-    :ivar topics_version: version of the topic metadata last used; None if never.
+    :ivar topics_version: version of the topic metadata that was last used; None if none has been used yet.
     """
 
     type_name = CONSUMER
@@ -80,34 +80,36 @@ class ConsumerGroup:
         self._config = config
         self.account = account
         self._preceding = preceding
-        self._entering: list[_Heartbeat] = []
-        self._writes = GroupWrites(runtime.reactor, state_log, state, self._committed, self._discard, self._write_ended)
+        self._queued_heartbeats: list[_Heartbeat] = []
+        self._writes = GroupWrites(
+            runtime.reactor, state_log, state, self._on_committed, self._discard, self._on_write_settled
+        )
         self._timers = MemberTimers(
-            runtime.reactor, config.session_timeout_ms, self._session_ended, self._revocation_ended
+            runtime.reactor, config.session_timeout_ms, self._on_session_expired, self._on_revocation_timeout
         )
         self._apply_change(GroupState(state.group_id), state)
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def heartbeat(self, request: Heartbeat, topics: TopicSnapshot) -> Deferred[HeartbeatResponse]:
-        """Handle a heartbeat, including the last one of a member that leaves.
+        """Handle a heartbeat, including the last heartbeat of a member that leaves.
 
-        :return: fires once its changes are committed; may be cancelled.
-        :raise KafkaError: see ``transitions.enter``, ``transitions.leave`` and ``check_memory``, or
-            COORDINATOR_NOT_AVAILABLE; nothing has changed.
+        :return: fires once the changes are committed; may be cancelled.
+        :raise KafkaError: COORDINATOR_NOT_AVAILABLE, or see ``transitions.enter``, ``transitions.leave`` and
+            ``check_memory``; nothing has changed.
         """
-        if self._writes.is_failing or self._writes.waiting_count + len(self._entering) >= WAITING_MAX:
+        if self._writes.is_failing or self._writes.waiting_count + len(self._queued_heartbeats) >= WAITING_MAX:
             self.restart_session(request.member_id)
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's state cannot be written at the moment")
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the group's state currently cannot be written")
         check_memory(self.account, self.state, request)
         heartbeat = _Heartbeat(request, topics, Deferred())
         if request.is_leaving:
             outcome = leave(self.state, request, topics)
             self._change_state(outcome.state, partial(_respond, heartbeat.result, outcome.response))
         elif self._writes.is_in_flight and needs_target(enter(self.state, request, topics, self._config)[0]):
-            self._entering.append(heartbeat)  # one target computation for all heartbeats during the write
+            self._queued_heartbeats.append(heartbeat)  # one target computation for all heartbeats during the write
         else:
-            self._decide([heartbeat], fails_deferreds=False)
+            self._apply_heartbeats([heartbeat], fails_deferreds=False)
         return heartbeat.result
 
     @property
@@ -124,19 +126,19 @@ class ConsumerGroup:
         return self._timers.revocation_remaining_s(member_id)
 
     def restart_session(self, member_id: str) -> None:
-        """Restart a member's session, so that it does not expire while its requests fail."""
+        """Restart a member's session, so that it does not expire while the member's requests fail."""
         self._timers.restart_session(member_id)
 
-    def _decide(self, heartbeats: Sequence[_Heartbeat], *, fails_deferreds: bool = True) -> None:
-        """Apply heartbeats in order, with one target computation.
+    def _apply_heartbeats(self, heartbeats: Sequence[_Heartbeat], *, fails_deferreds: bool = True) -> None:
+        """Apply heartbeats in order, with a single target computation.
 
-        :param fails_deferreds: fail the Deferreds of rejected heartbeats instead of raising the error.
+        :param fails_deferreds: if True, fail the Deferreds of rejected heartbeats instead of raising the error.
         """
         state = self.state
-        entered: list[tuple[_Heartbeat, Progress]] = []
+        applied: list[tuple[_Heartbeat, Progress]] = []
         for heartbeat in heartbeats:
             try:
-                state, known = enter(state, heartbeat.request, heartbeat.topics, self._config)
+                state, previous_progress = enter(state, heartbeat.request, heartbeat.topics, self._config)
             except KafkaError as error:
                 if not fails_deferreds:
                     raise
@@ -144,12 +146,12 @@ class ConsumerGroup:
                 continue
             self.restart_session(heartbeat.request.member_id)
             self.topics_version = heartbeat.topics.version
-            entered.append((heartbeat, known))
+            applied.append((heartbeat, previous_progress))
         if needs_target(state):
             state = with_target(state, self._config.assignors)
         callbacks = []
-        for heartbeat, known in entered:
-            state, response = advance(state, heartbeat.request, known)
+        for heartbeat, previous_progress in applied:
+            state, response = advance(state, heartbeat.request, previous_progress)
             callbacks.append(partial(_respond, heartbeat.result, response))
         self._change_state(state, *callbacks)
 
@@ -161,17 +163,17 @@ class ConsumerGroup:
             self._apply_change(old, state)
         self._writes.add(records, state, *callbacks)
 
-    def _write_ended(self, code: ErrorCode) -> None:
-        """Decide the heartbeats that arrived during the write, or fail them with it."""
-        entering, self._entering = self._entering, []
+    def _on_write_settled(self, code: ErrorCode) -> None:
+        """Apply the heartbeats that arrived during the write, or fail them if the write failed."""
+        queued_heartbeats, self._queued_heartbeats = self._queued_heartbeats, []
         if code is ErrorCode.NONE:
-            if entering:
-                self._decide(entering)
+            if queued_heartbeats:
+                self._apply_heartbeats(queued_heartbeats)
             return
-        for heartbeat in entering:
+        for heartbeat in queued_heartbeats:
             heartbeat.result.errback(KafkaError(code, NOT_COMMITTED))
 
-    def _committed(self, state: GroupState) -> None:
+    def _on_committed(self, state: GroupState) -> None:
         self.committed = state
         self._preceding = ()
 
@@ -185,17 +187,17 @@ class ConsumerGroup:
         self._timers.update(old, new)
         charge(self.account, old, new)
 
-    def _session_ended(self, member_id: str) -> None:
+    def _on_session_expired(self, member_id: str) -> None:
         self._expire(member_id, "sent no heartbeat within the session timeout")
 
-    def _revocation_ended(self, member_id: str) -> None:
+    def _on_revocation_timeout(self, member_id: str) -> None:
         self._expire(member_id, "did not revoke its partitions in time")
 
-    def _expire(self, member_id: str, why: str) -> None:
-        if self._writes.is_failing:  # its heartbeats fail too, so it must not expire
+    def _expire(self, member_id: str, reason: str) -> None:
+        if self._writes.is_failing:  # the member's heartbeats fail too, so the member must not expire
             self._timers.recheck_later(member_id, RETRY_SECONDS)
             return
-        log.info("member {member!r} of group {group!r} {why}", member=member_id, group=self.group_id, why=why)
+        log.info("member {member!r} of group {group!r} {why}", member=member_id, group=self.group_id, why=reason)
         self._change_state(remove(self.state, [member_id], TopicSnapshot(self._topics)))
 
     # --- Group interface ---------------------------------------------------------------------------------------------
@@ -206,7 +208,7 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """True without members and without a write in flight, which could follow the group's tombstones in the log."""
+        """True if there are no members and no write in flight, which could follow the group's tombstones in the log."""
         return not self.state.members and not self._writes.is_in_flight
 
     def check_commit(
@@ -221,12 +223,13 @@ class ConsumerGroup:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, member_id)
         if not transactional and version < COMMIT_VERSION_MIN:
             raise KafkaError(
-                ErrorCode.UNSUPPORTED_VERSION, f"members commit with version {COMMIT_VERSION_MIN} or later"
+                ErrorCode.UNSUPPORTED_VERSION, f"members must commit with version {COMMIT_VERSION_MIN} or later"
             )
         if not fencing.is_epoch_of_commit(member, generation):
             code = ErrorCode.ILLEGAL_GENERATION if transactional else ErrorCode.STALE_MEMBER_EPOCH
             raise KafkaError(
-                code, f"member {member_id!r} is at epoch {member.progress.epoch}, the request has {generation}"
+                code,
+                f"member {member_id!r} is at epoch {member.progress.epoch}, but the request has epoch {generation}",
             )
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
@@ -238,7 +241,7 @@ class ConsumerGroup:
         if not fencing.is_epoch_of_commit(member, member_epoch):
             raise KafkaError(
                 ErrorCode.STALE_MEMBER_EPOCH,
-                f"member {member_id!r} is at epoch {member.progress.epoch}, the request has {member_epoch}",
+                f"member {member_id!r} is at epoch {member.progress.epoch}, but the request has epoch {member_epoch}",
             )
 
     @property
@@ -268,7 +271,7 @@ class ConsumerGroup:
 
     def unload(self) -> None:
         self._timers.stop()
-        self._write_ended(ErrorCode.NOT_COORDINATOR)
+        self._on_write_settled(ErrorCode.NOT_COORDINATOR)
         self._writes.close(ErrorCode.NOT_COORDINATOR)
         self.account.close()
 

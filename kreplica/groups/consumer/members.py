@@ -8,7 +8,7 @@ from enum import IntEnum
 from kreplica.groups.consumer.assignment import Assignment
 
 JOINING = 0
-"""Member epoch in the heartbeat of a member that joins, or that rejoins without partitions."""
+"""Member epoch in the heartbeat of a member that joins or that rejoins without partitions."""
 
 LEAVING = -1
 """Member epoch in the last heartbeat of a member that leaves the group."""
@@ -17,18 +17,18 @@ LEAVING_TEMPORARILY = -2
 """Member epoch in the heartbeat of a static member that leaves temporarily; kept until it rejoins (KIP-848)."""
 
 NOT_SET = -1
-"""Value of a rebalance timeout that is unchanged, or of an epoch that was never set."""
+"""Value of a rebalance timeout that is unchanged, or of an epoch that has never been set."""
 
 
 class MemberState(IntEnum):
-    """State of a member relative to its target; the values are those in the records."""
+    """State of a member relative to its target; the values are those used in the records."""
 
     STABLE = 0
     """Owns all partitions of its target."""
     UNREVOKED_PARTITIONS = 1
-    """Has to revoke partitions before it moves to the next epoch."""
+    """Must revoke partitions before it moves to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """Is at the target epoch and waits for partitions that other members have to revoke."""
+    """Is at the target epoch and waits for partitions that other members must revoke."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,8 @@ class Subscription:
     """Subscription and metadata of a member.
 
     :param topic_names: sorted.
-    :param regular_expression: subscribed topic pattern in addition to the names; None or empty for none.
+    :param regular_expression: topic pattern that is subscribed to in addition to the names; None or empty if there is
+        none.
     :param server_assignor: preferred assignor, or None.
     """
 
@@ -54,10 +55,10 @@ class Subscription:
 class Progress:
     """Progress of a member towards its target.
 
-    :param epoch: member epoch that its next heartbeat must carry.
+    :param epoch: member epoch that its next heartbeat must contain.
     :param previous_epoch: also accepted, because the last response may have been lost.
-    :param assigned: partitions it owns or was assigned in the last response.
-    :param pending_revocation: partitions it has to revoke, and owns until it confirms the revocation.
+    :param assigned: partitions that the member owns or that were assigned to it in the last response.
+    :param pending_revocation: partitions that the member must revoke and owns until it confirms the revocation.
     """
 
     epoch: int = 0

@@ -1,4 +1,4 @@
-"""Memory charged for a KIP-848 group: subscriptions of its members and matches of regular expressions."""
+"""Memory charged for a KIP-848 group: its members' subscriptions and the matches of regular expressions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from kreplica.groups.consumer.state import GroupState, MatchedTopics, changed_me
 from kreplica.groups.memory_limits import MEMBER_OVERHEAD_BYTES, GroupAccount, texts_size
 
 MATCH_BYTES = 8
-"""Charged per topic that a regular expression matches; the name itself is shared with the cluster metadata."""
+"""Charged for each topic that a regular expression matches; the name itself is shared with the cluster metadata."""
 
 
 def check_memory(account: GroupAccount, state: GroupState, request: Heartbeat) -> None:
-    """Raise if a heartbeat's subscription would exceed the memory limit of the group, the address or the broker.
+    """Raise an error if a subscription would exceed the memory limit of the group, the client address or the broker.
 
     A heartbeat without a subscription is never rejected.
 
@@ -40,7 +40,8 @@ def charge(account: GroupAccount, old: GroupState, new: GroupState) -> None:
             account.remove(_member_key(before.member_id))
         elif before is None or before.subscription is not after.subscription:
             subscription = after.subscription
-            account.set(_member_key(after.member_id), subscription.client_host, _size(after.member_id, subscription))
+            size = _subscription_size(after.member_id, subscription)
+            account.set(_member_key(after.member_id), subscription.client_host, size)
     if old.resolved is not new.resolved:
         _charge_matches(account, old, new)
 
@@ -49,12 +50,12 @@ def _charge_matches(account: GroupAccount, old: GroupState, new: GroupState) -> 
     hosts = {member.subscription.regular_expression: member.subscription.client_host for member in new.members.values()}
     for expression, resolved in new.resolved.items():
         if old.resolved.get(expression) is not resolved:
-            account.set(_key(expression), hosts.get(expression, ""), _matches_size(expression, resolved))
+            account.set(_expression_key(expression), hosts.get(expression, ""), _matches_size(expression, resolved))
     for expression in old.resolved.keys() - new.resolved.keys():
-        account.remove(_key(expression))
+        account.remove(_expression_key(expression))
 
 
-def _key(expression: str) -> str:
+def _expression_key(expression: str) -> str:
     return f"expression {expression}"
 
 
@@ -66,7 +67,7 @@ def _matches_size(expression: str, resolved: MatchedTopics) -> int:
     return texts_size((expression,)) + MATCH_BYTES * len(resolved.topic_names)
 
 
-def _size(member_id: str, subscription: Subscription) -> int:
+def _subscription_size(member_id: str, subscription: Subscription) -> int:
     names = (
         member_id,
         subscription.instance_id,

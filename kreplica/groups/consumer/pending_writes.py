@@ -1,10 +1,11 @@
-"""Uncommitted state changes of a group and the requests that wait for them.
+"""Uncommitted state changes of a group and the requests that are waiting for them.
 
-A group bases decisions on its earlier, uncommitted decisions and responds once they are committed, so that simultaneous
-heartbeats see each other's changes. One write is in flight at a time; changes decided meanwhile form the next write.
+A group applies each change to its current, possibly uncommitted state and responds once the change is committed, so
+that concurrent heartbeats see each other's changes. One write is in flight at a time; changes made in the meantime form
+the next write.
 
-A failed write may still be committed later. It is therefore repeated until it is committed, and the group writes
-nothing else and rejects requests until then. A new leader of the partition reads the result from the log.
+A failed write may still be committed later. It is therefore retried until it is committed; until then, the group writes
+nothing else and rejects requests. A new leader of the partition reads the result from the log.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair, StateLog
 
 RETRY_SECONDS = 1.0
-"""Delay before a failed write is repeated."""
+"""Delay before a failed write is retried."""
 
 Respond = Callable[[ErrorCode], None]
 
@@ -32,9 +33,9 @@ Respond = Callable[[ErrorCode], None]
 class _Write:
     """One write.
 
-    :param base: state before it.
-    :param state: state after it.
-    :ivar records: by key: only the last record of a key is needed.
+    :param base: state before the write.
+    :param state: state after the write.
+    :ivar records: by key, because only the last record of a key is needed.
     """
 
     base: GroupState
@@ -47,9 +48,9 @@ class GroupWrites:
     """Writes of one group; owned by the group.
 
     :param on_committed: called with each committed state, in order.
-    :param on_dropped: called with the state before a write that is too large and was discarded.
+    :param on_dropped: called after a write that was too large has been discarded, with the state before it.
     :param on_settled: called with the error code after each attempt to write; may call ``add``.
-    :ivar is_failing: the last write failed and will be repeated.
+    :ivar is_failing: the last write failed and will be retried.
     """
 
     def __init__(
@@ -78,12 +79,12 @@ class GroupWrites:
 
     @property
     def waiting_count(self) -> int:
-        """Number of requests that wait for a response."""
+        """Number of requests that are waiting for a response."""
         in_flight = self._in_flight
         return len(self._next.callbacks) + (len(in_flight.callbacks) if in_flight is not None else 0)
 
     def add(self, records: Iterable[Pair], state: GroupState, *callbacks: Respond) -> None:
-        """Add the records that lead to a state.
+        """Write the records that lead to a state, now or after the write in flight.
 
         :param records: may be empty.
         :param callbacks: called with NONE once the state is committed, otherwise with the error.
@@ -95,7 +96,7 @@ class GroupWrites:
         write.state = state
         write.callbacks += callbacks
         if self._in_flight is None:
-            self._begin()
+            self._start_next()
 
     def close(self, code: ErrorCode) -> None:
         """Respond to all waiting requests and stop writing; the write in flight may still be committed."""
@@ -105,8 +106,8 @@ class GroupWrites:
         self._fail_waiting(code)
         self._in_flight = None
 
-    def _begin(self) -> None:
-        """Start the next write; if there are no changes, respond at once."""
+    def _start_next(self) -> None:
+        """Start the next write; if there are no changes, respond immediately."""
         write = self._next
         self._next = _Write(write.state, write.state)
         if write.records:
@@ -120,9 +121,9 @@ class GroupWrites:
         if write is not None:
             state = write.state
             self._retry = None
-            self._log.append(list(write.records.items()), lambda: self._on_committed(state), self._append_done)
+            self._log.append(list(write.records.items()), lambda: self._on_committed(state), self._on_append_done)
 
-    def _append_done(self, code: ErrorCode) -> None:
+    def _on_append_done(self, code: ErrorCode) -> None:
         write = self._in_flight
         if write is None:
             return
@@ -132,23 +133,23 @@ class GroupWrites:
             callbacks, write.callbacks = write.callbacks, []
             self._on_settled(code)
             if self._in_flight is None:
-                self._begin()
+                self._start_next()
             _call_all(callbacks, code)
         elif code is ErrorCode.MESSAGE_TOO_LARGE:
-            # Later decisions are based on the discarded state.
+            # Later changes are based on the discarded state, so they are discarded too.
             self._on_dropped(write.base)
             self._fail_waiting(ErrorCode.UNKNOWN_SERVER_ERROR)
             self._in_flight = None
             self._next = _Write(write.base, write.base)
             self._on_settled(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
-            # Retry even if another broker may lead by now: if none does, this broker continues in the same epoch.
+            # Retry even though another broker may be the leader by now; if none is, this broker continues in its epoch.
             self._retry = self._reactor.callLater(RETRY_SECONDS, self._append)
             self._fail_waiting(code)
             self._on_settled(code)
 
     def _fail_waiting(self, code: ErrorCode) -> None:
-        """Respond to all waiting requests; the decided state remains."""
+        """Fail all waiting requests; the state changes remain pending."""
         callbacks = self._next.callbacks
         self._next.callbacks = []
         if self._in_flight is not None:

@@ -1,7 +1,7 @@
 """Converts KIP-848 groups to records and back.
 
-Each record contains a complete value, not a change. A write may therefore be repeated, and only the last record of a
-key matters.
+Each record contains a complete value, not a change. A write may therefore be retried, and only the last record of a key
+matters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kreplica.coordination.state_log import Pair
 
 MEMBER_KINDS = (RecordKind.CURRENT, RecordKind.TARGET, RecordKind.MEMBER)
-"""Order of a member's tombstones, on which Kafka's replay relies."""
+"""Order of a member's tombstones, which Kafka's replay relies on."""
 
 
 def records_between(old: GroupState, new: GroupState) -> Iterator[Pair]:
@@ -144,7 +144,7 @@ def _progress(fields: dict[str, Any]) -> Progress:
 def _member_state(number: int) -> MemberState:
     """Return the member state; unknown states of newer versions become UNREVOKED_PARTITIONS.
 
-    In that state, the member has to report its partitions first.
+    In that state, the member must first report its partitions.
     """
     return MemberState(number) if number in _MEMBER_STATES else MemberState.UNREVOKED_PARTITIONS
 
@@ -171,8 +171,8 @@ class _GroupRecords:
 class ReplayedGroups:
     """Builds groups from the records of a partition; ``states`` is only valid after the last record.
 
-    In a compacted log, intermediate states may show a partition with two owners, because only the last record of each
-    member is left.
+    While a compacted log is replayed, a partition may temporarily have two owners, because only the last record of each
+    member remains.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class ReplayedGroups:
     def replay(self, key: bytes, value: bytes | None) -> None:
         """Apply a record.
 
-        :raise ProtocolError: malformed, or an unknown version.
+        :raise ProtocolError: the record is malformed or has an unknown version.
         """
         kind, group_id, name = parse_consumer_key(key)
         read = self._groups.setdefault(group_id, _GroupRecords())

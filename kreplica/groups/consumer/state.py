@@ -1,4 +1,4 @@
-"""Immutable state of a KIP-848 group; the log is written from the difference of two states."""
+"""Immutable state of a KIP-848 group; the records to write are derived from the difference between two states."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment, diffe
 from kreplica.groups.consumer.members import Member, MemberState
 
 Owners = Mapping[UUID, Mapping[int, str]]
-"""Member id of the owner by topic id and partition; an owner remains until it has revoked the partition."""
+"""Member id of the owner, by topic id and partition; an owner remains until it has revoked the partition."""
 
 
 class StateName(StrEnum):
-    """Names of group states as reported by Kafka."""
+    """Names of group states, as reported by Kafka."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -26,7 +26,7 @@ class StateName(StrEnum):
 
 
 class Topic(NamedTuple):
-    """Subscribed topic, as used for the current target."""
+    """A subscribed topic, as used for the current target."""
 
     topic_id: UUID
     partition_count: int
@@ -36,7 +36,7 @@ class MatchedTopics(NamedTuple):
     """Topics that a regular expression matches.
 
     :param topic_names: sorted.
-    :param version: metadata version of the coordinator that resolved it; not comparable between coordinators.
+    :param version: version of the coordinator's topic metadata; not comparable between coordinators.
     :param timestamp_ms: time of the lookup.
     """
 
@@ -49,11 +49,11 @@ class MatchedTopics(NamedTuple):
 class GroupState:
     """State of one group.
 
-    :param epoch: incremented when members, subscriptions or topics change, so that the target may change.
-    :param members: by id.
+    :param epoch: group epoch, incremented when members, subscriptions or topics change and so may change the target.
+    :param members: members by id.
     :param topics: existing subscribed topics by name.
-    :param resolved: by regular expression.
-    :param target_epoch: group epoch for which ``target`` was computed; the target is outdated if lower than ``epoch``.
+    :param resolved: matches by regular expression.
+    :param target_epoch: group epoch for which ``target`` was computed; if lower than ``epoch``, the target is outdated.
     :param target: target assignment by member id.
     :param owners: derived from the partitions of the members; each partition has at most one owner.
     """
@@ -69,7 +69,7 @@ class GroupState:
 
     @property
     def name(self) -> StateName:
-        """State of the group as reported to clients."""
+        """State of the group, as reported to clients."""
         if not self.members:
             return StateName.EMPTY
         if self.epoch > self.target_epoch:
@@ -86,7 +86,7 @@ class GroupState:
         return None
 
     def owner_of(self, topic_id: UUID, partition: int) -> str | None:
-        """Return the id of the member that owns a partition or has yet to revoke it, or None."""
+        """Return the id of the member that owns a partition or has not yet revoked it, or None."""
         return self.owners.get(topic_id, {}).get(partition)
 
     def with_member(self, member: Member) -> GroupState:
@@ -96,7 +96,7 @@ class GroupState:
         return replace(self, members={**self.members, member.member_id: member}, owners=owners)
 
     def without_members(self, member_ids: Iterable[str]) -> GroupState:
-        """Return the group without some members, their targets and partitions."""
+        """Return the group without these members and their targets and partitions."""
         members, target, owners = dict(self.members), dict(self.target), self.owners
         for member_id in member_ids:
             owners = _transfer(owners, member_id, members.pop(member_id), None)
@@ -122,7 +122,7 @@ def changed_members(old: GroupState, new: GroupState) -> list[MemberChange]:
 
 
 def is_reconciled(member: Member, target_epoch: int) -> bool:
-    """Return True if a member owns all of its target at this epoch."""
+    """Return True if a member owns all partitions of its target at this epoch."""
     return member.progress.epoch == target_epoch and member.progress.state is MemberState.STABLE
 
 

@@ -1,4 +1,4 @@
-"""Resolves the subscriptions of the members of a group to existing topics."""
+"""Resolves the subscriptions of a group's members to existing topics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Topics(Protocol):
 class TopicSnapshot:
     """Topic metadata for one transition.
 
-    :param resolved: regular expressions that were just looked up.
+    :param resolved: matches of regular expressions that were just looked up.
     :param is_changed: True if topics may have changed since the group last used them.
     :param version: version of the topic metadata.
     """
@@ -39,7 +39,7 @@ class TopicSnapshot:
 def refresh(state: GroupState, snapshot: TopicSnapshot) -> GroupState:
     """Update the subscribed topics of a group.
 
-    :return: the same object if nothing changed, otherwise a group of the next epoch.
+    :return: the same object if nothing changed, otherwise the group at its next epoch.
     """
     resolved = _resolved(state, snapshot.resolved)
     topics = _topics(dict.fromkeys(_names(state, resolved)), snapshot.topics)
@@ -67,7 +67,7 @@ def is_subscribed(state: GroupState, topic: str) -> bool:
 
 
 def _resolved(state: GroupState, fresh: Mapping[str, MatchedTopics]) -> dict[str, MatchedTopics]:
-    """Return the matches of each expression in use; unchanged matches keep the old entry, so nothing is written."""
+    """Return the matches of each expression in use; unchanged matches keep their old entry, which is not rewritten."""
     result = {}
     for expression in regular_expressions(state):
         old, new = state.resolved.get(expression), fresh.get(expression)

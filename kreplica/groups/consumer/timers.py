@@ -14,21 +14,21 @@ from kreplica.runtime import Reactor
 class MemberTimers:
     """Timers of one group; owned by the group.
 
-    :param session_ended: called with the id of a member whose session has expired.
-    :param revocation_ended: called with the id of a member that did not revoke its partitions in time.
+    :param on_session_expired: called with the id of a member whose session has expired.
+    :param on_revocation_timeout: called with the id of a member that did not revoke its partitions in time.
     """
 
     def __init__(
         self,
         reactor: Reactor,
         session_timeout_ms: int,
-        session_ended: Callable[[str], None],
-        revocation_ended: Callable[[str], None],
+        on_session_expired: Callable[[str], None],
+        on_revocation_timeout: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._session_s = session_timeout_ms / 1000
-        self._session_ended = session_ended
-        self._revocation_ended = revocation_ended
+        self._on_session_expired = on_session_expired
+        self._on_revocation_timeout = on_revocation_timeout
         self._sessions: dict[str, IDelayedCall] = {}
         self._revocations: dict[str, IDelayedCall] = {}
 
@@ -52,15 +52,15 @@ class MemberTimers:
                 self._update_revocation(member)
 
     def recheck_later(self, member_id: str, seconds: float) -> None:
-        """Check a member again after a delay, because it cannot be removed now."""
+        """Check a member again after a delay, because it cannot be removed at this time."""
         self._start_session(member_id, seconds)
 
     def session_remaining_s(self, member_id: str) -> float | None:
-        """Return the seconds until a member's session expires; None without a timer."""
+        """Return the number of seconds until a member's session expires; None if it has no timer."""
         return self._remaining_s(self._sessions, member_id)
 
     def revocation_remaining_s(self, member_id: str) -> float | None:
-        """Return the seconds until a member must have confirmed its revocations; None if there are none."""
+        """Return the number of seconds until a member must have confirmed its revocations; None if it has none."""
         return self._remaining_s(self._revocations, member_id)
 
     def _remaining_s(self, calls: dict[str, IDelayedCall], member_id: str) -> float | None:
@@ -76,18 +76,18 @@ class MemberTimers:
     def _start_session(self, member_id: str, seconds: float | None = None) -> None:
         _cancel(self._sessions, member_id)
         delay_s = self._session_s if seconds is None else seconds
-        self._sessions[member_id] = self._reactor.callLater(delay_s, self._expired, self._sessions, member_id)
+        self._sessions[member_id] = self._reactor.callLater(delay_s, self._on_expired, self._sessions, member_id)
 
     def _update_revocation(self, member: Member) -> None:
         _cancel(self._revocations, member.member_id)
         if member.progress.state is MemberState.UNREVOKED_PARTITIONS:
             delay_s = max(member.subscription.rebalance_timeout_ms, 0) / 1000
-            call = self._reactor.callLater(delay_s, self._expired, self._revocations, member.member_id)
+            call = self._reactor.callLater(delay_s, self._on_expired, self._revocations, member.member_id)
             self._revocations[member.member_id] = call
 
-    def _expired(self, calls: dict[str, IDelayedCall], member_id: str) -> None:
+    def _on_expired(self, calls: dict[str, IDelayedCall], member_id: str) -> None:
         del calls[member_id]
-        (self._session_ended if calls is self._sessions else self._revocation_ended)(member_id)
+        (self._on_session_expired if calls is self._sessions else self._on_revocation_timeout)(member_id)
 
 
 def _cancel(calls: dict[str, IDelayedCall], member_id: str) -> None:

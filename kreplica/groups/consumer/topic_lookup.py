@@ -1,4 +1,4 @@
-"""Finds the topics that match the regular expressions of all groups; updated when topics change."""
+"""Finds the topics that match the regular expressions of all groups and keeps the matches up to date."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.runtime import Runtime
 from kreplica.runtime.time_slice import TimeSlice
 
 EXPRESSIONS_MAX = 1000
-"""Maximum number of cached expressions; the least recently used are evicted."""
+"""Maximum number of cached expressions; the least recently used ones are evicted."""
 
 
 class AllTopics(Protocol):
@@ -24,11 +24,11 @@ class AllTopics(Protocol):
         """Return the names of all topics, sorted."""
 
     def on_change(self, callback: Callable[[], None]) -> None:
-        """Register a callback for changes of topics."""
+        """Register a callback for topic changes."""
 
 
 class _Entry:
-    """One expression: ``names`` are the topics it was matched against, ``matching`` the ones that matched."""
+    """One expression: ``names`` are the topics that it was matched against, ``matching`` those that matched."""
 
     __slots__ = ("automaton", "matching", "names", "version")
 
@@ -52,20 +52,20 @@ class TopicLookup:
         self._names: frozenset[str] = frozenset()
         self._names_version = -1
         self.version = 0
-        cluster.on_change(self._changed)
+        cluster.on_change(self._on_topics_changed)
 
-    def _changed(self) -> None:
+    def _on_topics_changed(self) -> None:
         self.version += 1
 
     def check(self, expression: str) -> None:
-        """Raise if this is not a valid regular expression.
+        """Raise an error if this is not a valid regular expression.
 
         :raise KafkaError: INVALID_REGULAR_EXPRESSION, with the reason.
         """
         self._entry(expression)
 
     def can_read(self, expression: str) -> bool:
-        """Return True if this broker accepts the expression, which a broker of another version may have accepted."""
+        """Return True if this broker accepts the expression, which may come from a broker of another version."""
         try:
             self.check(expression)
         except KafkaError:

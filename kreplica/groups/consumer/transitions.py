@@ -1,8 +1,9 @@
-"""State transitions of a KIP-848 group: heartbeats, leaving and timeouts. Pure functions.
+"""State transitions of a KIP-848 group after heartbeats, leaving and timeouts; pure functions.
 
-A heartbeat has three steps: ``enter`` finds the member and applies its metadata, subscription and topics; a new target
-is computed if the group epoch has grown (``target_assignment``); ``advance`` moves the member towards its target.
-Simultaneous heartbeats all enter before the target is computed once for all, because that is the most expensive step.
+A heartbeat is processed in three steps: ``enter`` finds the member and applies its metadata, subscription and topics; a
+new target is computed if the group epoch has been incremented (``target_assignment``); ``advance`` moves the member
+towards its target. For concurrent heartbeats, ``enter`` is called for all of them before the target is computed once,
+because computing the target is the most expensive step.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from kreplica.groups.consumer.subscriptions import TopicSnapshot, refresh
 class HeartbeatResponse(NamedTuple):
     """Response to a heartbeat.
 
-    :param assignment: partitions the member may own; None if unchanged since the last response.
+    :param assignment: partitions that the member may own; None if unchanged since the last response.
     """
 
     member_id: str
@@ -55,7 +56,7 @@ class Outcome(NamedTuple):
 def enter(
     state: GroupState, request: Heartbeat, topics: TopicSnapshot, config: ConsumerConfig
 ) -> tuple[GroupState, Progress]:
-    """Apply the metadata and subscription of a heartbeat: the first step, unless the member leaves.
+    """Apply the metadata and subscription of a heartbeat: the first step, unless the member is leaving.
 
     :return: the new state, and the member's progress before this heartbeat.
     :raise KafkaError: UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID,
@@ -70,21 +71,21 @@ def enter(
 
 
 def needs_target(state: GroupState) -> bool:
-    """Return True if a new target has to be computed."""
+    """Return True if a new target must be computed."""
     return state.epoch > state.target_epoch
 
 
-def advance(state: GroupState, request: Heartbeat, known: Progress) -> Outcome:
+def advance(state: GroupState, request: Heartbeat, previous: Progress) -> Outcome:
     """Move the member of a heartbeat towards its target: the last step.
 
-    :param known: progress of the member before ``enter``.
+    :param previous: progress of the member before ``enter``.
     """
     member = state.members[request.member_id]
     progress = reconcile(state, member, request.owned)
     if progress is not member.progress:
         state = state.with_member(replace(member, progress=progress))
-    is_known = request.member_epoch == known.epoch != JOINING and not request.is_full
-    assignment = None if is_known and progress.assigned == known.assigned else progress.assigned
+    is_known = request.member_epoch == previous.epoch != JOINING and not request.is_full
+    assignment = None if is_known and progress.assigned == previous.assigned else progress.assigned
     return Outcome(state, HeartbeatResponse(member.member_id, progress.epoch, assignment))
 
 
@@ -106,13 +107,13 @@ def leave(state: GroupState, request: Heartbeat, topics: TopicSnapshot) -> Outco
 
 
 def remove(state: GroupState, member_ids: Iterable[str], topics: TopicSnapshot) -> GroupState:
-    """Remove members that left or timed out, and free their partitions."""
+    """Remove members that have left or timed out, and free their partitions."""
     epoch = state.epoch + 1
     return replace(refresh(state.without_members(member_ids), topics), epoch=epoch)
 
 
 def _sender(state: GroupState, request: Heartbeat) -> Member:
-    """Return the member that sends a heartbeat."""
+    """Return the member that sent a heartbeat."""
     if request.instance_id is not None:
         member = state.static_member(request.instance_id)
         if member is not None:
@@ -125,7 +126,7 @@ def _sender(state: GroupState, request: Heartbeat) -> Member:
 
 
 def _joining_member(state: GroupState, request: Heartbeat, config: ConsumerConfig) -> tuple[GroupState, Member]:
-    """Return the group and the member that joins, with the partitions it keeps if it was a member before."""
+    """Return the group and the joining member; a former member keeps its partitions."""
     if request.instance_id is not None:
         static = state.static_member(request.instance_id)
         if static is not None:
@@ -143,7 +144,7 @@ def _joining_member(state: GroupState, request: Heartbeat, config: ConsumerConfi
 
 
 def _with_returned_member(state: GroupState, away: Member, member_id: str) -> tuple[GroupState, Member]:
-    """Transfer the state of a static member that left temporarily to its new member id."""
+    """Transfer the state of a static member that had left temporarily to its new member id."""
     member = Member(member_id, away.subscription, replace(away.progress, epoch=JOINING, previous_epoch=NOT_SET))
     target = state.target.get(away.member_id, NO_PARTITIONS)
     state = state.without_members([away.member_id]).with_member(member)
@@ -151,7 +152,7 @@ def _with_returned_member(state: GroupState, away: Member, member_id: str) -> tu
 
 
 def _with_subscription(state: GroupState, member: Member, request: Heartbeat, topics: TopicSnapshot) -> GroupState:
-    """Apply the subscription in a heartbeat; the epoch grows if the target may change."""
+    """Apply the subscription in a heartbeat; increment the epoch if the target may change."""
     before = state.members.get(member.member_id)
     subscription = _updated_subscription(member.subscription, request)
     member = replace(member, subscription=subscription)

@@ -1,4 +1,4 @@
-"""Partition assignors of the KIP-848 protocol. Pure and deterministic.
+"""Partition assignors of the KIP-848 protocol, which are pure and deterministic functions.
 
 * ``assignor``: the interface
 * ``uniform``: equal counts and minimal movement (the default)
@@ -12,4 +12,4 @@ from kreplica.groups.consumer.assignors.uniform import UniformAssignor
 __all__ = ["ASSIGNORS", "Assignor", "Group", "RangeAssignor", "Subscriber", "UniformAssignor"]
 
 ASSIGNORS: tuple[Assignor, ...] = (UniformAssignor(), RangeAssignor())
-"""All assignors, the default first."""
+"""All assignors; the first is the default."""

@@ -11,9 +11,9 @@ from kreplica.groups.consumer.assignment import NO_PARTITIONS, Assignment
 
 
 class Subscriber(NamedTuple):
-    """A member as seen by assignors.
+    """The attributes of a member that assignors use.
 
-    :param topic_ids: existing topics that it is subscribed to.
+    :param topic_ids: existing topics that the member is subscribed to.
     :param target: its previous target.
     """
 
@@ -38,7 +38,7 @@ class Group:
     """Input of an assignor.
 
     :param members: by member id.
-    :param partition_counts: by id of every subscribed topic.
+    :param partition_counts: number of partitions by id of each subscribed topic.
     """
 
     members: Mapping[str, Subscriber]
@@ -68,7 +68,7 @@ class Assignor(Protocol):
 
     @property
     def name(self) -> str:
-        """Name used by clients (``group.remote.assignor``)."""
+        """Name by which clients select the assignor (``group.remote.assignor``)."""
 
     @property
     def class_name(self) -> str:
@@ -77,5 +77,5 @@ class Assignor(Protocol):
     def assign(self, group: Group) -> Mapping[str, Assignment]:
         """Assign every partition of a subscribed topic to one of its subscribers.
 
-        :return: an assignment for each member, which may be empty.
+        :return: the assignment of each member, which may be empty.
         """

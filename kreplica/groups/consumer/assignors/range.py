@@ -1,8 +1,7 @@
-"""Range assignor: each member gets contiguous partitions of a topic; the first members get one more if the
-partitions do not divide evenly.
+"""Range assignor: each member is assigned contiguous partitions of each topic.
 
-Topics with equal partition counts and subscribers are co-partitioned: a member reads the same partition numbers of
-each, as joins by key require.
+If the partitions do not divide evenly, the first members are assigned one more. Topics with equal partition counts and
+subscribers are co-partitioned: a member is assigned the same partition numbers of each, as joins by key require.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Uniform assignor: partition counts of members differ as little as possible, with few moves.
+"""Uniform assignor: the members' partition counts differ as little as possible, with few moves.
 
-Three steps: members keep partitions of topics that they are still subscribed to; free partitions go to the member with
-the fewest; then partitions move from members with most to members with fewest while this evens out the counts. If all
-members have the same subscription, counts differ by at most one and the number of moves is minimal.
+It works in three steps: members keep the partitions of topics that they are still subscribed to; each free partition is
+assigned to the member with the fewest partitions; then partitions move from members with many to members with few
+partitions while this evens out the counts. If all members have the same subscription, the counts differ by at most one
+and the number of moves is minimal.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class _Shares:
         self._free = {topic_id: set(range(count)) for topic_id, count in group.partition_counts.items()}
 
     def keep_previous(self) -> None:
-        """Let members keep previous partitions of topics that they are still subscribed to."""
+        """Let members keep their previous partitions in topics that they are still subscribed to."""
         for member_id, held in self._held.items():
             topic_ids, _, target = self._group.members[member_id]
             for topic_id, partitions in target.items():
@@ -58,7 +59,7 @@ class _Shares:
                     self._counts[member_id] += len(kept)
 
     def assign_free(self, topics: TopicClass) -> None:
-        """Assign free partitions to the subscribers with fewest partitions."""
+        """Assign free partitions to the subscribers with the fewest partitions."""
         subscribers = topics.subscribers
         least = [(self._counts[member_id], index) for index, member_id in enumerate(subscribers)]
         heapify(least)
@@ -70,7 +71,7 @@ class _Shares:
                 heapreplace(least, (count + 1, index))
 
     def balance(self, topics: TopicClass) -> int:
-        """Move partitions of these topics from members with most to members with fewest partitions.
+        """Move partitions of these topics from the members with the most partitions to those with the fewest.
 
         :return: number of moved partitions.
         """
@@ -86,7 +87,7 @@ class _Shares:
         heapify(most)
         moved = 0
         while True:
-            # Members with changed counts are in the heaps twice; skip outdated entries.
+            # Members whose counts have changed are in the heaps more than once; skip outdated entries.
             while most and (-most[0][0] != counts[subscribers[most[0][1]]] or not movable[most[0][1]]):
                 heappop(most)
             while least[0][0] != counts[subscribers[least[0][1]]]:
@@ -109,7 +110,7 @@ class _Shares:
         }
 
     def _move(self, source: str, destination: str, topic_ids: list[UUID]) -> None:
-        """Move the partition that spreads topics best, preferably one that the source did not have before."""
+        """Move the partition that spreads topics best, preferably one that the source did not previously own."""
         held, others = self._held[source], self._held[destination]
         topic_id = max(
             (each for each in topic_ids if held.get(each)),
