@@ -6,12 +6,12 @@ thread needs its own ``Cluster``.  Requests are sent and responses are processed
 * ``cluster``: ``Cluster``, the entry point; ``coroutines``: runs the client core without an event loop
 * ``connection``: a connection to one broker; ``connections``: a set of connections
 * ``blocking_runtime``: clocks, sleep, randomness and sockets
-* ``secured_runtime``: TLS and SASL; ``token_login``: bearer tokens
-* ``producer``: ``Producer``; ``producer_options``: options of the producer; ``sender``: Produce requests
-* ``transactions``: transactions of offsets, and the end of prepared transactions
-* ``reader``: ``Reader``, consumes partitions without a group
+* ``secured_runtime``: TLS and SASL; ``token_login``, ``http_exchange``: bearer tokens
+* ``producer``: ``Producer``; ``producer_options``: its options; ``sender``: Produce requests
+* ``transactions``: transactions that only commit offsets, and the end of prepared transactions
+* ``reader``: ``Reader``, which consumes partitions without a group
 * ``offsets``: offsets by time, and committed offsets
-* ``admin``: topics, configurations, replica sizes
+* ``admin``: topics, configurations, replica sizes and delegation tokens
 
 Routing, retries, transaction phases and the effect of responses are in ``kreplica.client_core``.
 """

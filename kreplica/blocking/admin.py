@@ -21,7 +21,7 @@ from kreplica.model import TopicPartition
 class ReplicaSize:
     """Size of a replica in a log directory of its broker.
 
-    :param offset_lag: lag behind the leader's high watermark, or, for a future replica, behind the current replica.
+    :param offset_lag: lag behind the leader's high watermark or, for a future replica, behind the current replica.
     :param is_future: True if the replica is being moved to this directory.
     """
 
@@ -42,9 +42,9 @@ def create_topic(
     *,
     timeout_s: float | None = None,
 ) -> TopicView:
-    """Create a topic, and wait until each of its partitions has a leader.
+    """Create a topic and wait until each of its partitions has a leader.
 
-    :raise BrokerRefused: the topic exists, or the controller rejected the request.
+    :raise BrokerRefused: the topic already exists, or the controller rejected the request.
     """
     run(Admin(cluster.core).create_topic(name, partitions, replication_factor, configs, timeout_s=timeout_s))
     return cluster.retrying(lambda: cluster.topic(name), timeout_s)
@@ -69,14 +69,15 @@ def topic_settings(cluster: Cluster, topic: str) -> Mapping[str, ConfigEntry]:
 
 
 def broker_settings(cluster: Cluster, broker_id: int) -> Mapping[str, ConfigEntry]:
-    """Return all configuration entries of a broker, by name, as that broker reports them."""
+    """Return all configuration entries of a broker, by name, as reported by that broker."""
     return run(Admin(cluster.core).describe_config(ConfigResource.broker(broker_id)))
 
 
 def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, str | None]) -> None:
-    """Change configuration entries of a topic; the value None restores the default (KIP-339).
+    """Change configuration entries of a topic (KIP-339).
 
-    :raise BrokerRefused: a name or value is not valid; nothing was changed.
+    :param changes: name -> new value; None restores the default.
+    :raise BrokerRefused: a name or value is invalid; nothing was changed.
     """
     config_changes = [
         ConfigChange.delete(name) if value is None else ConfigChange.set(name, value) for name, value in changes.items()
@@ -85,10 +86,10 @@ def change_topic_settings(cluster: Cluster, topic: str, changes: Mapping[str, st
 
 
 def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list[ReplicaSize]:
-    """Return the sizes of replicas; each live broker reports its own.
+    """Return the sizes of replicas; each live broker reports the sizes of its own replicas.
 
-    :param topics: None for all topics.
-    :raise ClientError: a broker of the cluster does not respond.
+    :param topics: None means all topics.
+    :raise ClientError: a live broker did not respond.
     """
     partitions = None
     if topics is not None:
@@ -103,7 +104,7 @@ def replica_sizes(cluster: Cluster, topics: Sequence[str] | None = None) -> list
 
 
 def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Return the bytes on disk of each partition's leader replica; empty if a broker does not respond."""
+    """Return the size on disk of each partition's leader replica in bytes; empty if a broker did not respond."""
     try:
         sizes = {(size.broker_id, size.partition): size.size_bytes for size in replica_sizes(cluster, [topic])}
     except ClientError:
@@ -116,12 +117,12 @@ def size_of_leaders(cluster: Cluster, topic: str) -> dict[int, int]:
 def create_delegation_token(
     cluster: Cluster, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
 ) -> DelegationToken:
-    """Create a token: other clients that authenticate with it act as the owner, for a limited time.
+    """Create a token; clients that authenticate with it act as its owner for a limited time.
 
     :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
     :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.
-    :param owner: principal as which clients with the token act; the client's own by default.
-    :raise BrokerRefused: tokens are disabled, or the client has no permission or has authenticated with a token.
+    :param owner: principal that clients with the token act as; by default, the client's own principal.
+    :raise BrokerRefused: tokens are disabled, or the client is not authorized or has itself authenticated with a token.
     """
     created = Admin(cluster.core).create_delegation_token(
         renewers=renewers, max_lifetime_ms=max_lifetime_ms, owner=owner
@@ -130,16 +131,16 @@ def create_delegation_token(
 
 
 def renew_delegation_token(cluster: Cluster, hmac: bytes, period_ms: int | None = None) -> int:
-    """Extend the validity of a token; return its new end in milliseconds since 1970.
+    """Extend the validity of a token; return its new expiry time in milliseconds since 1970.
 
-    :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
+    :param period_ms: time from now; by default, ``delegation.token.expiry.time.ms``.
     :raise BrokerRefused: the token has expired, or belongs to another user.
     """
     return run(Admin(cluster.core).renew_delegation_token(hmac, period_ms))
 
 
 def expire_delegation_token(cluster: Cluster, hmac: bytes, period_ms: int | None = None) -> int:
-    """Delete a token, or set the end of its validity; return the end in milliseconds since 1970.
+    """Delete a token or set its expiry time; return the expiry time in milliseconds since 1970.
 
     :param period_ms: time from now; None deletes the token.
     :raise BrokerRefused: the token has expired, or belongs to another user.
@@ -148,8 +149,8 @@ def expire_delegation_token(cluster: Cluster, hmac: bytes, period_ms: int | None
 
 
 def delegation_tokens(cluster: Cluster, owners: Iterable[str] | None = None) -> Sequence[DelegationToken]:
-    """Return the tokens that the client may see.
+    """Return the tokens that the client is allowed to see.
 
-    :param owners: only tokens of these principals; None for all tokens.
+    :param owners: return only tokens of these principals; None returns all tokens.
     """
     return run(Admin(cluster.core).describe_delegation_tokens(owners))

@@ -21,13 +21,13 @@ Connect: TypeAlias = Callable[[str, int, float], socket.socket]
 class BlockingRuntime:
     """The non-deterministic functions that a client uses.
 
-    :param clock: monotonic time in seconds; only differences are used.
-    :param wall_clock_ms: milliseconds since 1970, for timestamps of records.
+    :param clock: returns the monotonic time in seconds; only differences are used.
+    :param wall_clock_ms: returns milliseconds since 1970, for the timestamps of records.
     :param sleep: waits for a number of seconds.
-    :param random: for jitter and partitioning.
+    :param random: source of randomness for jitter and partitioning.
     :param connect: opens sockets; ``tls_sockets`` returns such a function for TLS.
-    :param wait_readable: waits until a socket is readable, with a timeout in seconds; returns the readable ones.
-    :param sasl: credentials of the client for authentication; None if it does not authenticate.
+    :param wait_readable: waits, with a timeout in seconds, until a socket is readable; returns the readable sockets.
+    :param sasl: the client's credentials; None if it does not authenticate.
     """
 
     clock: Callable[[], float]
@@ -42,8 +42,8 @@ class BlockingRuntime:
 def default_runtime(*, connect: Connect | None = None, sasl: SaslCredentials | None = None) -> BlockingRuntime:
     """Return the runtime that uses the operating system.
 
-    :param connect: opens sockets; plain TCP by default.
-    :param sasl: credentials of the client for authentication.
+    :param connect: opens sockets; by default, plain TCP sockets.
+    :param sasl: the client's credentials.
     """
     return BlockingRuntime(
         clock=time.monotonic,
@@ -57,7 +57,7 @@ def default_runtime(*, connect: Connect | None = None, sasl: SaslCredentials | N
 
 
 def tcp_socket(host: str, port: int, timeout_s: float) -> socket.socket:
-    """Return a connected socket without Nagle's algorithm."""
+    """Return a connected socket with Nagle's algorithm disabled."""
     connected_socket = socket.create_connection((host, port), timeout_s)
     connected_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -79,9 +79,9 @@ def tls_sockets(context: ssl.SSLContext) -> Connect:
 
 
 def wait_readable(sockets: Sequence[socket.socket], timeout_s: float) -> list[socket.socket]:
-    """Wait until a socket is readable or closed, and return the readable ones.
+    """Wait until a socket is readable or closed, and return all such sockets.
 
-    A socket is also ready if TLS has decrypted data, since the descriptor may then never become readable.
+    A TLS socket with buffered decrypted data is also returned, because its descriptor may never become readable.
     """
     ready: list[socket.socket] = [each for each in sockets if isinstance(each, ssl.SSLSocket) and each.pending()]
     if ready:

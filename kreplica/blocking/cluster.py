@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class BlockingCore(ClusterCore[Connection]):
-    """``ClusterCore`` whose awaitables block instead of suspending."""
+    """A ``ClusterCore`` whose awaitables block instead of suspending."""
 
     def __init__(
         self, bootstrap: str | Iterable[tuple[str, int]], options: ClientOptions, runtime: BlockingRuntime
@@ -31,7 +31,7 @@ class BlockingCore(ClusterCore[Connection]):
         self.connections = Connections(lambda address: Connection.open(address, options, runtime))
 
     def now_s(self) -> float:
-        """Return monotonic time in seconds."""
+        """Return the monotonic time in seconds."""
         return self._runtime.clock()
 
     def wall_clock_ms(self) -> int:
@@ -73,9 +73,9 @@ class BlockingCore(ClusterCore[Connection]):
 
 
 class Cluster:
-    """Metadata of one cluster, and connections to its brokers; use it as a context manager, or call ``close``.
+    """Metadata of one cluster and connections to its brokers; use it as a context manager, or call ``close``.
 
-    Metadata is requested when it is first needed.  ``ClusterCore`` documents the methods of the same name.
+    Metadata is requested when it is first needed.  For the methods, see those of the same name in ``ClusterCore``.
 
     :param bootstrap: bootstrap brokers, as ``"kafka-1:9092,kafka-2:9092"`` or as pairs of host and port.
     :raise ValueError: ``bootstrap`` is malformed.
@@ -95,7 +95,7 @@ class Cluster:
 
     @property
     def view(self) -> ClusterView:
-        """The cluster's metadata as last received."""
+        """The metadata that was received last."""
         return self.core.view
 
     def close(self) -> None:
@@ -111,13 +111,13 @@ class Cluster:
         self.close()
 
     def new_connections(self) -> Connections:
-        """Return a new set of connections, for requests that take long; the caller closes it."""
+        """Return a new set of connections, for requests that take a long time; the caller must close it."""
         return Connections(lambda address: Connection.open(address, self.options, self.runtime))
 
     # --- methods of the core ---
 
     def retrying(self, attempt: Callable[[], T], timeout_s: float | None = None) -> T:
-        """Return the result of an attempt, repeated with backoff as long as its error is retriable."""
+        """Return the result of an attempt, which is retried with backoff as long as its errors are retriable."""
 
         async def once() -> T:
             return attempt()
@@ -137,7 +137,7 @@ class Cluster:
         return run(self.core.connection(broker_id))
 
     def request_any(self, api: Api, body: dict[str, Any], *, at_most: int | None = None) -> dict[str, Any]:
-        """Send a request to the brokers in turn, until one responds."""
+        """Send a request to the brokers in turn until one responds."""
         return run(self.core.request_any(api, body, at_most=at_most))
 
     def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
@@ -145,11 +145,11 @@ class Cluster:
         return run(self.core.refresh(topics))
 
     def topic(self, name: str) -> TopicView:
-        """Return a topic's metadata; refresh it if it is stale, old or missing."""
+        """Return a topic's metadata; refresh it if it is stale, too old or missing."""
         return run(self.core.topic(name))
 
     def find_topic(self, name: str, timeout_s: float = 5.0) -> TopicView:
-        """Return a topic's metadata; wait for a topic that was created a moment ago."""
+        """Return a topic's metadata; wait for a topic that was created only recently."""
         return run(self.core.find_topic(name, timeout_s))
 
     def partition(self, partition: TopicPartition) -> PartitionView:

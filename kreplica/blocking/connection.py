@@ -1,4 +1,4 @@
-"""A connection to one broker: API versions, correlation ids, timeouts, frames of bounded size."""
+"""A connection to one broker: API versions, correlation ids, timeouts and frames of bounded size."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ RECEIVED_SIZE_MAX = 1 << 20
 """Maximum number of bytes per socket read."""
 
 THROTTLE_S_MAX = 30.0
-"""Maximum throttle time that the client observes."""
+"""Maximum throttle time that the client respects (KIP-219)."""
 
 CORRELATION_ID_END = 1 << 31
 
 
 @dataclass(slots=True, eq=False)
 class PendingRequest:
-    """A sent request.
+    """A request that has been sent.
 
-    :ivar response: body of the response; None until it is received.
+    :ivar response: body of the response; None until it has been received.
     """
 
     api: Api
@@ -56,10 +56,10 @@ class PendingRequest:
 
 
 class Connection:
-    """A connection that is open until ``close`` or an error.
+    """A connection that stays open until ``close`` or an error.
 
     :param connected_socket: the connected socket, plain or TLS.
-    :param peer: the broker's address, for error texts.
+    :param peer: the broker's address, for error messages.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Connection:
 
     @classmethod
     def open(cls, address: Address, options: ClientOptions, runtime: BlockingRuntime) -> Connection:
-        """Connect, and negotiate API versions.
+        """Connect and negotiate API versions.
 
         :raise AuthenticationFailed: the broker's certificate or the client's credentials were rejected.
         :raise ConnectionFailed: the connection could not be opened.
@@ -103,9 +103,9 @@ class Connection:
         return connection
 
     def authenticate(self, credentials: SaslCredentials, timeout_s: float) -> None:
-        """Authenticate with SASL; ``send`` authenticates again before the session ends.
+        """Authenticate with SASL; ``send`` re-authenticates before the session ends.
 
-        :raise ClientError: the broker rejects the client, or does not respond.
+        :raise ClientError: the broker rejects the client or does not respond.
         """
 
         async def request(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Connection:
             self._renew_at_s = self._runtime.clock() + lifetime_ms / 1000 * RENEWAL_SHARE
 
     def negotiate(self, timeout_s: float) -> None:
-        """Request the API versions of the broker (KIP-35), with the newest version of ApiVersions that it supports.
+        """Request the broker's API versions (KIP-35), with the newest version of ApiVersions that the broker supports.
 
         :raise BrokerRefused: the broker rejected the request.
         """
@@ -132,10 +132,10 @@ class Connection:
             raise BrokerRefused(error.code, f"API versions of {self.peer}") from error
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the highest version of an API that client and broker support.
+        """Return the highest version of an API that both the client and the broker support.
 
         :param at_most: highest version to use.
-        :raise UnsupportedVersion: there is none.
+        :raise UnsupportedVersion: there is no common version.
         """
         found = self._version_cache.get((api.key, at_most))
         if found is None:
@@ -155,7 +155,7 @@ class Connection:
 
     @property
     def throttle_remaining_s(self) -> float:
-        """Remaining throttle time in seconds (KIP-219), normally 0."""
+        """Remaining throttle time in seconds (KIP-219); normally 0."""
         return max(0.0, self._throttled_until_s - self._runtime.clock())
 
     def request(
@@ -163,8 +163,8 @@ class Connection:
     ) -> dict[str, Any]:
         """Send a request and wait for its response; not allowed while other requests are pending.
 
-        :param timeout_s: time until the response; ``request_timeout_s`` of the options by default.
-        :raise ClientError: no response was received; the connection is closed, unless the request was not sent.
+        :param timeout_s: time to wait for the response; by default, the option ``request_timeout_s``.
+        :raise ClientError: no response was received; the connection is closed unless the request was not sent.
         """
         timeout_s = self._options.request_timeout_s if timeout_s is None else timeout_s
         return self.exchange(api, self.version(api, at_most), body, timeout_s)
@@ -183,18 +183,18 @@ class Connection:
             while sent.response is None:
                 self.receive(timeout_s)
         except BaseException:
-            self.close()  # even after an interrupt: the next response would belong to this request
+            self.close()  # also after an interrupt, because the next response would belong to this request
             raise
         return sent.response
 
     def send(
         self, api: Api, body: dict[str, Any], *, version: int, timeout_s: float, expects_response: bool = True
     ) -> PendingRequest:
-        """Send a request; ``receive`` returns its response.
+        """Send a request; ``receive`` returns the response.
 
-        Authenticates again before the broker ends the session (KIP-368), if no response is pending.
+        Re-authenticates before the broker ends the session (KIP-368) if no response is pending.
 
-        :param version: a result of ``version``.
+        :param version: version of the request, as returned by the method ``version``.
         :param expects_response: False if the broker sends no response.
         :raise ConnectionLost: the request could not be sent.
         """
@@ -229,7 +229,7 @@ class Connection:
             raise
 
     def receive(self, timeout_s: float) -> list[PendingRequest]:
-        """Wait for responses, at most ``timeout_s``, and return their requests.
+        """Wait for responses for at most ``timeout_s``, and return their requests.
 
         :raise ConnectionLost: the connection was closed.
         :raise RequestTimedOut: the first pending request timed out.
@@ -263,24 +263,24 @@ class Connection:
             raise RequestTimedOut(f"{self.peer}: no response to {name} in time")
 
     def _read_frames(self) -> list[memoryview]:
-        """Receive bytes, and return the complete frames; a long frame is received into its own buffer."""
-        room = self._frames.receive_buffer
+        """Receive bytes and return the complete frames; a long frame is received into its own buffer."""
+        buffer = self._frames.receive_buffer
         try:
             self.socket.settimeout(self._options.request_timeout_s)
-            data = b"" if room is not None else self.socket.recv(RECEIVED_SIZE_MAX)
-            size = len(data) if room is None else self.socket.recv_into(room)
+            data = b"" if buffer is not None else self.socket.recv(RECEIVED_SIZE_MAX)
+            size = len(data) if buffer is None else self.socket.recv_into(buffer)
         except OSError as error:
             raise self._connection_lost(reason_of(error)) from error
         if not size:
             raise self._connection_lost("closed by the broker")
-        if room is None:
+        if buffer is None:
             return list(self._frames.feed(data))
         frame = self._frames.received(size)
         return [] if frame is None else [frame]
 
     def _match_response(self, frame: memoryview) -> PendingRequest:
         if not self._pending:
-            raise ProtocolError("frame", "a response without a request")
+            raise ProtocolError("frame", "response received without a pending request")
         first = self._pending[0]
         api, version = first.api, first.version
         correlation_id, position = parse_response_header(api.response_header_version(version), frame)
@@ -288,7 +288,7 @@ class Connection:
             raise ProtocolError("frame", f"response {correlation_id} instead of {first.correlation_id}")
         if api is API_VERSIONS:
             first.response = parse_response(self._parsers, api, version, frame, position)
-        else:  # saves a call per response
+        else:  # saves a function call for each response
             first.response = self._parsers.parse(api.response, version, frame, position)
         throttle_s = first.response.get("throttle_time_ms", 0) / 1000
         if throttle_s > 0:
@@ -300,7 +300,7 @@ class Connection:
         return ConnectionLost(f"{self.peer}: {reason}")
 
     def close(self) -> None:
-        """Close the connection; can be called again."""
+        """Close the connection; may be called repeatedly."""
         self.closed = True
         self._pending.clear()
         self.socket.close()

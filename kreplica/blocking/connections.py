@@ -1,6 +1,6 @@
-"""Connections of one owner, one per broker; each is opened on first use, and again after a loss.
+"""Connections of one owner: one per broker, opened on first use and reopened after a loss.
 
-Owners of long requests have their own connections, because a broker sends responses in the order of requests.
+Senders of long requests have their own connections, because a broker sends responses in request order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from kreplica.client_core.addresses import Address
 
 
 class Connections:
-    """Connections of one owner, which closes them.
+    """Connections of one owner, which must close them.
 
     :param open_connection: connects to an address.
     """

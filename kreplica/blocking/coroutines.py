@@ -9,9 +9,9 @@ T = TypeVar("T")
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that never suspends, and return its result.
+    """Run a coroutine that never suspends and return its result.
 
-    :raise RuntimeError: it suspended, because it awaited something other than the methods of ``BlockingCore``.
+    :raise RuntimeError: the coroutine suspended, because it awaited something other than ``BlockingCore``'s methods.
     """
     try:
         coroutine.send(None)

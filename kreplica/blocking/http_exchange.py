@@ -1,4 +1,4 @@
-"""HTTP requests with the standard library: bounded in size and time, without redirects."""
+"""HTTP requests with the standard library, bounded in size and time, without redirects."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kreplica.security.oauth.token_requests import RESPONSE_BYTES_MAX, HttpReque
 
 
 class HttpFailed(KreplicaError):
-    """No response was received, or it is too large; the text names the server and the reason."""
+    """No response was received, or it is too large; the message contains the server and the reason."""
 
 
 class BlockingExchange:
-    """Sends requests.
+    """Sends HTTP requests.
 
-    :param context: TLS of connections; None for the defaults of the standard library.
+    :param context: TLS settings; None selects the defaults of the standard library.
     :param timeout_s: timeout of each operation on the socket.
     """
 
@@ -28,7 +28,7 @@ class BlockingExchange:
         self._opener = build_opener(_NoRedirects, *([] if context is None else [HTTPSHandler(context=context)]))
 
     def send(self, request: HttpRequest) -> HttpResponse:
-        """Send a request and return the response, whatever its status.
+        """Send a request and return the response, regardless of its status.
 
         :raise HttpFailed: no response was received, or it is too large.
         """
@@ -45,7 +45,7 @@ class BlockingExchange:
 
 
 class _NoRedirects(HTTPRedirectHandler):
-    """Follows no redirects, since they would send the secret of the client to another server."""
+    """Does not follow redirects, which would send the client's secret to another server."""
 
     def redirect_request(self, req: Request, fp: IO[bytes], code: int, msg: str, headers: object, newurl: str) -> None:
         return None

@@ -1,4 +1,4 @@
-"""Offsets by time, and committed offsets of groups; the client is not a member of the group."""
+"""Offsets by time and committed offsets of groups, without group membership."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def topic_partitions(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 
 def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the log start offsets of partitions."""
+    """Return the log start offsets of the partitions."""
     found = offsets_by_time(cluster, dict.fromkeys(partitions, EARLIEST))
     return {partition: timed.offset for partition, timed in found.items()}
 
@@ -26,7 +26,7 @@ def earliest_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> 
 def end_offsets(
     cluster: Cluster, partitions: Iterable[TopicPartition], isolation: Isolation = Isolation.READ_UNCOMMITTED
 ) -> dict[TopicPartition, int]:
-    """Return the high watermarks of partitions; with ``READ_COMMITTED``, the last stable offsets."""
+    """Return the high watermarks of the partitions or, with ``READ_COMMITTED``, their last stable offsets."""
     found = offsets_by_time(cluster, dict.fromkeys(partitions, LATEST), isolation)
     return {partition: timed.offset for partition, timed in found.items()}
 
@@ -38,7 +38,7 @@ def offsets_by_time(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """Return the offset of the first record of each partition whose timestamp is a given time or later.
+    """Return the offset of each partition's first record at or after a time.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
     :raise ClientError: a leader did not respond in time.
@@ -51,7 +51,7 @@ def committed_offsets(
 ) -> dict[TopicPartition, CommittedOffset]:
     """Return a group's committed offsets.
 
-    :param topics: None for all topics for which the group has committed offsets.
+    :param topics: None means all topics in which the group has committed offsets.
     :param stable: wait until no open transaction can change the offsets (KIP-447).
     """
     partitions = None

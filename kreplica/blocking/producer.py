@@ -25,7 +25,7 @@ from kreplica.wire.partitioning import partition_of_key
 from kreplica.wire.records import Headers
 
 RECORD_OVERHEAD = 40
-"""Maximum bytes of a record in addition to key, value and headers."""
+"""Maximum overhead of a record in bytes, in addition to its key, value and headers."""
 
 HEADER_OVERHEAD = 10
 UTF8_SIZE_MAX = 4
@@ -34,8 +34,8 @@ UTF8_SIZE_MAX = 4
 class Producer:
     """Writes records; use it as a context manager, or call ``flush`` and ``close``.
 
-    Records of one partition are written in the order of ``send`` unless one of them fails.  If the block of the context
-    manager raises an error, pending records are discarded, and an open transaction is aborted.
+    Records of one partition are written in the order in which they were sent, unless one fails.  If the body of the
+    ``with`` statement raises an error, pending records are discarded and an open transaction is aborted.
 
     :ivar written: number of acknowledged records.
     """
@@ -81,14 +81,14 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Send a record; blocks only while the memory is full.
+        """Send a record; block only while the memory is full.
 
-        :param partition: by default chosen by key, or a sticky partition if the record has no key.
-        :param timestamp_ms: by default the current time.
+        :param partition: by default, chosen by key, or a sticky partition if the record has no key.
+        :param timestamp_ms: by default, the current time.
         :return: the delivery, whose outcome is set later.
         :raise RecordTooLarge: the record exceeds the producer's memory.
         :raise ClientError: the topic or partition does not exist, or the transaction failed; the record was not
-            accepted. If an accepted record fails, its ``Delivery`` has the error and ``flush`` raises it.
+            accepted. If an accepted record fails, its ``Delivery`` contains the error and ``flush`` raises an error.
         """
         if self._unusable is not None or self._transactions is not None:
             self._check_usable()
@@ -120,9 +120,10 @@ class Producer:
         return delivery
 
     def send_batch(self, partition: TopicPartition, data: bytearray, count: int) -> Delivery:
-        """Send an encoded batch; blocks only while the memory is full.
+        """Send an encoded batch; block only while the memory is full.
 
-        :param data: a record batch without a producer id, transactional if this producer is.  The producer changes it.
+        :param data: a record batch without a producer id, which is transactional if this producer is.  The producer
+            modifies it.
         :param count: number of records.
         :return: the delivery; its offset is that of the first record.
         :raise RecordTooLarge: the batch exceeds the producer's memory.
@@ -146,14 +147,14 @@ class Producer:
         return Delivery(batch.outcome, 0)
 
     def poll(self, timeout_s: float = 0.0) -> None:
-        """Send due batches and process responses; wait for responses at most ``timeout_s``."""
+        """Send due batches and process responses; wait for responses for at most ``timeout_s``."""
         self._close_due()
         self._sender.step(timeout_s)
 
     def flush(self) -> None:
-        """Wait until each record has an outcome.
+        """Wait until each record has been written or has failed.
 
-        :raise DeliveryFailed: records that were sent after the last flush were not written.
+        :raise DeliveryFailed: records that were sent since the last flush were not written.
         """
         self._check_usable(idle=True)
         for queue in self._queues.values():
@@ -166,9 +167,9 @@ class Producer:
             raise DeliveryFailed(count, first) from first
 
     def close(self, *, flush: bool = True) -> None:
-        """Flush, and close the connections; can be called again.
+        """Flush and close the connections; may be called repeatedly.
 
-        :param flush: if False, pending records remain without an outcome.  An open transaction is aborted in any case.
+        :param flush: if False, pending records are discarded.  An open transaction is aborted in either case.
         :raise DeliveryFailed: see ``flush``.
         """
         if isinstance(self._unusable, _ProducerClosed):
@@ -213,7 +214,7 @@ class Producer:
         self._restart_sequences(run(self._require_transactions().begin()))
 
     def commit(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> None:
-        """Flush, and commit the transaction: its records become visible to read_committed consumers.
+        """Flush and commit the transaction: its records become visible to read_committed consumers.
 
         :param offsets: offsets to commit for ``group`` with the transaction.
         :raise TransactionFailed: a record was not written; call ``abort`` and begin again.
@@ -226,9 +227,9 @@ class Producer:
             run(transactions.commit())
 
     def prepare(self, offsets: GroupOffsets | None = None, group: str = "", metadata: str = "") -> ProducerIdentity:
-        """Flush, close this producer, and leave the transaction open for ``transactions.end_transaction``.
+        """Flush, close this producer and leave the transaction open for ``transactions.end_transaction``.
 
-        Parameters and errors are those of ``commit``.
+        For parameters and errors, see ``commit``.
 
         :return: the identity for ``end_transaction``.
         """
@@ -252,7 +253,7 @@ class Producer:
     def _flush_and_add_offsets(
         self, transactions: TransactionCore, offsets: GroupOffsets | None, group: str, metadata: str
     ) -> None:
-        """Flush, and add a group's offsets to the transaction."""
+        """Flush and add a group's offsets to the transaction."""
         try:
             self.flush()
         except DeliveryFailed as error:
@@ -286,9 +287,9 @@ class Producer:
                 queue.restart_with(identity)
 
     def _check_usable(self, *, idle: bool = False) -> None:
-        """Raise the error that makes this producer unusable, if any.
+        """Raise the error that makes this producer unusable, if there is one.
 
-        :param idle: True if the operation needs no open transaction.
+        :param idle: True if the operation requires no open transaction.
         """
         if self._unusable is not None:
             raise self._unusable
@@ -300,7 +301,7 @@ class Producer:
         if idle:
             return
         if transactions.phase is not Phase.OPEN:
-            raise ValueError("a transactional producer needs an open transaction: call begin() first")
+            raise ValueError("a transactional producer requires an open transaction: call begin() first")
         transactions.check()
 
     # --- batches ---

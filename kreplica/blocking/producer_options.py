@@ -9,14 +9,13 @@ from kreplica.client_core.producer_options import CommonProducerOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerOptions(CommonProducerOptions):
-    """Options of a blocking producer; ``CommonProducerOptions`` documents the remaining ones.
+    """Options of a blocking producer; for the other options, see ``CommonProducerOptions``.
 
-    :param two_phase: transactions have no timeout: after ``prepare``, a transaction stays open until it is ended
+    :param two_phase: transactions have no timeout; after ``prepare``, a transaction stays open until it is ended
         explicitly (KIP-939).
-    :param linger_s: time for which a batch waits for more records.  Call ``poll`` while idle: batches are sent only
-        during calls.
-    :param memory_size_max: maximum total size of records that are not yet acknowledged or failed; ``send`` blocks while
-        it is exceeded.
+    :param linger_s: time for which a batch waits for more records.  Call ``poll`` while idle, because batches are sent
+        only during calls.
+    :param memory_size_max: maximum total size of pending records; ``send`` blocks while it is exceeded.
     """
 
     two_phase: bool = False

@@ -33,7 +33,7 @@ IDLE_S_MAX = 1.0
 
 
 class OutOfRange(Enum):
-    """Action of a reader if an offset is outside the log."""
+    """What a reader does if an offset is outside the log."""
 
     FAIL = "fail"
     EARLIEST = "earliest"
@@ -42,12 +42,12 @@ class OutOfRange(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderOptions:
-    """Options of a reader; its memory is bounded by ``fetch_size_max`` per leader, encoded and decoded.
+    """Options of a reader, whose memory is bounded by ``fetch_size_max`` per leader, encoded plus decoded.
 
     :param fetch_wait_s: time for which a broker waits for ``fetch_size_min`` bytes.
     :param fetch_size_max: maximum size of one response.
     :param partition_size_max: maximum size of one partition in a response.
-    :param patience_s: time after which a partition that cannot be fetched fails; None for ``operation_timeout_s``.
+    :param patience_s: a partition fails if it cannot be fetched for this time; None means ``operation_timeout_s``.
     """
 
     isolation: Isolation = Isolation.READ_UNCOMMITTED
@@ -76,10 +76,10 @@ class ReadRecord(NamedTuple):
 class _Progress:
     """Progress of one partition.
 
-    :ivar position: offset of the next record for the caller, after gaps and control records.
+    :ivar position: offset of the next record to return, after gaps and control records.
     :ivar fetch_offset: next offset to fetch.
-    :ivar retry_at_s: time of the earliest next attempt.
-    :ivar failures: number of consecutive failures; the first one was at ``failing_since_s``.
+    :ivar retry_at_s: earliest time of the next attempt.
+    :ivar failures: number of consecutive failures; the first was at ``failing_since_s``.
     """
 
     position: int
@@ -103,10 +103,10 @@ class _PendingFetch:
 
 
 class Reader:
-    """Consumes partitions; while a response is decoded, the next request to each leader is in flight.
+    """Consumes partitions; while a response is being decoded, the next request to its leader is in flight.
 
-    Each leader has one request in flight, and responses are processed in the order of their arrival.  A
-    request lists the partitions that returned records most recently at its end, so that no partition starves.
+    There is one request in flight per leader, and responses are processed in order of arrival.  Partitions that
+    returned records most recently come last in a request, so that no partition starves.
 
     :param start: start of each partition: an offset, ``EARLIEST`` or ``LATEST``.
     :param ends: end offset of each partition; a partition without one is consumed without a limit.
@@ -127,20 +127,20 @@ class Reader:
         self._pending_fetches: dict[Connection, _PendingFetch] = {}
         self._fetched: deque[FetchedRecords] = deque()
         ends_by_partition = ends or {}
-        starts = self._resolve(start)
-        # In the order of requests; a partition that returned records moves to the end.
+        starts = self._resolve_start(start)
+        # In request order; a partition that returned records moves to the end.
         self._progress = {each: _Progress(starts[each], ends_by_partition.get(each), starts[each]) for each in start}
 
-    def _resolve(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    def _resolve_start(self, start: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         to_resolve = {partition: time for partition, time in start.items() if time in (EARLIEST, LATEST)}
-        found = offsets_by_time(self._cluster, to_resolve, self._options.isolation) if to_resolve else {}
-        return {each: found[each].offset if each in found else offset for each, offset in start.items()}
+        offsets = offsets_by_time(self._cluster, to_resolve, self._options.isolation) if to_resolve else {}
+        return {each: offsets[each].offset if each in offsets else offset for each, offset in start.items()}
 
     @property
     def positions(self) -> dict[TopicPartition, int]:
         """Offset of the next record of each partition.
 
-        It advances when ``read`` or ``batches`` returns a batch; ``records`` also advances it by whole batches.
+        It advances when ``read`` returns or ``batches`` yields a batch; ``records`` also advances it by whole batches.
         """
         return {partition: progress.position for partition, progress in self._progress.items()}
 
@@ -150,17 +150,17 @@ class Reader:
         return all(each.end is not None and each.position >= each.end for each in self._progress.values())
 
     def read(self, timeout_s: float = 1.0) -> list[ReadBatch]:
-        """Return the next records: one partition's part of one response.
+        """Return the next records: those of one partition in one response.
 
-        :param timeout_s: time to wait for records.
-        :return: empty after the timeout, or if ``is_done``.
+        :param timeout_s: maximum time to wait for records.
+        :return: batches; empty after the timeout or if ``is_done``.
         :raise OffsetOutOfRange: an offset is outside the log, and ``out_of_range`` is ``FAIL``.
         :raise ClientError: a partition cannot be fetched.
         """
         return list(self._deliver(*self._next_batches(timeout_s)))
 
     def _next_batches(self, timeout_s: float) -> tuple[list[ReadBatch], FetchedRecords | None]:
-        """Return the decoded batches of one partition in one response, and the response, which is not delivered yet."""
+        """Return the decoded batches of one partition in one response, and the encoded records they came from."""
         deadline_s = self._runtime.clock() + timeout_s
         while True:
             while self._fetched:
@@ -177,7 +177,7 @@ class Reader:
                 return [], None
 
     def _deliver(self, batches: list[ReadBatch], fetched: FetchedRecords | None) -> Iterator[ReadBatch]:
-        """Yield decoded batches; batches that the caller does not consume are fetched again."""
+        """Yield decoded batches and advance the position; batches that are not consumed are fetched again."""
         if fetched is None:
             return
         progress = self._progress[fetched.partition]
@@ -204,7 +204,7 @@ class Reader:
     def open_fetched(self, fetched: FetchedRecords, end: int | None) -> list[ReadBatch]:
         """Decode a response; subclasses may override it.
 
-        :param end: end offset of the partition, exclusive; None for no limit.
+        :param end: end offset of the partition, exclusive; None means no limit.
         :raise CorruptBatch: a batch is damaged.
         """
         return open_batches(fetched, end)
@@ -267,7 +267,7 @@ class Reader:
     # --- responses ---
 
     def _receive(self, timeout_s: float) -> None:
-        """Wait for responses, at most until the next retry or timeout."""
+        """Wait for responses until the next retry or timeout at the latest."""
         if not self._pending_fetches:
             self._runtime.sleep(min(timeout_s, self._idle_s()))
             return
@@ -284,7 +284,7 @@ class Reader:
             self._send_fetches()  # in flight while these responses are decoded
 
     def _idle_s(self) -> float:
-        """Return the time until the next retry, end of throttling or timeout, at most ``IDLE_S_MAX``."""
+        """Return the time until the next retry, end of throttling or timeout; at most ``IDLE_S_MAX``."""
         now_s = self._runtime.clock()
         times = [each.retry_at_s for each in self._progress.values() if each.retry_at_s > now_s and not each.is_done]
         times += [pending.sent.deadline_s for pending in self._pending_fetches.values()]
@@ -293,11 +293,11 @@ class Reader:
 
     def _receive_from(self, connection: Connection) -> None:
         try:
-            answered = connection.receive(0)
+            completed = connection.receive(0)
         except ClientError as error:
             self._on_connection_lost(connection, error)
             return
-        for sent in answered:
+        for sent in completed:
             pending = self._pending_fetches.pop(connection)
             assert sent is pending.sent
             assert sent.response is not None
@@ -350,7 +350,7 @@ class Reader:
     def _on_failure(self, partition: TopicPartition, error: ClientError) -> None:
         """Delay a partition after a failure.
 
-        :raise ClientError: the error is final, or the partition failed for too long.
+        :raise ClientError: the error is final, or the partition has been failing for too long.
         """
         progress = self._progress[partition]
         if isinstance(error, OffsetOutOfRange) and self._options.out_of_range is not OutOfRange.FAIL:
@@ -371,5 +371,5 @@ class Reader:
 
     def _reset(self, partition: TopicPartition, progress: _Progress) -> None:
         time = EARLIEST if self._options.out_of_range is OutOfRange.EARLIEST else LATEST
-        found = offsets_by_time(self._cluster, {partition: time}, self._options.isolation)
-        progress.position = progress.fetch_offset = found[partition].offset
+        offsets = offsets_by_time(self._cluster, {partition: time}, self._options.isolation)
+        progress.position = progress.fetch_offset = offsets[partition].offset

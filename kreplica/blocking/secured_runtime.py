@@ -1,4 +1,4 @@
-"""Connections with the security of a Java client's configuration."""
+"""Connections secured according to a Java client's configuration."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_
 def secured_runtime(config: Mapping[str, str]) -> BlockingRuntime:
     """Return a runtime whose connections are secured.
 
-    :param config: the settings of ``kreplica.client.secured_endpoints``, except ``ssl.cipher.suites``.
+    :param config: see ``kreplica.client.secured_endpoints``; ``ssl.cipher.suites`` is not supported.
     :raise SettingsError: a setting is unknown or invalid, or a file cannot be read.
     """
     security = parse_client_config(config)
@@ -43,8 +43,8 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
         raise SettingsError("ssl.cipher.suites is not supported by the blocking client: remove it")
     unknown = [name for name in options.enabled_protocols if name not in _VERSIONS]
     if unknown or not options.enabled_protocols:
-        given = ",".join(options.enabled_protocols)
-        raise SettingsError(f"ssl.enabled.protocols={given}: the protocols are {', '.join(_VERSIONS)}")
+        configured = ",".join(options.enabled_protocols)
+        raise SettingsError(f"ssl.enabled.protocols={configured}: the protocols are {', '.join(_VERSIONS)}")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[min(options.enabled_protocols)]
     context.maximum_version = _VERSIONS[max(options.enabled_protocols)]
@@ -63,7 +63,7 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
 
 def _load_key(context: ssl.SSLContext, entry: KeyEntry) -> None:
     key = entry.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    # The module ssl loads keys only from files; only the owner can read this one, and it is deleted at once.
+    # The module ssl loads keys only from files; only the owner can read this file, which is deleted immediately.
     with tempfile.NamedTemporaryFile(prefix="kreplica-") as file:
         file.write(key + b"".join(each.public_bytes(Encoding.PEM) for each in entry.chain))
         file.flush()

@@ -1,4 +1,4 @@
-"""Sends batches to leaders, and receives the responses, which ``client_core.produce_requests`` processes."""
+"""Sends batches to leaders and receives the responses, which ``client_core.produce_requests`` processes."""
 
 from __future__ import annotations
 
@@ -31,10 +31,11 @@ class ProducerCallbacks:
     """Options and callbacks of the producer that owns a sender.
 
     :param acks: -1, 0 or 1.
-    :param get_identity: returns the producer id and epoch, requested if necessary; None if batches have no sequences.
-    :param add_partitions: called before records are sent to partitions, to add these to the transaction.
-    :param on_settled: called with each batch that has an outcome.
-    :param get_error: returns the error that prevents sending, for example of a failed transaction; otherwise None.
+    :param get_identity: returns the producer id and epoch, which it requests if necessary; None if batches have no
+        sequence numbers.
+    :param add_partitions: adds partitions to the transaction; called before records are sent to them.
+    :param on_settled: called with each batch that has been written or has failed.
+    :param get_error: returns the error that prevents sending, such as that of a failed transaction, or None.
     """
 
     acks: int
@@ -52,7 +53,7 @@ class _Request(NamedTuple):
 
 
 class Sender:
-    """Sends queued batches to the leaders; it has no thread and works only while the owning producer calls it."""
+    """Sends queued batches to the leaders; has no thread and works only while the owning producer calls it."""
 
     def __init__(self, cluster: Cluster, callbacks: ProducerCallbacks) -> None:
         self._cluster = cluster
@@ -71,7 +72,7 @@ class Sender:
 
     @property
     def is_idle(self) -> bool:
-        """True if all closed batches have an outcome."""
+        """True if all closed batches have been written or have failed."""
         return not self._active
 
     def add(self, queue: PartitionQueue[OutgoingBatch]) -> None:
@@ -83,7 +84,7 @@ class Sender:
         try:
             self._step(timeout_s)
         except BaseException as error:
-            self._abandon(error)
+            self._fail_interrupted(error)
             raise
 
     def _step(self, timeout_s: float) -> None:
@@ -100,7 +101,7 @@ class Sender:
             del self._active[partition]
 
     def drop(self, error: ClientError) -> bool:
-        """Fail all waiting batches, and wait for the batches in flight.
+        """Fail all waiting batches and wait for the batches in flight.
 
         :return: True if one of the failed batches may have been written.
         """
@@ -112,15 +113,15 @@ class Sender:
                 if self._active:
                     self._receive(WAIT_S_MAX)
         except BaseException as interrupt:
-            self._abandon(interrupt)
+            self._fail_interrupted(interrupt)
             raise
         return is_uncertain
 
-    def _abandon(self, reason: BaseException) -> None:
-        """Fail all batches after an interrupt, such as Ctrl-C, at an arbitrary place.
+    def _fail_interrupted(self, reason: BaseException) -> None:
+        """Fail all batches after an interrupt, such as Ctrl-C, at an arbitrary point.
 
-        Requests, responses and their batches may no longer correspond, so the connections are closed, and every
-        partition restarts its sequences.
+        Requests, responses and batches may no longer correspond, so the connections are closed and every partition
+        restarts its sequence numbers.
         """
         self._requests.clear()
         self._connections.close()
@@ -131,19 +132,19 @@ class Sender:
         self._active.clear()
 
     def _drop_waiting(self, error: ClientError) -> bool:
-        """Fail all waiting batches; return True if one of them had sequence numbers."""
-        numbered = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
-        return any(numbered)
+        """Fail all waiting batches; return True if any of them had sequence numbers and so may have been written."""
+        possibly_written = [self._outcomes.drop_waiting(queue, error) for queue in self._active.values()]
+        return any(possibly_written)
 
     def close(self) -> None:
-        """Close the connections; pending batches remain without an outcome."""
+        """Close the connections and discard pending batches."""
         self._requests.clear()
         self._connections.close()
 
     # --- sending ---
 
     def _send_ready(self) -> bool:
-        """Send at most one request to each leader with waiting batches; return True if any was sent."""
+        """Send at most one request to each leader with waiting batches; return True if any request was sent."""
         now_s = self._runtime.clock()
         batches_by_leader: dict[Address, list[QueuedBatch[OutgoingBatch]]] = {}
         core = self._cluster.core
@@ -195,7 +196,7 @@ class Sender:
         for queue, batch in batches:
             queue.mark_sent(batch)
         try:
-            # The broker has the same timeout, so the client waits longer.
+            # The broker applies the same timeout, so the client waits longer.
             sent = connection.send(
                 PRODUCE, body, version=version, timeout_s=2 * timeout_s, expects_response=expects_response
             )
@@ -226,7 +227,7 @@ class Sender:
                 self._on_connection_lost(connection, error)
 
     def _idle_s(self) -> float:
-        """Return the time until the next retry, end of throttling or timeout, at most ``WAIT_S_MAX``."""
+        """Return the time until the next retry, end of throttling or timeout; at most ``WAIT_S_MAX``."""
         now_s = self._runtime.clock()
         times = [queue.retry_at_s for queue in self._active.values() if queue.waiting and queue.retry_at_s > now_s]
         times += [connection.deadline_s or now_s for connection in self._requests]

@@ -1,4 +1,4 @@
-"""Tokens of blocking clients, requested with the standard library."""
+"""Obtains tokens for blocking clients with the standard library."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kreplica.security.sasl.credentials import CredentialsUnavailable
 
 
 class BlockingLoginIo:
-    """The I/O of a login; nothing suspends.
+    """I/O functions of a login; they block instead of suspending.
 
-    :param context: TLS of connections to the token endpoint; None if they are not encrypted.
+    :param context: TLS settings for connections to the token endpoint; None if they are not encrypted.
     """
 
     def __init__(self, runtime: BlockingRuntime, options: LoginOptions, context: ssl.SSLContext | None) -> None:

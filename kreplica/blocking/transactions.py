@@ -1,4 +1,4 @@
-"""Transactions that only commit offsets, and the end of transactions that another producer has prepared."""
+"""Transactions that only commit offsets, and the ending of transactions that another producer has prepared."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from kreplica.client_core.transaction_coordinator import TransactionCoordinatorC
 def end_transaction(
     cluster: Cluster, transactional_id: str, identity: ProducerIdentity, *, commit: bool, timeout_s: float | None = None
 ) -> None:
-    """Commit or abort a transaction of this or another producer; a call may be repeated.
+    """Commit or abort a transaction of this or another producer; may be called repeatedly.
 
-    :param identity: id and epoch of the producer that began the transaction.
+    :param identity: producer id and epoch of the producer that began the transaction.
     :raise BrokerRefused: the transaction has already ended with the other outcome, or the producer was fenced.
     """
     run(
@@ -26,9 +26,9 @@ def end_transaction(
 
 
 class Transactions:
-    """Transactions of one transactional id that commit offsets of groups and contain no records.
+    """Transactions of one transactional id that commit group offsets and contain no records.
 
-    :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer.
+    :param transaction_timeout_s: the coordinator aborts a transaction that is open for longer than this.
     """
 
     def __init__(self, cluster: Cluster, transactional_id: str, transaction_timeout_s: float) -> None:
@@ -44,7 +44,7 @@ class Transactions:
         self._client.identity = identity
 
     def initialize(self) -> ProducerIdentity:
-        """Request a producer id and epoch, which fences earlier producers and aborts their open transaction.
+        """Request a producer id and epoch; this fences earlier producers and aborts their open transaction.
 
         A repeated call requests the next epoch.
         """
@@ -53,11 +53,11 @@ class Transactions:
     def add_offsets(self, group: str, offsets: GroupOffsets, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.
 
-        :param metadata: stored with offsets that have no metadata.
+        :param metadata: stored with offsets that have no metadata of their own.
         """
         run(self._client.add_offsets(offsets, GroupIdentity(group), metadata))
 
     def end(self, *, commit: bool) -> None:
-        """Commit or abort the transaction; sends nothing for an empty one."""
+        """Commit or abort the transaction; send nothing if it is empty."""
         run(self._client.end(commit=commit))
         self._client.forget()

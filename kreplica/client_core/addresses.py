@@ -1,4 +1,4 @@
-"""Broker addresses, and the bootstrap list ``HOST:PORT,HOST:PORT``."""
+"""Broker addresses and the bootstrap list ``HOST:PORT,HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse_addresses(bootstrap: str | Iterable[tuple[str, int]]) -> tuple[Address
     else:
         found = tuple(_parse(part.strip()) for part in bootstrap.split(",") if part.strip())
     if not found:
-        raise ValueError("no bootstrap broker is given; expected HOST:PORT,HOST:PORT")
+        raise ValueError("no bootstrap brokers were given; expected HOST:PORT,HOST:PORT")
     return found
 
 

@@ -12,10 +12,10 @@ from kreplica.security.sasl.exchange import ClientExchange
 from kreplica.wire.messages import SASL_AUTHENTICATE, SASL_HANDSHAKE, Api
 
 _VERSION = 1
-"""Version of SaslHandshake and SaslAuthenticate; brokers support it since Kafka 2.2."""
+"""Version of SaslHandshake and SaslAuthenticate; brokers have supported it since Kafka 2.2."""
 
 RENEWAL_SHARE = 0.85
-"""Share of the lifetime of a session after which the client authenticates again."""
+"""Fraction of a session's lifetime after which the client re-authenticates."""
 
 
 async def authenticate(
@@ -24,10 +24,10 @@ async def authenticate(
     """Authenticate a new connection.
 
     :param request: sends a request and returns its response.
-    :param peer: the broker's address, for errors.
-    :return: milliseconds until the client must authenticate again (KIP-368); 0 for never.
-    :raise ConnectionFailed: the credentials could not be obtained, and may be available later.
-    :raise AuthenticationFailed: the broker rejects the client, or cannot prove that it knows the password.
+    :param peer: the broker's address, for error messages.
+    :return: time in milliseconds until the client must re-authenticate (KIP-368); 0 if it need not.
+    :raise ConnectionFailed: the credentials could not be obtained but may be available later.
+    :raise AuthenticationFailed: the broker rejected the client, or could not prove that it knows the password.
     """
     mechanism = credentials.mechanism
     response = await request(SASL_HANDSHAKE, _VERSION, {"mechanism": mechanism})

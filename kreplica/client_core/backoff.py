@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 
 JITTER_MIN = 0.5
-"""Smallest fraction of a delay; the rest is random, so that clients that failed together do not retry together."""
+"""Fraction of a delay that is fixed; the rest is random, so that clients that failed together do not retry together."""
 
 
 def backoff_s(random: Random, attempt: int, first_s: float, max_s: float) -> float:
-    """Return the delay after a failed attempt, in seconds: doubled for each attempt, bounded, with jitter.
+    """Return the delay after a failed attempt in seconds: exponential up to a limit, with jitter.
 
     :param attempt: number of failed attempts so far, at least 1.
     :param first_s: upper bound of the first delay; 0 disables delays.

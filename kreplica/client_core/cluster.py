@@ -1,7 +1,7 @@
 """Routing, retries and metadata refresh of both clients.
 
 ``ClusterCore`` decides which broker receives a request, when metadata is refreshed and when a request is retried.  A
-driver subclasses it: it provides the clock, delays, connections and exchanges as awaitables.
+driver is a subclass that provides the clock, and delays, connections and exchanges as awaitables.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kreplica.wire.messages import FIND_COORDINATOR, METADATA, Api
 T = TypeVar("T")
 
 SEVERAL_KEYS_FROM = 4
-"""First version of FindCoordinator that takes several keys (KIP-699)."""
+"""First version of FindCoordinator that accepts several keys (KIP-699)."""
 
 
 class BrokerConnection(Protocol):
@@ -33,16 +33,16 @@ class BrokerConnection(Protocol):
 
     @property
     def peer(self) -> str:
-        """The broker's address, for error texts."""
+        """The broker's address, for error messages."""
 
     @property
     def versions(self) -> Mapping[int, VersionRange]:
         """API key -> lowest and highest version that the broker supports."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """Return the highest version of an API that client and broker support.
+        """Return the highest version of an API that both the client and the broker support.
 
-        :raise UnsupportedVersion: they have no version in common.
+        :raise UnsupportedVersion: there is no common version.
         """
 
 
@@ -50,11 +50,11 @@ ConnectionT = TypeVar("ConnectionT", bound=BrokerConnection)
 
 
 class ClusterCore(ABC, Generic[ConnectionT]):
-    """Metadata of one cluster, and the routing of requests to its brokers.
+    """Metadata of one cluster and the routing of requests to its brokers.
 
-    :param bootstrap: first brokers, ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
-    :param random: for the order of brokers and the jitter of delays.
-    :ivar view: the cluster's metadata as last received.
+    :param bootstrap: brokers to contact first: ``"kafka-1:9092,kafka-2:9092"`` or pairs of host and port.
+    :param random: source of randomness for the order of brokers and the jitter of delays.
+    :ivar view: the metadata that was received last.
     :raise ValueError: ``bootstrap`` is malformed.
     """
 
@@ -74,7 +74,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
 
     @abstractmethod
     def now_s(self) -> float:
-        """Return monotonic time in seconds."""
+        """Return the monotonic time in seconds."""
 
     @abstractmethod
     def wall_clock_ms(self) -> int:
@@ -84,12 +84,12 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def sleep(self, seconds: float) -> None:
         """Wait.
 
-        :raise ClientClosed: the client was closed meanwhile.
+        :raise ClientClosed: the client was closed in the meantime.
         """
 
     @abstractmethod
     async def gather(self, coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-        """Run coroutines, concurrently if the driver can; return their results in order, or raise the first error."""
+        """Run coroutines, concurrently if the driver can; return all results in order, or raise the first error."""
 
     @abstractmethod
     async def connection_to(self, address: Address) -> ConnectionT:
@@ -114,14 +114,14 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     # --- retries ---
 
     async def retrying(self, attempt: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
-        """Return the result of an attempt, repeated with backoff as long as its error is retriable.
+        """Return the result of an attempt, which is retried with backoff as long as its errors are retriable.
 
-        The cluster's metadata is refreshed after a failure, when it is next needed.
+        After a failure, the cluster's metadata is refreshed when it is next needed.
 
-        :param timeout_s: duration of all attempts and delays; ``operation_timeout_s`` of the options by default.  No
+        :param timeout_s: time limit for all attempts and delays; by default, the option ``operation_timeout_s``.  No
             attempt starts later; an attempt in progress continues until its response or its own timeout.
         :raise GaveUp: the timeout has passed.
-        :raise ClientClosed: the client was closed meanwhile.
+        :raise ClientClosed: the client was closed in the meantime.
         :raise ClientError: the error is final.
         """
         schedule = RetrySchedule(self.options, self._random, self.now_s(), timeout_s)
@@ -174,10 +174,10 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         at_most: int | None = None,
         timeout_s: float | None = None,
     ) -> dict[str, Any]:
-        """Send a request to one broker, in the highest version that both support, and return the response's body.
+        """Send a request to a broker in the highest version that both support, and return the response's body.
 
         :param at_most: highest version to use.
-        :param timeout_s: time until the response; ``request_timeout_s`` of the options by default.
+        :param timeout_s: time to wait for the response; by default, the option ``request_timeout_s``.
         :raise ClientError: no response was received.
         """
         limit_s = self.options.request_timeout_s if timeout_s is None else timeout_s
@@ -186,16 +186,16 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def request_any(
         self, api: Api, body: dict[str, Any], *, at_most: int | None = None, timeout_s: float | None = None
     ) -> dict[str, Any]:
-        """Send a request to the brokers in turn, until one responds.
+        """Send a request to the brokers in turn until one responds.
 
-        :raise ClientError: no broker responded; the error of the last one.
+        :raise ClientError: no broker responded; the error is that of the last broker.
         """
         return await self.at_any(lambda one: self.request(one, api, body, at_most=at_most, timeout_s=timeout_s))
 
     async def at_any(self, attempt: Callable[[ConnectionT], Awaitable[T]]) -> T:
-        """Attempt a request at the brokers in turn, until an attempt succeeds; return its result.
+        """Attempt a request at the brokers in turn until an attempt succeeds; return its result.
 
-        :raise ClientError: all failed; the error of the last one.
+        :raise ClientError: all attempts failed; the error is that of the last attempt.
         """
         last: ClientError = ConnectionFailed("no broker is known")
         for address in self._known_addresses():
@@ -210,9 +210,9 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         raise last
 
     def _known_addresses(self) -> list[Address]:
-        """Return all addresses in the order of attempts: those without a failure first, the latest failure last.
+        """Return all addresses in the order in which to try them: without failures first, latest failure last.
 
-        Among addresses without a failure, connected ones come first.
+        Among the addresses without failures, connected ones come first.
         """
         brokers = [broker.address for broker in self.view.brokers.values()]
         addresses = list(dict.fromkeys([*brokers, *self._bootstrap]))
@@ -226,7 +226,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def refresh(self, topics: Iterable[str] | None = ()) -> ClusterView:
         """Request the cluster's metadata.
 
-        :param topics: topics to include besides those in ``view``; None includes all topics of the cluster.
+        :param topics: topics to include in addition to those in ``view``; None includes all topics of the cluster.
         :raise ClientError: no broker responded.
         """
         names = None if topics is None else frozenset((*self.view.topics, *topics))
@@ -236,14 +236,14 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         wanted = None if names is None else [{"name": name} for name in sorted(names)]
         invalidations = self._invalidations
         response = await self.request_any(METADATA, {"topics": wanted, "allow_auto_topic_creation": False})
-        self.view = parse_view(response, self.view, whole=names is None)
+        self.view = parse_view(response, self.view, is_complete=names is None)
         self._invalidations_handled, self._refreshed_s = invalidations, self.now_s()
         return self.view
 
     async def topic(self, name: str) -> TopicView:
         """Return a topic's metadata; refresh it if it is stale, too old or missing.
 
-        :raise BrokerRefused: the broker does not know the topic; a new topic may appear later.
+        :raise BrokerRefused: the broker does not know the topic, which may have been created only recently.
         """
         found = self.known_topic(name)
         if found is None:
@@ -261,7 +261,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return self.view.topics.get(name)
 
     async def find_topic(self, name: str, timeout_s: float = 5.0) -> TopicView:
-        """Return a topic's metadata; wait for a topic that was created a moment ago.
+        """Return a topic's metadata; wait for a topic that was created only recently.
 
         :param timeout_s: time to wait for the topic.
         :raise ClientError: the topic does not exist, or no broker responded.
@@ -282,16 +282,16 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def leader(self, partition: TopicPartition) -> int:
         """Return the broker id of a partition's leader.
 
-        :raise LeaderUnknown: the partition has no leader at the moment.
+        :raise LeaderUnknown: the partition currently has no leader.
         """
         leader = (await self.partition(partition)).leader
         if leader == NO_LEADER or leader not in self.view.brokers:
             self.mark_stale()
-            raise LeaderUnknown(f"{partition} has no leader at the moment")
+            raise LeaderUnknown(f"{partition} currently has no leader")
         return leader
 
     def known_leader(self, partition: TopicPartition) -> int | None:
-        """Return a partition's leader as last received, even if the metadata is stale; None if it has none."""
+        """Return a partition's leader from the metadata, even if that is stale; None if there is none."""
         topic = self.view.topics.get(partition.topic)
         found = None if topic is None else topic.partition(partition.partition)
         if found is None or found.leader == NO_LEADER or found.leader not in self.view.brokers:
@@ -299,7 +299,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return found.leader
 
     def fresh_leader(self, partition: TopicPartition) -> int | None:
-        """Return a partition's leader; None if it has none, or if the metadata is stale or too old."""
+        """Return a partition's leader; None if there is none or the metadata is stale or too old."""
         if self._is_stale or self.now_s() - self._refreshed_s > self.options.metadata_age_s_max:
             return None
         return self.known_leader(partition)
@@ -348,7 +348,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
     async def coordinator(self, kind: CoordinatorKind, key: str) -> Address:
         """Return the address of the coordinator of a group or a transactional id.
 
-        :raise ClientError: no broker knows it.
+        :raise ClientError: no broker knows the coordinator.
         """
         found = (await self.coordinators(kind, (key,)))[key]
         if isinstance(found, ClientError):
@@ -356,7 +356,7 @@ class ClusterCore(ABC, Generic[ConnectionT]):
         return found
 
     async def coordinators(self, kind: CoordinatorKind, keys: Iterable[str]) -> dict[str, Address | ClientError]:
-        """Return the coordinator's address, or the error, for each of several groups or transactional ids.
+        """Return the coordinator's address or an error for each of several groups or transactional ids.
 
         :raise ClientError: no broker responded.
         """

@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and other resources, as requests and responses carry them."""
+"""Configurations of topics, brokers and other resources, as encoded in requests and responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ResourceKind(IntEnum):
 class ConfigResource(NamedTuple):
     """A resource that has configurations.
 
-    :param name: name of a topic, or id of a broker; empty for the defaults of all brokers.
+    :param name: name of a topic or id of a broker; empty for the defaults of all brokers.
     """
 
     kind: ResourceKind
@@ -33,7 +33,7 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, broker_id: int | None) -> ConfigResource:
-        """Return the resource of a broker; None: the defaults of all brokers."""
+        """Return the resource of a broker or, for None, of the defaults of all brokers."""
         return cls(ResourceKind.BROKER, "" if broker_id is None else str(broker_id))
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class ConfigResource(NamedTuple):
 
 
 class ConfigSource(IntEnum):
-    """Origin of a value, by the codes of DescribeConfigs (KIP-226)."""
+    """Origin of a value, as encoded in DescribeConfigs (KIP-226)."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -78,7 +78,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSynonym(NamedTuple):
-    """One source of a configuration's value; ``value`` is None if it is sensitive."""
+    """A value from one source of a configuration; ``value`` is None if it is sensitive."""
 
     name: str
     value: str | None
@@ -89,8 +89,8 @@ class ConfigSynonym(NamedTuple):
 class ConfigEntry:
     """A configuration.
 
-    :param value: None if it is not set or sensitive.
-    :param synonyms: all sources of a value, the effective one first; empty unless requested.
+    :param value: None if the value is not set or is sensitive.
+    :param synonyms: all sources of the value, the effective one first; empty unless requested.
     :param documentation: None unless requested.
     """
 
@@ -105,7 +105,7 @@ class ConfigEntry:
 
     @property
     def is_default(self) -> bool:
-        """True if no value is set explicitly."""
+        """True if no value has been set explicitly."""
         return self.source is ConfigSource.DEFAULT_CONFIG
 
 
@@ -119,7 +119,7 @@ class AlterOperation(IntEnum):
 
 
 class ConfigChange(NamedTuple):
-    """A change of one configuration; make it with ``set``, ``delete``, ``append`` or ``subtract``."""
+    """A change to one configuration; create it with ``set``, ``delete``, ``append`` or ``subtract``."""
 
     name: str
     operation: AlterOperation
@@ -147,17 +147,17 @@ class ConfigChange(NamedTuple):
 
 
 def resource_row(resource: ConfigResource, **fields: Any) -> dict[str, Any]:
-    """Return a resource as requests carry it, with more fields."""
+    """Return a resource as encoded in requests, with additional fields."""
     return {"resource_type": int(resource.kind), "resource_name": resource.name, **fields}
 
 
 def change_row(change: ConfigChange) -> dict[str, Any]:
-    """Return a change as IncrementalAlterConfigs carries it."""
+    """Return a change as encoded in IncrementalAlterConfigs."""
     return {"name": change.name, "config_operation": int(change.operation), "value": change.value}
 
 
 def parse_entry(row: dict[str, Any]) -> ConfigEntry:
-    """Parse a configuration from a response of DescribeConfigs or CreateTopics."""
+    """Parse a configuration from a DescribeConfigs or CreateTopics response."""
     source = ConfigSource(row.get("config_source", ConfigSource.UNKNOWN))
     if row.get("is_default"):  # version 0 has no source
         source = ConfigSource.DEFAULT_CONFIG

@@ -11,7 +11,7 @@ from kreplica.errors import ErrorCode
 
 
 def coordinator_address(kind: CoordinatorKind, row: dict[str, Any]) -> Address | ClientError:
-    """Return the address of the coordinator, or the error of its row."""
+    """Return the coordinator's address or the error in its row."""
     try:
         check(row, f"coordinator of {kind.name.lower()} {row['key']!r}")
     except ClientError as error:
@@ -20,6 +20,6 @@ def coordinator_address(kind: CoordinatorKind, row: dict[str, Any]) -> Address |
 
 
 def missing_in_response(kind: CoordinatorKind) -> ClientError:
-    """Return the error for a group or transactional ID that has no row."""
+    """Return the error for a group or transactional id that has no row."""
     what = f"coordinator of {kind.name.lower()}"
     return BrokerRefused(ErrorCode.COORDINATOR_NOT_AVAILABLE, what, "the response does not contain it")

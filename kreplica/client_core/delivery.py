@@ -6,15 +6,15 @@ from kreplica.client_core.errors import ClientError
 from kreplica.model import TopicPartition
 
 UNKNOWN_OFFSET = -1
-"""Offset of a written record if the broker did not report it."""
+"""Offset of a written record whose offset the broker did not report."""
 
 
 class Outcome:
     """Outcome of the records of one batch; the producer sets it once.
 
-    :ivar base_offset: offset of the first record, once all records are written.
-    :ivar log_append_time_ms: the broker's timestamp if the topic uses LogAppendTime, otherwise -1.
-    :ivar error: the error of all records; after ``OutcomeUnknown`` they may have been written.
+    :ivar base_offset: offset of the first record, once all records have been written.
+    :ivar log_append_time_ms: the broker's timestamp if the topic uses LogAppendTime; otherwise -1.
+    :ivar error: the error of all records; after ``OutcomeUnknown``, they may have been written.
     """
 
     __slots__ = ("base_offset", "error", "is_settled", "log_append_time_ms", "partition")
@@ -28,7 +28,7 @@ class Outcome:
 
 
 class Delivery:
-    """Outcome of one record, returned by ``Producer.send``; set when ``Producer.flush`` returns, or earlier."""
+    """Outcome of one record, returned by ``Producer.send``; set no later than when ``Producer.flush`` returns."""
 
     __slots__ = ("_index", "_outcome")
 
@@ -48,15 +48,15 @@ class Delivery:
 
     @property
     def error(self) -> ClientError | None:
-        """The error of the record; None if it was written or is pending."""
+        """The error of the record; None if the record was written or is pending."""
         return self._outcome.error
 
     @property
     def offset(self) -> int:
-        """The record's offset; ``UNKNOWN_OFFSET`` with ``acks=0``, or if a retry found the record already written.
+        """The record's offset; ``UNKNOWN_OFFSET`` with ``acks=0`` or if a retry found that the record had been written.
 
         :raise ClientError: the record was not written.
-        :raise ValueError: the outcome is pending: ``flush`` first.
+        :raise ValueError: the outcome is pending; call ``flush`` first.
         """
         outcome = self._outcome
         if outcome.error is not None:

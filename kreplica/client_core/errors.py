@@ -1,4 +1,4 @@
-"""Errors of both clients, and of requests between brokers; each is either retriable or final."""
+"""Errors of both clients and of requests between brokers; each is either retriable or final."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ __all__ = [
 
 
 class ClientError(KreplicaError):
-    """Base of all client errors.
+    """Base class of all client errors.
 
-    Unless a class says otherwise, it is unknown whether the broker executed the request.
+    Unless a subclass specifies otherwise, it is unknown whether the broker executed the request.
 
     :ivar retriable: True if the same operation may succeed later, on another connection or at another broker.
     """
@@ -47,11 +47,11 @@ class ClientError(KreplicaError):
 
 
 class ConnectionFailed(ClientError):
-    """The connection could not be opened: refused, timed out, or unknown host.  Nothing was sent."""
+    """The connection could not be opened: it was refused or timed out, or the host is unknown.  Nothing was sent."""
 
 
 class AuthenticationFailed(ConnectionFailed):
-    """The broker rejected the client's credentials, or could not prove its identity."""
+    """The broker rejected the client's credentials or could not prove its own identity."""
 
     retriable = False
 
@@ -69,19 +69,19 @@ class TooManyRequests(ClientError):
 
 
 class MalformedResponse(ClientError):
-    """The broker's bytes are not a response to the request; the connection is closed."""
+    """The received bytes are not a response to the request; the connection is closed."""
 
     retriable = False
 
 
 class UnsupportedVersion(ClientError):
-    """Broker and client have no version of an API in common.  Nothing was sent."""
+    """The broker and the client have no version of an API in common.  Nothing was sent."""
 
     retriable = False
 
 
 class LeaderUnknown(ClientError):
-    """The partition has no leader at the moment, according to the metadata."""
+    """According to the metadata, the partition currently has no leader."""
 
 
 class CorruptBatch(ClientError):
@@ -89,7 +89,7 @@ class CorruptBatch(ClientError):
 
 
 class RecordTooLarge(ClientError):
-    """A record exceeds the size of a request or a response."""
+    """A record exceeds the maximum size of a request or a response."""
 
     retriable = False
 
@@ -101,7 +101,7 @@ class GaveUp(ClientError):
 class BrokerRefused(ClientError, KafkaError):
     """A broker responded with an error ``code``.
 
-    :param what: the operation, for the error text.
+    :param what: the operation or object, for the error message.
     """
 
     def __init__(self, code: ErrorCode, what: str, message: str = "") -> None:
@@ -110,7 +110,7 @@ class BrokerRefused(ClientError, KafkaError):
 
 
 class OffsetOutOfRange(BrokerRefused):
-    """A consumer requested an offset outside the partition's log: already deleted, or beyond the end.
+    """A consumer requested an offset outside the partition's log: deleted already, or beyond the end.
 
     :param log_start_offset: the log start offset; -1 if the broker did not report it.
     :param high_watermark: end of the committed records; -1 if the broker did not report it.
@@ -119,8 +119,8 @@ class OffsetOutOfRange(BrokerRefused):
     def __init__(
         self, partition: TopicPartition, offset: int, log_start_offset: int = -1, high_watermark: int = -1
     ) -> None:
-        has = "" if log_start_offset < 0 else f", which has offsets {log_start_offset} to {high_watermark}"
-        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition}{has}")
+        range_text = "" if log_start_offset < 0 else f", which has offsets {log_start_offset} to {high_watermark}"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} of {partition}{range_text}")
         self.partition = partition
         self.offset = offset
         self.log_start_offset = log_start_offset
@@ -137,8 +137,8 @@ class LogTruncated(ClientError):
     retriable = False
 
     def __init__(self, partition: TopicPartition, offset: int, diverging_offset: int) -> None:
-        difference = "" if diverging_offset < 0 else f"; its log differs from offset {diverging_offset} on"
-        super().__init__(f"{partition} has lost records that were read before offset {offset}{difference}")
+        difference = "" if diverging_offset < 0 else f"; its log differs from offset {diverging_offset} onwards"
+        super().__init__(f"{partition} has lost records before offset {offset}, which were already read{difference}")
         self.partition = partition
         self.offset = offset
         self.diverging_offset = diverging_offset
@@ -157,9 +157,9 @@ class ConsumerClosed(ClientError):
 
 
 class OutcomeUnknown(ClientError):
-    """A record was sent, but no response arrived: it may have been written.
+    """A record was sent, but no response arrived: the record may have been written.
 
-    Sending it again may write it twice.  ``__cause__`` is the last error.
+    Sending the record again may write it twice.  ``__cause__`` is the last error.
     """
 
     retriable = False
@@ -194,14 +194,14 @@ class TransactionFailed(ClientError):
 class CommitFailed(ClientError):
     """The consumer no longer owns the partitions in its group; nothing was committed.
 
-    Their new owner starts at the group's last committed offsets: records processed since are processed again.
+    The new owner starts at the group's last committed offsets, so records processed since then are processed again.
     """
 
     retriable = False
 
 
 class RebalanceUnderWay(ClientError):
-    """The group is rebalancing; nothing was done, and a retry may succeed when it is complete."""
+    """The group is rebalancing; nothing was done, and a retry may succeed when the rebalance is complete."""
 
 
 class BufferFull(ClientError):

@@ -1,4 +1,4 @@
-"""Fetch requests, and their responses by partition."""
+"""Fetch requests and their responses, by partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FetchLimits:
     :param wait_ms: time for which the broker waits for ``size_min`` bytes.
     :param size_max: maximum size of the response; the first batch is returned even if it is larger (KIP-74).
     :param partition_size_max: maximum size of one partition's records in the response.
-    :param rack_id: rack of the consumer, so that the leader can name a nearer replica (KIP-392).
+    :param rack_id: rack of the consumer, so that the leader can name a closer replica (KIP-392).
     """
 
     isolation: Isolation
@@ -39,7 +39,7 @@ class FetchLimits:
 
 
 def grouped_by_topic(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Sort partitions so that those of one topic are adjacent; topics keep the order of their first partition."""
+    """Order partitions so that those of one topic are adjacent; topics keep the order of their first partitions."""
     given = list(partitions)
     order = {topic: index for index, topic in reversed(list(enumerate(each.topic for each in given)))}
     return sorted(given, key=lambda each: order[each.topic])
@@ -50,9 +50,9 @@ def fetch_body(
     limits: FetchLimits,
     leader_epochs: Mapping[TopicPartition, int] | None = None,
 ) -> dict[str, Any]:
-    """Build a Fetch request; partitions are served in the given order.
+    """Build a Fetch request; the broker serves partitions in the given order.
 
-    :param leader_epochs: the consumer's leader epochs; a broker with another epoch rejects the fetch (KIP-320).
+    :param leader_epochs: the consumer's leader epochs; a broker with a different epoch rejects the fetch (KIP-320).
     """
     epochs = leader_epochs or {}
     # A body that has all fields, even those with default values, is encoded twice as fast.
@@ -92,7 +92,7 @@ def fetch_body(
 def parse_fetched(
     response: dict[str, Any], positions: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, FetchedRecords | ClientError]:
-    """Parse a Fetch response: records (possibly none) or an error per requested partition."""
+    """Parse a Fetch response: records (possibly none) or an error for each requested partition."""
     return dict(iter_fetched(response, positions))
 
 

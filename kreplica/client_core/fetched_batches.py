@@ -1,6 +1,6 @@
-"""Visible records of a Fetch response: batches are checked; aborted transactions and markers are skipped.
+"""Visible records of a Fetch response: batches are verified, and aborted transactions and markers are skipped.
 
-Readers that decode records themselves, like Spark's workers, use ``visible_batches``.
+Readers that decode records themselves, such as Spark's workers, use ``visible_batches``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Isolation(IntEnum):
 class ReadBatch(NamedTuple):
     """Records of one batch.
 
-    :param records: ascending by offset, possibly with gaps.
+    :param records: in ascending order of offset, possibly with gaps.
     :param next_offset: the offset after the batch, including skipped records at its end.
     """
 
@@ -51,9 +51,9 @@ class FetchedRecords(NamedTuple):
 
     :param data: the batches, as stored in the log.
     :param position: the requested offset; the first batch may start before it.
-    :param next_offset: offset of the next fetch: after the last complete batch, including its gaps and markers.
-    :param aborted: aborted transactions in the data as (producer id, first offset), by offset.
-    :param preferred_replica: broker to fetch from, if the leader named one (KIP-392), otherwise -1.
+    :param next_offset: offset of the next fetch: the offset after the last complete batch.
+    :param aborted: aborted transactions in the data as (producer id, first offset), sorted by offset.
+    :param preferred_replica: broker to fetch from if the leader named one (KIP-392), otherwise -1.
     """
 
     partition: TopicPartition
@@ -67,7 +67,7 @@ class FetchedRecords(NamedTuple):
 def next_offset_after(data: memoryview, position: int, partition: TopicPartition) -> int:
     """Return the offset after the last complete batch.
 
-    :param position: the requested offset, which is returned if there is no complete batch.
+    :param position: the requested offset; returned if there is no complete batch.
     :raise CorruptBatch: the bytes are not batches, or end before the position.
     """
     last: BatchHeader | None = None
@@ -84,7 +84,7 @@ def next_offset_after(data: memoryview, position: int, partition: TopicPartition
 
 
 def visible_batches(fetched: FetchedRecords) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Yield the complete batches with visible records: checksum verified, without aborted transactions and markers.
+    """Yield the complete batches of visible records, verified, without aborted transactions and markers.
 
     :raise CorruptBatch: a batch is damaged.
     """
@@ -119,7 +119,7 @@ def open_batches(
 ) -> list[ReadBatch]:
     """Return the requested records, by batch; batches without requested records are skipped.
 
-    :param end: exclusive end of the requested offsets; None: all fetched records.
+    :param end: exclusive end of the requested offsets; None returns all fetched records.
     :raise CorruptBatch: a batch is damaged.
     """
     found = []
@@ -138,6 +138,6 @@ def open_batches(
 
 
 def aborted_transactions_of(row: dict[str, Any]) -> tuple[tuple[int, int], ...]:
-    """Return the aborted transactions of a partition in a response, sorted by first offset."""
+    """Return the aborted transactions in a partition's row of a response, sorted by first offset."""
     rows: Iterable[dict[str, Any]] = row.get("aborted_transactions") or ()
     return tuple(sorted(((each["producer_id"], each["first_offset"]) for each in rows), key=lambda pair: pair[1]))

@@ -48,7 +48,7 @@ class PartitionView:
 class TopicView:
     """A topic.
 
-    :param partitions: ascending by number; without gaps, except while a partition is being removed.
+    :param partitions: in ascending order of number; without gaps, except while a partition is being removed.
     """
 
     name: str
@@ -57,7 +57,7 @@ class TopicView:
     is_internal: bool = False
 
     def partition(self, number: int) -> PartitionView | None:
-        """Return the partition with a number, or None."""
+        """Return the partition with this number, or None."""
         if 0 <= number < len(self.partitions) and self.partitions[number].partition == number:
             return self.partitions[number]
         return next((each for each in self.partitions if each.partition == number), None)
@@ -65,7 +65,7 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Brokers, and the requested topics.
+    """Brokers and the requested topics.
 
     :param controller_id: -1 if unknown.
     :param problems: topic -> error code, for topics without metadata.
@@ -78,33 +78,33 @@ class ClusterView:
     problems: Mapping[str, ErrorCode] = field(default_factory=dict)
 
 
-def parse_view(response: dict[str, Any], before: ClusterView, *, whole: bool = False) -> ClusterView:
+def parse_view(response: dict[str, Any], previous: ClusterView, *, is_complete: bool = False) -> ClusterView:
     """Parse a Metadata response.
 
-    An outdated broker may report an earlier leader: a known partition with a later leader epoch is kept.
+    An outdated broker may report an earlier leader, so a known partition with a later leader epoch is kept.
 
-    :param before: the view before the response.
-    :param whole: the response contains all topics; topics that it does not contain no longer exist.
+    :param previous: the view before the response.
+    :param is_complete: True if the response contains all topics; missing topics then no longer exist.
     """
     brokers = {
         row["node_id"]: BrokerView(row["node_id"], Address(row["host"], row["port"]), row.get("rack"))
         for row in response["brokers"]
     }
-    topics = {} if whole else dict(before.topics)
+    topics = {} if is_complete else dict(previous.topics)
     problems: dict[str, ErrorCode] = {}
     for row in response["topics"]:
         code = ErrorCode.of(row["error_code"])
         if code is ErrorCode.NONE or row["partitions"]:
-            topics[row["name"]] = _topic(row, before.topics.get(row["name"]))
+            topics[row["name"]] = _topic(row, previous.topics.get(row["name"]))
         else:
             problems[row["name"]] = code
             topics.pop(row["name"], None)
     return ClusterView(response.get("cluster_id"), response.get("controller_id", -1), brokers, topics, problems)
 
 
-def _topic(row: dict[str, Any], before: TopicView | None) -> TopicView:
+def _topic(row: dict[str, Any], previous: TopicView | None) -> TopicView:
     topic_id = row.get("topic_id", ZERO_UUID)
-    known = {each.partition: each for each in before.partitions} if before and before.topic_id == topic_id else {}
+    known = {each.partition: each for each in previous.partitions} if previous and previous.topic_id == topic_id else {}
     partitions = []
     for part in sorted(row["partitions"], key=lambda part: int(part["partition_index"])):
         new = _partition(part)

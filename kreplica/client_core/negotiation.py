@@ -1,4 +1,4 @@
-"""API versions that client and broker have in common (KIP-35, KIP-511)."""
+"""Negotiation of API versions that both the client and the broker support (KIP-35, KIP-511)."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ async def negotiate_versions(request: Request) -> dict[int, VersionRange]:
 
 
 def common_version(api: Api, broker: VersionRange | None, at_most: int | None, peer: str) -> int:
-    """Return the highest version that client and broker support.
+    """Return the highest version that both the client and the broker support.
 
-    :param broker: the broker's range; None if it does not have the API.
-    :raise UnsupportedVersion: they have no version in common.
+    :param broker: the broker's version range; None if the broker does not support the API.
+    :raise UnsupportedVersion: there is no common version.
     """
     if broker is None:
         raise UnsupportedVersion(f"{peer} does not support {api.name}, or its versions were not requested")
@@ -55,9 +55,9 @@ def common_version(api: Api, broker: VersionRange | None, at_most: int | None, p
 
 
 def parse_response(parsers: MessageParsers, api: Api, version: int, frame: memoryview, position: int) -> dict[str, Any]:
-    """Parse the body of a response in the version of its request.
+    """Parse the body of a response, which has the version of its request.
 
-    A broker that does not support the requested version of ApiVersions responds in version 0.
+    An exception is ApiVersions: a broker that does not support the requested version responds with version 0.
 
     :raise ProtocolError: the bytes are not a valid body.
     """

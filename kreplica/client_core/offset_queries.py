@@ -1,6 +1,6 @@
-"""Offsets by time, ends of leader epochs, and committed offsets of groups, without group membership.
+"""Queries of offsets by time, ends of leader epochs, and committed offsets of groups, without group membership.
 
-Functions named ``request_...`` make one attempt and return an error per partition; the others retry.
+Functions named ``request_...`` make one attempt and return a result or an error per partition; the others retry.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def offsets_by_time(
     *,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, TimedOffset]:
-    """Return the offset of each partition's first record that is not older than a time.
+    """Return the offset of each partition's first record at or after a time.
 
     :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``.
     :raise ClientError: a leader did not respond in time, or a partition does not exist.
@@ -66,7 +66,7 @@ async def offsets_by_time(
 async def request_offsets(
     cluster: ClusterCore[Any], times: Mapping[TopicPartition, int], isolation: Isolation
 ) -> dict[TopicPartition, TimedOffset | ClientError]:
-    """Return offsets by time as ``offsets_by_time`` does, in one attempt."""
+    """Like ``offsets_by_time``, but make only one attempt."""
 
     async def send(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
         body = list_offsets_body({key: times[key] for key in keys}, isolation)
@@ -78,10 +78,11 @@ async def request_offsets(
 async def request_epoch_ends(
     cluster: ClusterCore[Any], epochs: Mapping[TopicPartition, tuple[int, int]]
 ) -> dict[TopicPartition, tuple[int, int] | ClientError]:
-    """Return the ends of leader epochs (KIP-320), in one attempt.
+    """Return the ends of leader epochs (KIP-320); make only one attempt.
 
     :param epochs: the current leader epoch and the requested epoch of each partition.
-    :return: the latest epoch in the log that is not above the requested one, and its end offset; -1 if there is none.
+    :return: the latest epoch in the log that is not later than the requested one, and its end offset; -1 for each if
+        there is none.
     """
 
     async def send(connection: BrokerConnection, keys: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
@@ -117,7 +118,7 @@ async def _at_leaders(
     keys: Iterable[TopicPartition],
     send: Callable[[BrokerConnection, list[TopicPartition]], Awaitable[Mapping[TopicPartition, T | ClientError]]],
 ) -> dict[TopicPartition, T | ClientError]:
-    """Send one request to each leader, for all its partitions; return a result or an error per partition."""
+    """Send one request to each leader for all its partitions; return a result or an error per partition."""
     found: dict[TopicPartition, T | ClientError] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
     for key in keys:
@@ -151,11 +152,11 @@ async def committed_offsets(
     stable: bool = True,
     timeout_s: float | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return a group's committed offsets; partitions without one are missing.
+    """Return a group's committed offsets; partitions without one are omitted.
 
-    :param partitions: None: all partitions with a committed offset.
-    :param stable: wait until no open transaction can change them (KIP-447).
-    :raise ClientError: the coordinator rejected the request, or did not respond in time.
+    :param partitions: None returns all partitions with a committed offset.
+    :param stable: wait until no open transaction can change the offsets (KIP-447).
+    :raise ClientError: the coordinator rejected the request or did not respond in time.
     """
     wanted = None if partitions is None else topic_rows(partitions, lambda key: key.partition, "partition_indexes")
     body = {
@@ -185,7 +186,7 @@ async def commit_offsets(
 ) -> None:
     """Commit offsets for a group without members.
 
-    :param metadata: stored with offsets that have no metadata.
+    :param metadata: stored with offsets that have no metadata of their own.
     :raise BrokerRefused: the group has members (UNKNOWN_MEMBER_ID), or a partition does not exist.
     """
     if not offsets:

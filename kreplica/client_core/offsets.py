@@ -1,4 +1,4 @@
-"""ListOffsets and committed offsets, as requests and responses carry them."""
+"""ListOffsets and committed offsets, as encoded in requests and responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SINGLE_GROUP_MAX = 7
 
 @dataclass(frozen=True, slots=True)
 class TimedOffset:
-    """Offset of a record, found by time.
+    """Offset of a record that was looked up by time.
 
     :param offset: ``NO_OFFSET`` if no record is that recent.
     :param timestamp_ms: the record's timestamp; -1 for the start or end of a log, or if no record was found.
@@ -41,7 +41,7 @@ class TimedOffset:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """Committed offset of a group for one partition."""
+    """A group's committed offset in one partition."""
 
     offset: int
     leader_epoch: int = NO_EPOCH
@@ -49,9 +49,9 @@ class CommittedOffset:
 
 
 class GroupIdentity(NamedTuple):
-    """Identity of a consumer that commits offsets for its group, by itself or within a transaction (KIP-447).
+    """Identity of a consumer that commits offsets for its group, directly or within a transaction (KIP-447).
 
-    :param generation: generation of a classic group, or member epoch; ``NO_GENERATION`` without a membership.
+    :param generation: generation of a classic group, or member epoch; ``NO_GENERATION`` for a non-member.
     """
 
     group_id: str
@@ -82,7 +82,7 @@ def list_offsets_body(times: Mapping[TopicPartition, int], isolation: Isolation)
 
 
 def parse_list_offsets(response: dict[str, Any]) -> dict[TopicPartition, TimedOffset | ClientError]:
-    """Parse a ListOffsets response: an offset or an error per partition."""
+    """Parse a ListOffsets response: an offset or an error for each partition."""
     found: dict[TopicPartition, TimedOffset | ClientError] = {}
     for topic in response["topics"]:
         for row in topic["partitions"]:
@@ -99,7 +99,7 @@ def parse_list_offsets(response: dict[str, Any]) -> dict[TopicPartition, TimedOf
 
 
 def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
-    """Parse the topics of an OffsetFetch response; partitions without a committed offset are skipped.
+    """Parse the topics in an OffsetFetch response; partitions without a committed offset are skipped.
 
     :raise BrokerRefused: a partition has an error; the first one is raised.
     """
@@ -113,9 +113,9 @@ def parse_committed(topics: list[dict[str, Any]], group: str) -> Iterator[tuple[
 
 
 def check_committed(response: Mapping[str, Any], what: str) -> None:
-    """Raise the first error in the response to a commit of offsets.
+    """Raise the first error in the response to an offset commit.
 
-    :param what: names the committing group or transaction in the error.
+    :param what: the committing group or transaction, for the error message.
     :raise BrokerRefused: a partition has an error; the first one is raised.
     """
     for topic in response["topics"]:
@@ -124,9 +124,9 @@ def check_committed(response: Mapping[str, Any], what: str) -> None:
 
 
 def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any]]:
-    """Return offsets as commit requests carry them.
+    """Return offsets as encoded in commit requests.
 
-    :param metadata: used for offsets that have no metadata.
+    :param metadata: used for offsets that have no metadata of their own.
     """
 
     def row(partition: TopicPartition) -> dict[str, Any]:
@@ -145,10 +145,10 @@ def offset_rows(offsets: GroupOffsets, metadata: str = "") -> list[dict[str, Any
 def topic_rows(
     partitions: Iterable[TopicPartition], row: Callable[[TopicPartition], Any], name: str
 ) -> list[dict[str, Any]]:
-    """Group partitions by topic, as requests carry them.
+    """Group partitions by topic, as in requests.
 
-    :param row: returns a partition's entry.
-    :param name: field of the topic that holds the entries.
+    :param row: returns the entry for a partition.
+    :param name: field of a topic that contains the entries.
     """
     return [
         {"name": topic, name: [row(each) for each in group]}

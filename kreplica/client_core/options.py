@@ -12,8 +12,8 @@ class ClientOptions:
     :param client_id: name of the client in the brokers' logs and quotas.
     :param connect_timeout_s: timeout of one connection attempt, including the negotiation of API versions.
     :param request_timeout_s: timeout of one response, in addition to the time that the broker is asked to wait.
-    :param operation_timeout_s: timeout of one operation with all its retries, unless the call sets its own.
-    :param backoff_s: upper bound of the first delay between retries; it doubles up to ``backoff_s_max``.
+    :param operation_timeout_s: timeout of one operation with all its retries, unless the call sets its own timeout.
+    :param backoff_s: upper bound of the first delay between retries; the bound doubles up to ``backoff_s_max``.
     :param response_size_max: maximum size of one response.
     :param metadata_age_s_max: maximum age of the cluster's metadata; older metadata is refreshed before use.
     """

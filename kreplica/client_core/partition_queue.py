@@ -1,9 +1,9 @@
-"""Batches on their way to one partition: their order, sequence numbers, and the rules of retries.
+"""Batches on their way to one partition: their order, sequence numbers and rules for retries.
 
-A batch that may have been written keeps its producer id, epoch and sequence until its outcome is known, so that the
-leader recognizes a retry.  A partition without such batches can restart with the next epoch and sequence 0 (KIP-360);
-its other batches then get new numbers.  Without sequence numbers a partition has one batch in flight at a time, which
-keeps the order.
+A batch that may have been written keeps its producer id, epoch and sequence numbers until its outcome is known, so that
+the leader recognizes a retry.  A partition without such batches can restart with the next epoch and sequence number 0
+(KIP-360); its batches are then renumbered.  Without sequence numbers, a partition has only one batch in flight at a
+time, which preserves the order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ IN_FLIGHT_MAX = 5
 EPOCH_MAX = 32767
 
 ORDER_STEP = 1 << 24
-"""Difference between the ``order`` of two batches, so that parts of a split batch fit in between."""
+"""Difference between the ``order`` values of consecutive batches; parts of a split batch are numbered in between."""
 
 
 class ProducerIdentity(NamedTuple):
@@ -39,9 +39,9 @@ class OutgoingBatch:
     :param order: sort key among the batches of its partition.
     :param builder: collects the records; None if a subclass collects them in another way.
     :param due_s: time at which the batch is sent even if it is not full.
-    :param deadline_s: time at which the batch fails.
+    :param deadline_s: time at which the batch fails if it is still waiting.
     :ivar data: the encoded batch, once it is closed.
-    :ivar maybe_written: the batch was sent and its outcome is unknown, so that a retry must keep its numbers.
+    :ivar maybe_written: the batch was sent and may have been written, so a retry must keep its sequence numbers.
     """
 
     __slots__ = (
@@ -76,14 +76,14 @@ class OutgoingBatch:
         self.maybe_written = False
 
     def close(self) -> None:
-        """Stop accepting records, and encode the batch."""
+        """Stop accepting records and encode the batch."""
         assert self.builder is not None
         self.count, self.size = self.builder.record_count, self.builder.size
         self.data = bytearray(self.builder.build())
         self.builder = None
 
     def split(self) -> tuple[Self, Self] | None:
-        """Split a batch that is too large for its partition in two; together they use the same sequence numbers.
+        """Split a batch that is too large for its partition into two, which together use the same sequence numbers.
 
         :return: None if the batch cannot be split.
         """
@@ -98,9 +98,10 @@ class PartitionQueue(Generic[BatchT]):
 
     :ivar open: the batch that accepts records.
     :ivar waiting: closed batches in order; retries come first.
-    :ivar in_flight: batches sent without a response yet, in order.
+    :ivar in_flight: batches that were sent and have no response yet, in order.
     :ivar last_error: error of the last attempt; None after a success.
-    :ivar must_restart: a batch with sequence numbers failed: the leader rejects later numbers, so they must restart.
+    :ivar must_restart: a batch with sequence numbers failed, so the leader would reject later numbers unless they
+        restart.
     """
 
     def __init__(self, partition: TopicPartition, in_flight_max: int) -> None:
@@ -127,7 +128,7 @@ class PartitionQueue(Generic[BatchT]):
             return None
         first = self.waiting[0]
         if self.in_flight and (
-            first.attempts > 0  # a retry is the only batch in flight: its outcome decides whether later sequences fit
+            first.attempts > 0  # a retry must be alone in flight: its outcome decides whether later sequences are valid
             or self.in_flight[0].attempts > 1
             or len(self.in_flight) >= self.in_flight_max
             or self.must_restart
@@ -136,9 +137,9 @@ class PartitionQueue(Generic[BatchT]):
         return first
 
     def assign_sequence(self, batch: BatchT, identity: ProducerIdentity) -> None:
-        """Assign sequence numbers to the batch that is sent next, unless it already has some.
+        """Assign sequence numbers to the next batch to send, unless it already has some.
 
-        :param identity: the producer's identity; the partition may already use a higher epoch.
+        :param identity: the producer's identity; the partition may already be using a higher epoch.
         """
         if self.must_restart and not self.in_flight and not any(each.maybe_written for each in self.waiting):
             self._restart(identity)
@@ -151,13 +152,13 @@ class PartitionQueue(Generic[BatchT]):
         stamp_producer(batch.data, *batch.identity, batch.sequence)
 
     def undetectable_duplicates(self) -> list[BatchT]:
-        """Return batches that may have been written but cannot keep their numbers, because sequences restart."""
+        """Return batches that may have been written but cannot keep their sequence numbers, because these restart."""
         if not self.must_restart or self.in_flight or not self.waiting or self.waiting[0].maybe_written:
             return []
         return [batch for batch in self.waiting if batch.maybe_written]
 
     def needs_producer_id(self) -> bool:
-        """Return True if the partition must restart and has used up all epochs of its producer id."""
+        """Return True if the partition must restart but the epochs of its producer id are exhausted."""
         return self.must_restart and self.identity is not None and self.identity.epoch >= EPOCH_MAX
 
     def _restart(self, identity: ProducerIdentity) -> None:
@@ -167,7 +168,7 @@ class PartitionQueue(Generic[BatchT]):
         self.restart_with(identity)
 
     def restart_with(self, identity: ProducerIdentity | None) -> None:
-        """Restart with sequence 0; only allowed while the outcome of every sent batch is known."""
+        """Restart with sequence number 0; only allowed if the outcomes of all batches sent are known."""
         self.identity, self.next_sequence, self.must_restart = identity, 0, False
         for batch in self.waiting:
             batch.identity, batch.sequence = None, NO_SEQUENCE
@@ -179,7 +180,7 @@ class PartitionQueue(Generic[BatchT]):
         batch.attempts += 1
 
     def is_first(self, batch: BatchT) -> bool:
-        """Return True if all earlier batches have outcomes."""
+        """Return True if no earlier batch is waiting or in flight."""
         return all(each.order >= batch.order for each in (*self.in_flight, *self.waiting))
 
     def remove_in_flight(self, batch: BatchT) -> None:

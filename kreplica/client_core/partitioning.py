@@ -1,4 +1,4 @@
-"""Partitioners: choose the partition of a record (the hash of keys is in ``wire.partitioning``)."""
+"""Partitioners, which choose the partition of a record; the hash functions are in ``wire.partitioning``."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from kreplica.model import NO_LEADER
 from kreplica.wire.partitioning import partition_of_key
 
 KEYS_CACHED = 8192
-"""Number of keys whose hash is cached."""
+"""Maximum number of keys whose hashes are cached."""
 
 _partition_of_key = lru_cache(KEYS_CACHED)(partition_of_key)
 
 
 class Partitioner(Protocol):
-    """Chooses partitions for one producer."""
+    """Chooses the partitions of one producer's records."""
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
-        """Return the partition number of a record that was sent without one."""
+        """Return the partition number for a record that was sent without one."""
 
     def full(self, topic: str, partition: int) -> None:
         """Handle the completion of a partition's current batch."""
 
 
 class StickyPartitions:
-    """Partition of records without a key: the same one until its batch is full, then another (KIP-480)."""
+    """Chooses the partition of records without a key: the same partition until its batch is full (KIP-480)."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -47,13 +47,13 @@ class StickyPartitions:
         return chosen
 
     def full(self, topic: str, partition: int) -> None:
-        """Choose another partition for the next record, if this one is current."""
+        """Choose another partition for the next record if this is the current one."""
         if self._chosen.get(topic) == partition:
             self._previous[topic] = self._chosen.pop(topic)
 
 
 class DefaultPartitioner:
-    """Partitions keys by murmur2, as Kafka's Java client does; records without a key use a sticky partition."""
+    """Partitions keys by their murmur2 hash, as Kafka's Java client does; records without a key are sticky."""
 
     def __init__(self, random: Random) -> None:
         self._sticky = StickyPartitions(random)
@@ -71,7 +71,7 @@ class DefaultPartitioner:
 
 
 class ConsistentPartitioner(DefaultPartitioner):
-    """Partitions keys by their CRC-32, as librdkafka's ``consistent_random`` does; an empty key counts as no key."""
+    """Partitions keys by CRC-32, as librdkafka's ``consistent_random`` does; an empty key is treated as no key."""
 
     def partition(self, topic: TopicView, key: bytes | None) -> int:
         """Return the partition of a key, or the sticky partition."""
@@ -81,7 +81,7 @@ class ConsistentPartitioner(DefaultPartitioner):
 
 
 class RoundRobinPartitioner:
-    """Uses the partitions of a topic in turn, independent of keys, from a random start."""
+    """Uses the partitions of a topic in turn, starting at a random one, regardless of keys."""
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -1,6 +1,6 @@
-"""Produce requests, and the effect of their responses and failures on batches.
+"""Produce requests, and the effect of responses and failures on batches.
 
-The producer sends requests and provides the time; the rules of retries are in ``partition_queue``.
+The producer sends the requests and provides the time; the rules for retries are in ``partition_queue``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REQUEST_SIZE_MAX = 8 << 20
 """Maximum size of the batches in one request; a larger batch is the only one in its request."""
 
 CLIENT_ADDS_PARTITIONS_VERSION_MAX = 11
-"""Last version of Produce in which the client adds partitions to transactions itself (KIP-890)."""
+"""Last version of Produce for which the client itself adds partitions to transactions (KIP-890)."""
 
 _SEQUENCE_ERRORS = (
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -43,7 +43,7 @@ _TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class QueuedBatch(NamedTuple, Generic[BatchT]):
-    """A batch for a request, and its queue."""
+    """A batch to send, and its queue."""
 
     queue: PartitionQueue[BatchT]
     batch: BatchT
@@ -71,9 +71,9 @@ def produce_body(
 class BatchOutcomes(Generic[BatchT]):
     """Decides the outcome of batches: written, retried or failed.
 
-    :param random: for the jitter of delays.
-    :param has_sequences: batches have sequence numbers.
-    :param on_settled: called with each batch whose outcome is set.
+    :param random: source of randomness for the jitter of delays.
+    :param has_sequences: True if batches have sequence numbers.
+    :param on_settled: called with each batch when its outcome has been set.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class BatchOutcomes(Generic[BatchT]):
     def process_response(self, response: dict[str, Any], batches: Sequence[QueuedBatch[BatchT]], now_s: float) -> bool:
         """Process the response to a request.
 
-        :return: True if every batch was accepted; otherwise the metadata may be outdated.
+        :return: True if all batches were accepted; if not, the metadata may be outdated.
         """
         rows = {
             (topic["name"], row["index"]): row
@@ -125,7 +125,7 @@ class BatchOutcomes(Generic[BatchT]):
             self._settle(batch, None)
 
     def process_lost_request(self, batches: Iterable[QueuedBatch[BatchT]], error: ClientError, now_s: float) -> None:
-        """Process the loss of a request: its response will not arrive."""
+        """Process the loss of a request whose response will not arrive."""
         for queue, batch in batches:
             self._failed(queue, batch, error, now_s)
 
@@ -139,36 +139,36 @@ class BatchOutcomes(Generic[BatchT]):
     # --- failures ---
 
     def _failed(self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float) -> None:
-        """Decide what happens after a failed attempt, or one with an unknown outcome."""
+        """Retry, split or fail a batch after an attempt that failed or whose outcome is unknown."""
         first = queue.is_first(batch)
         queue.remove_in_flight(batch)
         code = error.code if isinstance(error, BrokerRefused) else None
         if code in _SEQUENCE_ERRORS and self._is_resolvable(code, first=first):
-            self._wrong_sequence(queue, batch, error, now_s, first=first)
+            self._handle_sequence_error(queue, batch, error, now_s, first=first)
         elif code in _TOO_LARGE and not batch.maybe_written:
             self._split(queue, batch, error)
         elif not error.retriable:
             batch.maybe_written = batch.maybe_written or not isinstance(error, BrokerRefused)
             self._fail_batch(queue, batch, error)
         else:
-            # NOT_ENOUGH_REPLICAS is the only retriable error after which the batch is certainly not in the log.
+            # NOT_ENOUGH_REPLICAS is the only retriable error that guarantees that the batch is not in the log.
             batch.maybe_written = batch.maybe_written or code is not ErrorCode.NOT_ENOUGH_REPLICAS
             queue.last_error = error
             queue.put_back(batch, self._retry_at_s(queue, now_s))
 
     def _is_resolvable(self, code: ErrorCode | None, *, first: bool) -> bool:
-        """Return True if a sequence error can be resolved by a retry.
+        """Return True if a retry can resolve a sequence error.
 
-        Batches of a transaction cannot get new sequence numbers; a batch that overtook another one can wait for it.
+        Batches of a transaction cannot be renumbered, but a batch that overtook an earlier batch can wait for it.
         """
         if not self._is_transactional:
             return self._has_sequences
         return not first and code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
-    def _wrong_sequence(
+    def _handle_sequence_error(
         self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError, now_s: float, *, first: bool
     ) -> None:
-        """Handle a sequence error: an earlier batch failed, or has not reached the leader yet."""
+        """Handle a sequence error: an earlier batch failed or has not reached the leader yet."""
         if not first:
             queue.put_back(batch, queue.retry_at_s)
         elif batch.maybe_written:
@@ -178,7 +178,7 @@ class BatchOutcomes(Generic[BatchT]):
             queue.put_back(batch, self._retry_at_s(queue, now_s))
 
     def _split(self, queue: PartitionQueue[BatchT], batch: BatchT, error: ClientError) -> None:
-        """Split a batch that is too large for its partition; a single record fails."""
+        """Split a batch that is too large for its partition; fail it if it is a single record."""
         parts = batch.split() if batch.count > 1 else None
         if parts is not None:
             for part in parts:
@@ -191,7 +191,7 @@ class BatchOutcomes(Generic[BatchT]):
         self._fail_batch(queue, batch, error)
 
     def delay(self, queue: PartitionQueue[BatchT], error: ClientError, now_s: float) -> None:
-        """Delay the first waiting batch, which cannot be sent; fail it if the error is final."""
+        """Delay the first waiting batch, which cannot be sent, or fail it if the error is final."""
         if error.retriable:
             queue.last_error = error
             queue.retry_at_s = self._retry_at_s(queue, now_s)
@@ -199,33 +199,33 @@ class BatchOutcomes(Generic[BatchT]):
             self._fail_batch(queue, queue.waiting.popleft(), error)
 
     def fail_undetectable_duplicates(self, queue: PartitionQueue[BatchT]) -> None:
-        """Fail batches that may have been written and whose retries the leader could not detect as duplicates."""
+        """Fail batches that may have been written and whose retries the leader would not recognize as duplicates."""
         for batch in queue.undetectable_duplicates():
             queue.waiting.remove(batch)
             self._fail_batch(queue, batch, ClientError(f"{queue.partition}: an earlier batch failed"))
 
     def expire(self, queue: PartitionQueue[BatchT], now_s: float) -> None:
-        """Fail batches whose delivery timeout is over."""
+        """Fail waiting batches whose delivery timeout has passed."""
         while queue.waiting and queue.waiting[0].deadline_s <= now_s:
-            late = GaveUp(f"{queue.partition}: not delivered in time: {queue.last_error or 'brokers were busy'}")
-            late.__cause__ = queue.last_error
-            self._fail_batch(queue, queue.waiting.popleft(), late)
+            timed_out = GaveUp(f"{queue.partition}: not delivered in time: {queue.last_error or 'brokers were busy'}")
+            timed_out.__cause__ = queue.last_error
+            self._fail_batch(queue, queue.waiting.popleft(), timed_out)
 
     def drop_waiting(self, queue: PartitionQueue[BatchT], error: ClientError) -> bool:
-        """Fail all waiting batches with an error, even those that may have been written.
+        """Fail all waiting batches with the given error, even those that may have been written.
 
-        :return: True if one of them had sequence numbers, so that it may have been written.
+        :return: True if any of them had sequence numbers and therefore may have been written.
         """
-        numbered = False
+        possibly_written = False
         while queue.waiting:
             batch = queue.waiting.popleft()
-            numbered = numbered or batch.sequence != NO_SEQUENCE
+            possibly_written = possibly_written or batch.sequence != NO_SEQUENCE
             queue.must_restart = queue.must_restart or batch.sequence != NO_SEQUENCE
             self._settle(batch, error)
-        return numbered
+        return possibly_written
 
     def fail_all(self, queue: PartitionQueue[BatchT], error: ClientError) -> None:
-        """Fail all batches, because the producer closes or was interrupted."""
+        """Fail all batches, because the producer is being closed or was interrupted."""
         for batch in list(queue.in_flight):
             queue.remove_in_flight(batch)
             batch.maybe_written = True
@@ -253,7 +253,7 @@ class BatchOutcomes(Generic[BatchT]):
 
 
 def fit_request(batches: Sequence[QueuedBatch[BatchT]], size_max: int = REQUEST_SIZE_MAX) -> list[QueuedBatch[BatchT]]:
-    """Return the first batches that fit into one request, at least one."""
+    """Return the first batches that together fit into one request; at least one is returned."""
     fitting: list[QueuedBatch[BatchT]] = []
     size = 0
     for queued in batches:

@@ -1,4 +1,4 @@
-"""Backoff and deadline of one operation that is retried."""
+"""Backoff and deadline of a retried operation."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from kreplica.client_core.options import ClientOptions
 
 
 class RetrySchedule:
-    """Delays between the attempts of one operation, until its time is over.
+    """Delays between the attempts of one operation until its deadline.
 
     :param now_s: monotonic time at the start of the operation.
-    :param timeout_s: duration of the operation including all delays; ``operation_timeout_s`` of the options by default.
+    :param timeout_s: time limit of the operation, including delays; by default, the option ``operation_timeout_s``.
     """
 
     def __init__(self, options: ClientOptions, random: Random, now_s: float, timeout_s: float | None = None) -> None:
@@ -27,7 +27,7 @@ class RetrySchedule:
         """Return the delay before the next attempt, in seconds.
 
         :param error: the error of the last attempt.
-        :raise GaveUp: the deadline is before the next attempt.
+        :raise GaveUp: the next attempt would start after the deadline.
         """
         options = self._options
         self._attempts += 1

@@ -1,4 +1,4 @@
-"""New topics, as CreateTopics requests carry them."""
+"""New topics, as encoded in CreateTopics requests."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BROKERS_DEFAULT = -1
-"""Number of partitions or replicas that leaves the choice to the broker's configuration (KIP-464)."""
+"""Number of partitions or replicas that selects the broker's default (KIP-464)."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A topic to create.
 
-    :param partitions: number of partitions; the broker's default unless given.
-    :param assignment: partition -> brokers of its replicas, the preferred leader first; replaces both numbers.
+    :param partitions: number of partitions; by default, the broker's default.
+    :param assignment: partition -> brokers of its replicas, the preferred leader first; overrides both numbers.
     """
 
     name: str
@@ -26,7 +26,7 @@ class NewTopic:
 
 
 def new_topic_row(topic: NewTopic) -> dict[str, Any]:
-    """Return a topic as CreateTopics carries it."""
+    """Return a topic as encoded in CreateTopics."""
     assignment = topic.assignment or {}
     return {
         "name": topic.name,

@@ -1,4 +1,4 @@
-"""Requests of a transactional producer to its coordinators (KIP-98)."""
+"""Requests from a transactional producer to its coordinators (KIP-98)."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ async def end_transaction(
     commit: bool,
     timeout_s: float | None = None,
 ) -> None:
-    """Commit or abort a transaction of any producer; a repeated call has no effect.
+    """Commit or abort any producer's transaction; a repeated call has no effect.
 
     :param identity: producer id and epoch of the transaction's producer.
-    :raise BrokerRefused: the transaction ended with the other outcome, or the producer was fenced.
+    :raise BrokerRefused: the transaction has already ended with the other outcome, or the producer was fenced.
     """
     body = producer_body(transactional_id, identity, committed=commit)
 
@@ -71,11 +71,11 @@ async def end_transaction(
 
 
 class TransactionCoordinatorClient:
-    """Requests of one transactional id; records the partitions and offsets of the current transaction.
+    """Sends the requests of one transactional id and tracks the partitions and offsets of the current transaction.
 
-    :param timeout_s: the coordinator aborts a transaction that is open for longer.
-    :param two_phase: transactions have no timeout (KIP-939); a prepared one stays open until it is ended explicitly.
-    :ivar identity: None until ``initialize``.
+    :param timeout_s: the coordinator aborts a transaction that is open for longer than this.
+    :param two_phase: transactions have no timeout (KIP-939) and stay open until they are ended explicitly.
+    :ivar identity: producer id and epoch; None until ``initialize`` has completed.
     :ivar is_outcome_unknown: the outcome of a request to add partitions or offsets is unknown.
     """
 
@@ -92,12 +92,12 @@ class TransactionCoordinatorClient:
         self.is_outcome_unknown = False
 
     async def initialize(self) -> ProducerIdentity:
-        """Request the producer id and epoch: fences earlier producers of the id and aborts their open transaction.
+        """Request the producer id and epoch; this fences earlier producers of the id and aborts their transaction.
 
         A repeated call requests the next epoch.
 
         :raise UnsupportedVersion: the broker does not support transactions without a timeout.
-        :raise BrokerRefused: the broker does not allow them (``transaction.two.phase.commit.enable``).
+        :raise BrokerRefused: the broker does not allow such transactions (``transaction.two.phase.commit.enable``).
         """
         current = self.identity or NO_PRODUCER
         what = f"producer of {self.transactional_id!r}"
@@ -117,7 +117,7 @@ class TransactionCoordinatorClient:
         return identity
 
     async def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction, before records are sent to them."""
+        """Add partitions to the transaction; called before records are sent to them."""
         new = sorted({*partitions} - self._partitions)
         if not new:
             return
@@ -136,7 +136,7 @@ class TransactionCoordinatorClient:
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.
 
-        :param metadata: stored with offsets that have no metadata.
+        :param metadata: stored with offsets that have no metadata of their own.
         :raise BrokerRefused: a coordinator rejected the offsets.
         """
         assert self.identity is not None

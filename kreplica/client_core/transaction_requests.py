@@ -1,4 +1,4 @@
-"""Requests of a transactional producer (KIP-98), as bodies, and the errors in their responses."""
+"""Bodies of a transactional producer's requests (KIP-98), and the errors in their responses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from kreplica.client_core.partition_queue import ProducerIdentity
 from kreplica.errors import ErrorCode
 from kreplica.model import TopicPartition
 
-# Highest versions in use: later ones are for brokers, or let brokers add partitions and raise epochs (KIP-890).
+# Highest versions to use: later versions are only for brokers, or make brokers add partitions and increment epochs
+# (KIP-890).
 INIT_MAX, ADD_PARTITIONS_MAX, ADD_OFFSETS_MAX, END_MAX, COMMIT_OFFSETS_MAX = 5, 3, 3, 4, 4
 
 NEXT_EPOCH_FROM = 3
@@ -28,11 +29,11 @@ FENCED = (
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
 )
-"""Errors after which a producer cannot use its transactional id any longer."""
+"""Errors after which a producer can no longer use its transactional id."""
 
 
 def is_fenced(error: BaseException | None) -> bool:
-    """Return True if an error or one of its causes says that the producer was fenced."""
+    """Return True if an error or one of its causes means that the producer was fenced."""
     seen = 0
     while error is not None and seen < 10:
         if isinstance(error, BrokerRefused) and error.code in FENCED:
@@ -44,21 +45,21 @@ def is_fenced(error: BaseException | None) -> bool:
 def init_body(
     transactional_id: str | None,
     timeout_ms: int,
-    before: ProducerIdentity = NO_PRODUCER,
+    current: ProducerIdentity = NO_PRODUCER,
     *,
     two_phase: bool = False,
 ) -> dict[str, Any]:
     """Build an InitProducerId request.
 
     :param transactional_id: None for a producer without transactions; ``timeout_ms`` is then ignored.
-    :param before: the current identity, to request its next epoch.
-    :param two_phase: transactions without a timeout (KIP-939), from version ``TWO_PHASE_FROM``.
+    :param current: the current identity, whose next epoch is requested.
+    :param two_phase: request transactions without a timeout (KIP-939); requires version ``TWO_PHASE_FROM``.
     """
     return {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": timeout_ms,
-        "producer_id": before.producer_id,
-        "producer_epoch": before.epoch,
+        "producer_id": current.producer_id,
+        "producer_epoch": current.epoch,
         "enable_2pc": two_phase,
         "keep_prepared_txn": False,
     }
@@ -67,7 +68,7 @@ def init_body(
 def parse_identity(response: dict[str, Any], what: str) -> ProducerIdentity:
     """Parse an InitProducerId response.
 
-    :raise BrokerRefused: the response is an error.
+    :raise BrokerRefused: the response contains an error.
     """
     check(response, what)
     return ProducerIdentity(response["producer_id"], response["producer_epoch"])
@@ -111,11 +112,11 @@ def _not_attempted(error: ClientError) -> bool:
     return isinstance(error, BrokerRefused) and error.code is ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
-def producer_body(transactional_id: str, identity: ProducerIdentity, **more: Any) -> dict[str, Any]:
-    """Return the fields that identify the producer in its other requests, and more fields."""
+def producer_body(transactional_id: str, identity: ProducerIdentity, **fields: Any) -> dict[str, Any]:
+    """Return the fields that identify the producer in its other requests, with additional fields."""
     return {
         "transactional_id": transactional_id,
         "producer_id": identity.producer_id,
         "producer_epoch": identity.epoch,
-        **more,
+        **fields,
     }

@@ -1,4 +1,4 @@
-"""Phases of a producer's transactions, and what each error means for the transaction and the producer (KIP-98)."""
+"""Phases of a producer's transactions, and the effect of errors on the transaction and the producer (KIP-98)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Phase(Enum):
-    """Phase of a producer's transactions; the value is the error text if an operation is not allowed in the phase."""
+    """Phase of a producer's transactions; the value is the error message for an operation that it does not allow."""
 
     IDLE = "no transaction is open: call begin() first"
     BEGINNING = "a transaction is starting"
@@ -51,7 +51,7 @@ class TransactionCore(TransactionCoordinatorClient):
 
     @property
     def error(self) -> ClientError | None:
-        """The error that prevents sending; None normally."""
+        """The error that prevents sending; None if there is none."""
         return self.unusable or self.broken
 
     def check(self) -> None:
@@ -63,9 +63,9 @@ class TransactionCore(TransactionCoordinatorClient):
             raise self.error
 
     def expect(self, phase: Phase) -> None:
-        """Check that an operation is allowed.
+        """Raise an error unless the current phase is the expected one.
 
-        :raise ValueError: another phase is current.
+        :raise ValueError: the current phase is a different one.
         :raise ClientError: the producer is unusable.
         """
         if self.unusable is not None:
@@ -74,7 +74,7 @@ class TransactionCore(TransactionCoordinatorClient):
             raise ValueError(self.phase.value)
 
     def fail(self, error: ClientError) -> None:
-        """Record that a part of the transaction was not written, so that it can only be aborted."""
+        """Record that part of the transaction was not written, so that the transaction can only be aborted."""
         if is_fenced(error):
             self._fenced(error)
         elif self.broken is None and self.phase is not Phase.IDLE:
@@ -83,7 +83,7 @@ class TransactionCore(TransactionCoordinatorClient):
 
     def _fenced(self, error: ClientError) -> None:
         if self.unusable is None:
-            what = f"another producer took over transactional ID {self.transactional_id!r}"
+            what = f"another producer took over transactional id {self.transactional_id!r}"
             self.unusable = ProducerUnusable(f"{what}: {error}")
             self.unusable.__cause__ = error
 
@@ -112,7 +112,7 @@ class TransactionCore(TransactionCoordinatorClient):
         return await self._guarded(super().initialize())
 
     async def commit(self) -> None:
-        """Commit the transaction, whose records are all written.
+        """Commit the transaction, whose records have all been written.
 
         :raise OutcomeUnknown: the coordinator did not respond; the producer is unusable.
         :raise TransactionFailed: the coordinator rejected the commit; the transaction can only be aborted.
@@ -137,14 +137,14 @@ class TransactionCore(TransactionCoordinatorClient):
         self.phase = Phase.IDLE
 
     async def abort(self, *, is_uncertain: bool) -> ProducerIdentity | None:
-        """Abort the transaction; no request of it may be in flight.
+        """Abort the transaction; none of its requests may be in flight.
 
         :param is_uncertain: the outcome of a produce request is unknown.
         :return: the identity if all partitions must restart their sequences; otherwise None.
         """
         is_uncertain = is_uncertain or self.is_outcome_unknown
         try:
-            # A request for the next epoch during an open transaction would fence this producer.
+            # Requesting the next epoch during an open transaction would fence this producer.
             await self._guarded(self.end(commit=False, is_uncertain=is_uncertain))
         except BrokerRefused as error:
             # After an unknown outcome, INVALID_TXN_STATE means that no transaction was open.
@@ -158,7 +158,7 @@ class TransactionCore(TransactionCoordinatorClient):
     async def add_offsets(self, offsets: GroupOffsets, group: GroupIdentity, metadata: str = "") -> None:
         """Commit a group's offsets with the transaction.
 
-        :param metadata: stored with offsets that have no metadata.
+        :param metadata: stored with offsets that have no metadata of their own.
         :raise TransactionFailed: a coordinator rejected the offsets; the transaction can only be aborted.
         """
         self.check()

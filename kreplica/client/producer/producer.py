@@ -285,7 +285,7 @@ class Producer:
             return None
         if transactions.unusable is None and transactions.phase is not Phase.OPEN:
             raise ValueError(
-                f"records of a transactional producer need an open transaction: {transactions.phase.value}"
+                f"records of a transactional producer require an open transaction: {transactions.phase.value}"
             )
         return transactions.error
 

@@ -1,11 +1,11 @@
 """Administration of a cluster; both clients run these coroutines.
 
 * ``admin``: ``Admin``, which has the methods of all subjects
-* ``request_routing``: routing and retries of requests about several items; ``outcomes``: results per item
+* ``request_routing``: routing and retries of requests for several items; ``outcomes``: results per item
 * ``brokers``: brokers, API versions, features; ``operations``: authorized operations
-* ``topics``: topics; ``partitions``: offsets by time, deletion of records
+* ``topics``: topics; ``partitions``: offsets by time and deletion of records
 * ``configs``: configurations of topics and brokers
-* ``reassignments``: leader elections, reassignments of replicas; ``log_dirs``: log directories
+* ``reassignments``: leader elections and reassignments of replicas; ``log_dirs``: log directories
 * ``groups``: consumer groups; ``group_offsets``: committed offsets and lag
 * ``delegation_tokens``: delegation tokens
 * ``transactions``: transactions and producers, including hanging transactions

@@ -14,10 +14,10 @@ from kreplica.client_core.admin.transactions import Transactions
 
 
 class Admin(Brokers, Topics, Configs, GroupOffsets, Groups, Reassignments, LogDirs, Transactions, DelegationTokens):
-    """Administration of a cluster; it holds no resources and need not be closed.
+    """Administration of a cluster; it has no resources of its own and need not be closed.
 
-    A method for several items returns ``Outcomes``, with a result or an error per item; a method for one item raises.
-    Requests are routed and retried, for ``timeout_s`` seconds at most; ``operation_timeout_s`` by default.
+    Methods for several items return ``Outcomes``, with a result or an error per item; methods for one item raise the
+    error.  Requests are routed and retried for at most ``timeout_s`` seconds; the default is ``operation_timeout_s``.
 
-    :param cluster: the cluster's client core; its owner closes it.
+    :param cluster: the cluster's client core; the caller must close it.
     """

@@ -21,9 +21,9 @@ from kreplica.wire.messages import API_VERSIONS, APIS, DESCRIBE_CLUSTER, METADAT
 class ClusterDescription:
     """A cluster and its live brokers.
 
-    :param controller_id: -1 if unknown; without ZooKeeper, the id of any broker, which forwards requests to the
-     controller.
-    :param brokers: by id.
+    :param controller_id: -1 if unknown; if the cluster runs without ZooKeeper, the id of any broker, which forwards
+        requests to the controller.
+    :param brokers: live brokers by id.
     :param operations: authorized operations; None if not in the response.
     """
 
@@ -44,8 +44,8 @@ class Levels(NamedTuple):
 class Features:
     """Features of a cluster (KIP-584).
 
-    :param supported: ranges that the responding broker supports.
-    :param finalized: ranges in effect.
+    :param supported: ranges that the responding broker supports, by feature.
+    :param finalized: ranges in effect, by feature.
     :param epoch: version of the finalized features; -1 if not in the response.
     """
 
@@ -58,8 +58,8 @@ class Features:
 class BrokerVersions:
     """API versions of a broker.
 
-    :param apis: API name -> versions, of APIs that this client knows.
-    :param unknown: API key -> versions, of other APIs.
+    :param apis: API name -> versions, for APIs that this client knows.
+    :param unknown: API key -> versions, for other APIs.
     """
 
     apis: Mapping[str, Levels]
@@ -72,7 +72,7 @@ class Brokers(RequestRouter):
     async def describe_cluster(self, *, operations: bool = False, timeout_s: float | None = None) -> ClusterDescription:
         """Return the cluster id, the controller and the live brokers.
 
-        :param operations: include authorized operations.
+        :param operations: include the operations that the client is authorized to perform.
         :raise ClientError: no broker responded.
         """
 
@@ -96,7 +96,7 @@ class Brokers(RequestRouter):
         return await self._cluster.retrying(lambda: self._cluster.at_any(send), timeout_s)
 
     async def describe_features(self, *, timeout_s: float | None = None) -> Features:
-        """Return supported and finalized features.
+        """Return the supported and finalized features.
 
         :raise ClientError: no broker responded.
         """
@@ -120,7 +120,7 @@ class Brokers(RequestRouter):
     ) -> Outcomes[int, BrokerVersions]:
         """Return the API versions of brokers.
 
-        :param brokers: None: all live brokers.
+        :param brokers: ids of brokers; None means all live brokers.
         """
 
         async def send(connection: BrokerConnection) -> BrokerVersions:

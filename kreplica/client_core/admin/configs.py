@@ -22,7 +22,7 @@ from kreplica.wire.messages import ALTER_CONFIGS, DESCRIBE_CONFIGS, INCREMENTAL_
 
 
 class Configs(RequestRouter):
-    """Requests about configs; requests about the configs of one broker are sent to that broker."""
+    """Requests for configurations; those for the configurations of one broker are sent to that broker."""
 
     async def describe_configs(
         self,
@@ -35,9 +35,9 @@ class Configs(RequestRouter):
     ) -> Outcomes[ConfigResource, Mapping[str, ConfigEntry]]:
         """Return the configurations of resources, by name.
 
-        :param names: configurations to return; None: all.
+        :param names: configurations to return; None returns all.
         :param synonyms: include all sources of each value.
-        :param documentation: include the documentation.
+        :param documentation: include the documentation of each configuration.
         """
         keys = None if names is None else list(names)
 
@@ -77,7 +77,7 @@ class Configs(RequestRouter):
     ) -> Outcomes[ConfigResource, None]:
         """Change configurations (KIP-339); the changes of one resource are applied atomically.
 
-        :param validate_only: change nothing; only validate.
+        :param validate_only: only validate the changes; change nothing.
         """
         rows = {resource: [change_row(change) for change in each] for resource, each in changes.items()}
         return await self._alter(INCREMENTAL_ALTER_CONFIGS, rows, validate_only, timeout_s)
@@ -90,9 +90,9 @@ class Configs(RequestRouter):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> None:
-        """Change configurations of one resource.
+        """Change the configurations of one resource.
 
-        :raise BrokerRefused: a name or value is not valid; nothing was changed.
+        :raise BrokerRefused: a name or value is invalid; nothing was changed.
         """
         outcomes = await self.alter_configs({resource: changes}, validate_only=validate_only, timeout_s=timeout_s)
         outcomes.raise_first()
@@ -104,7 +104,7 @@ class Configs(RequestRouter):
         validate_only: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[ConfigResource, None]:
-        """Replace all configurations of resources; those not in ``configs`` return to their defaults."""
+        """Replace all configurations of resources; those not in ``configs`` are reset to their defaults."""
         rows = {
             resource: [{"name": name, "value": value} for name, value in settings.items()]
             for resource, settings in configs.items()
@@ -125,11 +125,11 @@ class Configs(RequestRouter):
     async def _at_owners(
         self, resources: Iterable[ConfigResource], send: Any, timeout_s: float | None
     ) -> Outcomes[ConfigResource, Any]:
-        """Send requests about the configs of a broker to that broker, all others to the controller."""
+        """Send requests for the configurations of a broker to that broker, and all others to the controller."""
 
-        async def attempt(left: list[ConfigResource]) -> Results[ConfigResource, Any]:
+        async def attempt(remaining: list[ConfigResource]) -> Results[ConfigResource, Any]:
             view = await self._cluster.refresh()
-            owners = {each: _owner(each, view.controller_id) for each in left}
+            owners = {each: _owner(each, view.controller_id) for each in remaining}
             return await self._send_each(owners, self._cluster.connection, send)
 
         return await self.settle(resources, attempt, timeout_s, final=UNKNOWN)

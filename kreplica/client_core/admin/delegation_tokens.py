@@ -19,10 +19,10 @@ from kreplica.wire.messages import (
 )
 
 BROKERS_PERIOD = -1
-"""Value of a period that requests the broker's default."""
+"""Value that requests the broker's default for a period."""
 
 _OWNERS_FROM = 3
-"""First version of CreateDelegationToken with an owner, and of responses with a requester (KIP-373)."""
+"""First version with an owner in CreateDelegationToken requests and a requester in responses (KIP-373)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,11 @@ class DelegationToken:
     """A token and its secret.
 
     :param token_id: user name of clients that authenticate with the token.
-    :param owner: principal as which these clients act, such as ``User:alice``.
+    :param owner: principal that these clients act as, such as ``User:alice``.
     :param requester: principal that created the token; the owner if the broker does not report it.
     :param renewers: other principals that may renew and expire the token.
-    :param issued_ms: time of the creation in milliseconds since 1970.
-    :param expires_ms: time after which the token is invalid, unless it is renewed before.
+    :param issued_ms: creation time in milliseconds since 1970.
+    :param expires_ms: time after which the token is invalid unless it is renewed before then.
     :param max_ms: time after which the token cannot be renewed.
     :param hmac: the secret.
     """
@@ -54,12 +54,12 @@ class DelegationToken:
         return b64encode(self.hmac).decode()
 
     def client_config(self, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-        """Return client settings (valid for Java clients too) that authenticate with the token."""
+        """Return client settings, also valid for Java clients, for authenticating with the token."""
         return client_config(self.token_id, self.password, mechanism)
 
 
 class DelegationTokens(RequestRouter):
-    """Requests about delegation tokens; the client must have authenticated, but not with a token."""
+    """Requests for delegation tokens; the client must have authenticated, but not with a token."""
 
     async def create_delegation_token(
         self,
@@ -71,12 +71,12 @@ class DelegationTokens(RequestRouter):
     ) -> DelegationToken:
         """Create a token.
 
-        If the response is lost, the request is repeated, and the first token remains until it expires.
+        If the response is lost, the request is retried, and the first token remains valid until it expires.
 
         :param renewers: principals that may renew and expire the token, such as ``User:scheduler``.
         :param max_lifetime_ms: at most ``delegation.token.max.lifetime.ms``, the default.
-        :param owner: principal as which clients with the token act; the client's own by default.
-        :raise ClientError: the request is rejected, or no broker responded.
+        :param owner: principal that clients with the token act as; by default, the client's own principal.
+        :raise ClientError: the request was rejected, or no broker responded.
         """
         body: dict[str, Any] = {
             "owner_principal_type": None,
@@ -112,11 +112,11 @@ class DelegationTokens(RequestRouter):
     async def renew_delegation_token(
         self, hmac: bytes, period_ms: int | None = None, *, timeout_s: float | None = None
     ) -> int:
-        """Extend the validity of a token; the client must be its owner or a renewer.
+        """Extend the validity of a token; the client must be its owner or one of its renewers.
 
-        :param period_ms: time from now; ``delegation.token.expiry.time.ms`` by default.
-        :return: the new end of the validity, in milliseconds since 1970.
-        :raise ClientError: the request is rejected, or no broker responded.
+        :param period_ms: time from now; by default, ``delegation.token.expiry.time.ms``.
+        :return: the new expiry time, in milliseconds since 1970.
+        :raise ClientError: the request was rejected, or no broker responded.
         """
         body = {"hmac": hmac, "renew_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
@@ -130,11 +130,11 @@ class DelegationTokens(RequestRouter):
     async def expire_delegation_token(
         self, hmac: bytes, period_ms: int | None = None, *, timeout_s: float | None = None
     ) -> int:
-        """Delete a token, or set the end of its validity.
+        """Delete a token or set its expiry time.
 
         :param period_ms: time from now; None deletes the token.
-        :return: the new end of the validity, in milliseconds since 1970.
-        :raise ClientError: the request is rejected, or no broker responded.
+        :return: the new expiry time, in milliseconds since 1970.
+        :raise ClientError: the request was rejected, or no broker responded.
         """
         body = {"hmac": hmac, "expiry_time_period_ms": BROKERS_PERIOD if period_ms is None else period_ms}
 
@@ -148,10 +148,10 @@ class DelegationTokens(RequestRouter):
     async def describe_delegation_tokens(
         self, owners: Iterable[str] | None = None, *, timeout_s: float | None = None
     ) -> Sequence[DelegationToken]:
-        """Return the tokens that the client may see, with their secrets.
+        """Return the tokens that the client is allowed to see, with their secrets.
 
-        :param owners: principals; only tokens that they own or may renew are returned; None: all.
-        :raise ClientError: the request is rejected, or no broker responded.
+        :param owners: principals; only tokens that they own or may renew are returned.  None returns all tokens.
+        :raise ClientError: the request was rejected, or no broker responded.
         """
         body = {"owners": None if owners is None else [_principal_row(each) for each in owners]}
 
@@ -178,7 +178,7 @@ def _described(row: dict[str, Any]) -> DelegationToken:
 
 
 def _principal(row: dict[str, Any], name: str = "principal") -> str:
-    """Return the principal in a response; empty if the version of the response does not contain it."""
+    """Return the principal in a response row; empty if this version of the response does not contain it."""
     return f"{row[f'{name}_type']}:{row[f'{name}_name']}" if row.get(f"{name}_name") else ""
 
 

@@ -1,4 +1,4 @@
-"""Committed offsets of groups: reading, changing, deleting; and lag."""
+"""Reads, changes and deletes the committed offsets of groups, and computes lag."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class PartitionLag:
 
     @property
     def lag(self) -> int:
-        """Number of offsets still to be consumed."""
+        """Number of offsets that have not been consumed yet."""
         return max(self.end_offset - self.committed.offset, 0)
 
 
 class GroupOffsets(Partitions):
-    """Requests about committed offsets."""
+    """Requests for committed offsets."""
 
     async def list_group_offsets(
         self,
@@ -49,10 +49,10 @@ class GroupOffsets(Partitions):
         require_stable: bool = False,
         timeout_s: float | None = None,
     ) -> Outcomes[str, Offsets]:
-        """Return the committed offsets of groups; a group that does not exist has none.
+        """Return the committed offsets of groups; a nonexistent group has none.
 
-        :param groups: group ids; or group id -> partitions to include, None: all.
-        :param require_stable: wait for open transactions that may commit offsets (KIP-447).
+        :param groups: group ids, or group id -> partitions to include, where None includes all.
+        :param require_stable: wait for open transactions that may change the offsets (KIP-447).
         """
         wanted = dict(groups) if isinstance(groups, Mapping) else dict.fromkeys(groups)
         rows = {group_id: _topic_filter(partitions) for group_id, partitions in wanted.items()}
@@ -77,7 +77,7 @@ class GroupOffsets(Partitions):
     async def group_offsets(self, group_id: str, *, timeout_s: float | None = None) -> Offsets:
         """Return the committed offsets of one group.
 
-        :raise ClientError: its coordinator did not respond, or rejected the request.
+        :raise ClientError: the group's coordinator did not respond or rejected the request.
         """
         return (await self.list_group_offsets([group_id], timeout_s=timeout_s))[group_id]
 
@@ -88,7 +88,7 @@ class GroupOffsets(Partitions):
         *,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, None]:
-        """Commit offsets for a group without members; if it has members, the result is UNKNOWN_MEMBER_ID."""
+        """Commit offsets for a group without members; if the group has members, the error is UNKNOWN_MEMBER_ID."""
         wanted = {
             each: CommittedOffset(offset) if isinstance(offset, int) else offset for each, offset in offsets.items()
         }
@@ -111,7 +111,7 @@ class GroupOffsets(Partitions):
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, None]:
-        """Delete committed offsets of topics to which the group is not subscribed (KIP-496)."""
+        """Delete committed offsets in topics to which the group is not subscribed (KIP-496)."""
 
         def row(partition: TopicPartition) -> dict[str, Any]:
             return {"partition_index": partition.partition}
@@ -131,9 +131,9 @@ class GroupOffsets(Partitions):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, PartitionLag]:
-        """Return the lag of a group in each partition with a committed offset.
+        """Return a group's lag in each partition with a committed offset.
 
-        :param isolation: with ``READ_COMMITTED``, the lag ends at the last stable offset.
+        :param isolation: with ``READ_COMMITTED``, the lag is measured to the last stable offset.
         :raise ClientError: the committed offsets could not be requested.
         """
         committed = await self.group_offsets(group_id, timeout_s=timeout_s)

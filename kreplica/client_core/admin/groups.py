@@ -1,4 +1,4 @@
-"""Listing, description and deletion of groups, and removal of members."""
+"""Lists, describes and deletes groups, and removes members."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kreplica.wire.messages.consumer_protocol import ASSIGNMENT, SUBSCRIPTION, p
 from kreplica.wire.schema import Schema
 
 STATES_FROM, TYPES_FROM = 4, 5
-"""First versions of ListGroups with filters by state (KIP-518) and by type (KIP-848)."""
+"""First versions of ListGroups that filter by state (KIP-518) and by type (KIP-848)."""
 
 SEVERAL_MEMBERS_FROM = 3
 CONSUMERS = "consumer"
@@ -34,7 +34,7 @@ CONSUMERS = "consumer"
 
 
 class GroupType(StrEnum):
-    """Protocol of a group."""
+    """Type of a group, given by its protocol."""
 
     UNKNOWN = "unknown"
     CLASSIC = "classic"
@@ -66,7 +66,7 @@ class GroupState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group in a list."""
+    """A group in the result of ``list_groups``."""
 
     group_id: str
     protocol_type: str
@@ -99,8 +99,8 @@ class MemberDescription:
 class GroupDescription:
     """A group and its members.
 
-    :param assignor: the members' common protocol, or the broker's assignor; empty if there is none.
-    :param epoch: group epoch of the consumer protocol; -1 in the classic protocol, like ``assignment_epoch``.
+    :param assignor: the protocol that the members agreed on, or the broker's assignor; empty if there is none.
+    :param epoch: group epoch of the consumer protocol; like ``assignment_epoch``, -1 in the classic protocol.
     :param operations: authorized operations; None if not in the response.
     """
 
@@ -116,14 +116,14 @@ class GroupDescription:
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove: a static member by instance id, a dynamic one by member id."""
+    """A member to remove: a static member is given by instance id, a dynamic member by member id."""
 
     instance_id: str | None = None
     member_id: str = ""
 
 
 class Groups(RequestRouter):
-    """Requests about groups."""
+    """Requests for groups."""
 
     async def list_groups(
         self,
@@ -132,11 +132,11 @@ class Groups(RequestRouter):
         types: Iterable[GroupType] = (),
         timeout_s: float | None = None,
     ) -> list[GroupListing]:
-        """Return the groups of the cluster, by id.
+        """Return the groups of the cluster, sorted by id.
 
-        :param states: states to include; empty: all.
-        :param types: types to include; empty: all.
-        :raise ClientError: a live broker did not respond, or does not support the filter.
+        :param states: states to include; if empty, all are included.
+        :param types: types to include; if empty, all are included.
+        :raise ClientError: a live broker did not respond or does not support the filter.
         """
         body = {"states_filter": [each.value for each in states], "types_filter": [each.value for each in types]}
 
@@ -158,7 +158,7 @@ class Groups(RequestRouter):
     ) -> Outcomes[str, GroupDescription]:
         """Describe groups of both protocols.
 
-        :param operations: include authorized operations.
+        :param operations: include the operations that the client is authorized to perform.
         """
 
         async def send(connection: BrokerConnection, share: list[str]) -> Results[str, GroupDescription]:
@@ -184,7 +184,7 @@ class Groups(RequestRouter):
         return (await self.describe_groups([group_id], timeout_s=timeout_s))[group_id]
 
     async def delete_groups(self, group_ids: Iterable[str], *, timeout_s: float | None = None) -> Outcomes[str, None]:
-        """Delete groups without members, with their committed offsets."""
+        """Delete groups that have no members, with their committed offsets."""
 
         async def send(connection: BrokerConnection, share: list[str]) -> Results[str, None]:
             response = await self._cluster.request(connection, DELETE_GROUPS, {"groups_names": share})
@@ -193,9 +193,9 @@ class Groups(RequestRouter):
         return await self.at_coordinators(CoordinatorKind.GROUP, group_ids, send, timeout_s)
 
     async def delete_group(self, group_id: str, *, timeout_s: float | None = None) -> None:
-        """Delete a group without members.
+        """Delete a group that has no members.
 
-        :raise BrokerRefused: the group has members, or does not exist.
+        :raise BrokerRefused: the group has members or does not exist.
         """
         (await self.delete_groups([group_id], timeout_s=timeout_s)).raise_first()
 
@@ -209,7 +209,7 @@ class Groups(RequestRouter):
     ) -> Outcomes[MemberToRemove, None]:
         """Remove members from a classic group, which then rebalances (KIP-345, KIP-800).
 
-        :param members: None: all current members.
+        :param members: members to remove; None removes all current members.
         :raise ClientError: the group's members could not be requested.
         """
         if members is None:
@@ -282,7 +282,7 @@ def _classic_group(row: dict[str, Any]) -> GroupDescription | ClientError:
     error = outcome(row, what)
     if error is not None:
         return error
-    if state is GroupState.DEAD:  # before version 6, brokers report a missing group as DEAD (KIP-1043)
+    if state is GroupState.DEAD:  # before version 6, brokers report a nonexistent group as DEAD (KIP-1043)
         return BrokerRefused(ErrorCode.GROUP_ID_NOT_FOUND, what)
     return GroupDescription(
         row["group_id"],
@@ -306,7 +306,7 @@ def _classic_member(row: dict[str, Any], protocol_type: str) -> MemberDescriptio
 
 
 def _parsed(schema: Schema, data: bytes) -> dict[str, Any]:
-    """Parse a member's metadata; empty if it is missing or malformed."""
+    """Parse a member's metadata; return an empty mapping if it is missing or malformed."""
     try:
         return parse_versioned(schema, data)[1] if data else {}
     except ProtocolError:
@@ -320,7 +320,7 @@ def _partitions(rows: Iterable[dict[str, Any]], name: str) -> frozenset[TopicPar
 def _removed_members(
     rows: Iterable[dict[str, Any]], requested: Iterable[MemberToRemove], *, is_first: bool
 ) -> Results[MemberToRemove, None]:
-    """Parse a LeaveGroup response; a member that a retry reports as unknown was removed by the first attempt."""
+    """Parse a LeaveGroup response; a member that a retry reports as unknown was removed by an earlier attempt."""
     results = {}
     for row, member in zip(rows, requested, strict=True):
         error = outcome(row, f"member {member.instance_id or member.member_id}")

@@ -1,4 +1,4 @@
-"""Log directories of brokers, and moves of replicas between them."""
+"""Log directories of brokers and moves of replicas between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS
 
 NOT_ON_BROKER = UNKNOWN | {ErrorCode.REPLICA_NOT_AVAILABLE}
-"""Error codes for a replica that the broker does not have; it will be created in the requested directory."""
+"""Error codes for a replica that the broker does not have yet; it will be created in the requested directory."""
 
 
 class Replica(NamedTuple):
@@ -30,8 +30,8 @@ class Replica(NamedTuple):
 class ReplicaSize:
     """Size of a replica in a log directory.
 
-    :param offset_lag: number of offsets behind the high watermark; for a future replica, behind the current replica.
-    :param is_future: the replica is being moved to this directory.
+    :param offset_lag: number of offsets behind the high watermark or, for a future replica, behind the current replica.
+    :param is_future: True if the replica is being moved to this directory.
     """
 
     size_bytes: int
@@ -43,8 +43,8 @@ class ReplicaSize:
 class LogDir:
     """A log directory of a broker.
 
-    :param error: the error of an unusable directory; otherwise None.
-    :param replicas: by partition.
+    :param error: the error if the directory is unusable; otherwise None.
+    :param replicas: replicas by partition.
     :param total_bytes: size of the file system; -1 if not in the response.
     :param usable_bytes: free space of the file system; -1 if not in the response.
     """
@@ -57,7 +57,7 @@ class LogDir:
 
 
 class LogDirs(RequestRouter):
-    """Requests about log directories."""
+    """Requests for log directories."""
 
     async def describe_log_dirs(
         self,
@@ -68,8 +68,8 @@ class LogDirs(RequestRouter):
     ) -> Outcomes[int, tuple[LogDir, ...]]:
         """Describe the log directories of brokers.
 
-        :param brokers: None: all live brokers.
-        :param partitions: partitions to include; None: all.
+        :param brokers: ids of brokers; None means all live brokers.
+        :param partitions: partitions to include; None includes all.
         """
         topics = None
         if partitions is not None:
@@ -87,9 +87,9 @@ class LogDirs(RequestRouter):
     async def alter_replica_log_dirs(
         self, paths: Mapping[Replica, str], *, timeout_s: float | None = None
     ) -> Outcomes[Replica, None]:
-        """Start moves of replicas to other directories of their brokers; returns before they complete.
+        """Start moving replicas to other directories of their brokers; return before the moves complete.
 
-        A replica that its broker does not have yet is later created in that directory (KIP-113).
+        A replica that its broker does not have yet will be created in that directory (KIP-113).
 
         :param paths: target directories.
         """
@@ -107,10 +107,10 @@ class LogDirs(RequestRouter):
                     results[Replica(partition, broker_id)] = outcome(row, f"log directory of {partition}")
             return results
 
-        async def attempt(left: list[Replica]) -> Results[Replica, None]:
-            if any(each.broker_id not in self._cluster.view.brokers for each in left):
+        async def attempt(remaining: list[Replica]) -> Results[Replica, None]:
+            if any(each.broker_id not in self._cluster.view.brokers for each in remaining):
                 await self._cluster.refresh()
-            targets = {each: each.broker_id for each in left}
+            targets = {each: each.broker_id for each in remaining}
             return await self._send_each(targets, self._cluster.connection, send)
 
         return await self.settle(paths, attempt, timeout_s, final=NOT_ON_BROKER)

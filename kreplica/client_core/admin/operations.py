@@ -1,4 +1,4 @@
-"""Authorized operations of a client (KIP-430)."""
+"""Operations that a client is authorized to perform (KIP-430)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ NO_OPERATIONS = -(2**31)
 
 
 class AclOperation(IntEnum):
-    """An operation that may be authorized."""
+    """An operation that a client may be authorized to perform."""
 
     READ = 3
     WRITE = 4

@@ -1,4 +1,4 @@
-"""``Outcomes``: results of a request for several items."""
+"""``Outcomes``: the results of a request for several items."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class Outcomes(Generic[K, V]):
-    """Result or error of each item, in the order of the request; ``outcomes[item]`` returns or raises it.
+    """Result or error of each item, in request order; ``outcomes[item]`` returns the result or raises the error.
 
     :ivar succeeded: item -> result.
     :ivar failed: item -> error.

@@ -1,4 +1,4 @@
-"""Offsets by time, and deletion of records, at the leaders of partitions."""
+"""Offsets by time and deletion of records, requested from the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ LATEST_TIERED = -5
 """Special time that requests the last offset in tiered storage (KIP-1005)."""
 
 TIMES_FROM = MappingProxyType({MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9})
-"""First version of ListOffsets with each of these times."""
+"""First version of ListOffsets that supports each of these times."""
 
 HIGH_WATERMARK = -1
 """Offset that deletes all committed records."""
 
 
 class Partitions(RequestRouter):
-    """Requests to the leaders of partitions."""
+    """Requests for partitions, sent to their leaders."""
 
     async def list_offsets(
         self,
@@ -50,7 +50,7 @@ class Partitions(RequestRouter):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
         timeout_s: float | None = None,
     ) -> Outcomes[TopicPartition, TimedOffset]:
-        """Return the offset of each partition's first record that is not older than a time.
+        """Return the offset of each partition's first record at or after a time.
 
         :param times: milliseconds since 1970, or ``EARLIEST``, ``LATEST``, ``MAX_TIMESTAMP``, ``EARLIEST_LOCAL``,
             ``LATEST_TIERED``.
@@ -71,7 +71,7 @@ class Partitions(RequestRouter):
     async def delete_records(
         self, offsets: Mapping[TopicPartition, int], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, int]:
-        """Delete the records before an offset in each partition.
+        """Delete the records before the given offset in each partition.
 
         :param offsets: the new log start offsets; ``HIGH_WATERMARK`` deletes all committed records.
         :return: the new log start offsets.

@@ -1,4 +1,4 @@
-"""Leader elections and reassignments of replicas, by the controller."""
+"""Leader elections and reassignments of replicas, performed by the controller."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from kreplica.model import TopicPartition
 from kreplica.wire.messages import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS, LIST_PARTITION_REASSIGNMENTS
 
 ELECTION_TYPES_FROM = 1
-"""First version of ElectLeaders with unclean elections (KIP-460)."""
+"""First version of ElectLeaders that supports unclean elections (KIP-460)."""
 
 NOT_ELECTED = UNKNOWN | {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
     ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
     ErrorCode.ELECTION_NOT_NEEDED,
 }
-"""Error codes that are final results of an election, although a later election may succeed."""
+"""Retriable error codes that are nevertheless final results of an election; a later election may succeed."""
 
 
 class ElectionType(IntEnum):
@@ -46,9 +46,9 @@ class ElectionType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """A partition with moving replicas.
+    """A partition whose replicas are being moved.
 
-    :param replicas: all current replicas, including added and removed ones.
+    :param replicas: all current replicas, including those being added or removed.
     """
 
     replicas: tuple[int, ...]
@@ -57,7 +57,7 @@ class Reassignment:
 
 
 class Reassignments(RequestRouter):
-    """Requests about leaders and replicas."""
+    """Requests for leaders and replicas."""
 
     async def elect_leaders(
         self,
@@ -68,8 +68,8 @@ class Reassignments(RequestRouter):
     ) -> Outcomes[TopicPartition, bool]:
         """Elect leaders.
 
-        :param partitions: None: all partitions that need an election; only those are in the result.
-        :return: True if there was an election; False if the leader did not change.
+        :param partitions: None elects leaders for all partitions that need an election; the result contains only those.
+        :return: True if a leader was elected; False if the leader did not change.
         """
         if partitions is None:
             # One request, whose response names the partitions.
@@ -113,9 +113,9 @@ class Reassignments(RequestRouter):
     async def alter_reassignments(
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, None]:
-        """Start to move replicas; returns before the moves complete.
+        """Start moving replicas; return before the moves complete.
 
-        :param replicas: brokers of each partition, the preferred leader first; None cancels its reassignment.
+        :param replicas: brokers of each partition, the preferred leader first; None cancels a reassignment.
         """
 
         def row(partition: TopicPartition) -> dict[str, Any]:
@@ -144,9 +144,9 @@ class Reassignments(RequestRouter):
     async def list_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, Reassignment]:
-        """Return the partitions with moving replicas.
+        """Return the partitions whose replicas are being moved.
 
-        :param partitions: partitions to include; None: all.
+        :param partitions: partitions to include; None includes all.
         :raise ClientError: the controller did not respond.
         """
         topics = None

@@ -1,6 +1,6 @@
 """Routes requests to the controller, leaders, coordinators and single brokers, with retries.
 
-A request about several items goes to all responsible brokers concurrently.  Each item has its own outcome; only items
+A request for several items is sent to all responsible brokers concurrently.  Each item has its own outcome; only items
 with a retriable error are requested again.
 """
 
@@ -25,24 +25,24 @@ Results: TypeAlias = Mapping[K, V | ClientError]
 """Results or errors of some items from one attempt."""
 
 SendRequest: TypeAlias = Callable[[BrokerConnection, list[K]], Awaitable[Mapping[K, V | ClientError]]]
-"""Sends a request about some items to one broker."""
+"""Sends a request for some items to one broker."""
 
 UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Error codes for a topic or partition that the broker does not know."""
 UNKNOWN_RETRIED_S = 5.0
-"""Time for which an unknown topic is retried, because brokers may not know a new topic yet."""
+"""Time for which a request for an unknown topic is retried, because brokers may not know a new topic yet."""
 
 CONCURRENT_REQUESTS_MAX = 100
 """Maximum number of concurrent requests to one broker, below the limit of a connection."""
 
 SERVER_TIMEOUT_MS = 20_000
-"""Time after which a broker responds although its work continues."""
+"""Timeout in requests: time after which a broker responds even if the operation is still in progress."""
 
 
 class RequestRouter:
-    """Base of the methods about one subject.
+    """Base class of the administration methods, which are grouped by subject.
 
-    :param cluster: the cluster's client core; its owner closes it.
+    :param cluster: the cluster's client core; the caller must close it.
     """
 
     def __init__(self, cluster: ClusterCore[Any]) -> None:
@@ -56,14 +56,14 @@ class RequestRouter:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[K, V]:
-        """Repeat attempts until each item has an outcome, or the timeout has passed.
+        """Retry until each item has an outcome or the timeout has passed.
 
-        :param attempt: requests the items without an outcome; an exception is the error of all of them.
-        :param final: error codes that are outcomes although they are retriable.
+        :param attempt: requests the remaining items; if it raises an error, all of them have that error.
+        :param final: error codes that are final outcomes although they are retriable.
         """
         cluster = self._cluster
-        left = dict.fromkeys(items)
-        order, outcomes, errors = list(left), dict[K, V | ClientError](), dict[K, ClientError]()
+        remaining = dict.fromkeys(items)
+        order, outcomes, errors = list(remaining), dict[K, V | ClientError](), dict[K, ClientError]()
         started_s = cluster.now_s()
 
         def is_final(outcome: V | ClientError) -> bool:
@@ -75,15 +75,15 @@ class RequestRouter:
             return outcome.code in final or (outcome.code in UNKNOWN and is_late)
 
         async def once() -> None:
-            if not left:
+            if not remaining:
                 return
-            results = await attempt(list(left))
+            results = await attempt(list(remaining))
             errors.clear()
-            for item in list(left):
+            for item in list(remaining):
                 outcome = results[item] if item in results else _missing_in_response(item)
                 if is_final(outcome):
                     outcomes[item] = outcome
-                    del left[item]
+                    del remaining[item]
                 elif isinstance(outcome, ClientError):
                     errors[item] = outcome
             for error in errors.values():
@@ -92,7 +92,7 @@ class RequestRouter:
         try:
             await cluster.retrying(once, timeout_s)
         except ClientError as error:
-            outcomes |= {item: _final_error(error, errors.get(item)) for item in left}
+            outcomes |= {item: _final_error(error, errors.get(item)) for item in remaining}
         return Outcomes({item: outcomes[item] for item in order})
 
     async def at_leaders(
@@ -105,8 +105,8 @@ class RequestRouter:
     ) -> Outcomes[TopicPartition, V]:
         """Send requests to the leaders of partitions."""
 
-        async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, V]:
-            leaders = await self._leaders(left)
+        async def attempt(remaining: list[TopicPartition]) -> Results[TopicPartition, V]:
+            leaders = await self._leaders(remaining)
             return await self._send_each(leaders, self._cluster.connection, send)
 
         return await self.settle(partitions, attempt, timeout_s, final=final)
@@ -123,8 +123,8 @@ class RequestRouter:
         """Send requests to the coordinators of groups or transactional ids."""
         cluster = self._cluster
 
-        async def attempt(left: list[str]) -> Results[str, V]:
-            results = await self._send_each(await cluster.coordinators(kind, left), cluster.connection_to, send)
+        async def attempt(remaining: list[str]) -> Results[str, V]:
+            results = await self._send_each(await cluster.coordinators(kind, remaining), cluster.connection_to, send)
             for key, outcome in results.items():
                 if isinstance(outcome, ClientError) and outcome.retriable:
                     cluster.forget_coordinator(kind, key)
@@ -142,12 +142,12 @@ class RequestRouter:
         *,
         final: frozenset[ErrorCode] = frozenset(),
     ) -> Outcomes[K, V]:
-        """Send a request about several items to the coordinator of one group or transactional id."""
+        """Send a request for several items to the coordinator of one group or transactional id."""
         cluster = self._cluster
 
-        async def attempt(left: list[K]) -> Results[K, V]:
+        async def attempt(remaining: list[K]) -> Results[K, V]:
             address = await cluster.coordinator(kind, key)
-            results = await self._send_each(dict.fromkeys(left, address), cluster.connection_to, send)
+            results = await self._send_each(dict.fromkeys(remaining, address), cluster.connection_to, send)
             if any(isinstance(outcome, ClientError) and outcome.retriable for outcome in results.values()):
                 cluster.forget_coordinator(kind, key)
             return results
@@ -162,16 +162,16 @@ class RequestRouter:
     ) -> Outcomes[int, V]:
         """Send a request to each of several brokers.
 
-        :param brokers: None: all live brokers.
+        :param brokers: ids of brokers; None means all live brokers.
         """
 
-        async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
+        async def send_to_broker(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
             return dict.fromkeys(ids, await send(connection))
 
-        async def attempt(left: list[int]) -> Results[int, V]:
-            if any(broker_id not in self._cluster.view.brokers for broker_id in left):
+        async def attempt(remaining: list[int]) -> Results[int, V]:
+            if any(broker_id not in self._cluster.view.brokers for broker_id in remaining):
                 await self._cluster.refresh()
-            return await self._send_each({each: each for each in left}, self._cluster.connection, one)
+            return await self._send_each({each: each for each in remaining}, self._cluster.connection, send_to_broker)
 
         if brokers is None:
             brokers = sorted((await self._cluster.retrying(self._cluster.refresh, timeout_s)).brokers)
@@ -180,18 +180,18 @@ class RequestRouter:
     async def at_all_brokers(
         self, send: Callable[[BrokerConnection], Awaitable[V]], timeout_s: float | None = None
     ) -> Mapping[int, V]:
-        """Send a request to all live brokers; if one fails, repeat all: other brokers may have taken over its work.
+        """Send a request to all live brokers; if one fails, repeat all, because others may have taken over its work.
 
-        :raise ClientError: a live broker does not respond.
+        :raise ClientError: a live broker did not respond.
         """
         cluster = self._cluster
 
-        async def one(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
+        async def send_to_broker(connection: BrokerConnection, ids: list[int]) -> Results[int, V]:
             return dict.fromkeys(ids, await send(connection))
 
         async def once() -> Mapping[int, V]:
             brokers = {each: each for each in sorted((await cluster.refresh()).brokers)}
-            return Outcomes(await self._send_each(brokers, cluster.connection, one)).raise_first()
+            return Outcomes(await self._send_each(brokers, cluster.connection, send_to_broker)).raise_first()
 
         return await cluster.retrying(once, timeout_s)
 
@@ -204,22 +204,23 @@ class RequestRouter:
         final: frozenset[ErrorCode] = UNKNOWN,
         reconcile: Callable[[K, BrokerRefused], Awaitable[V | ClientError]] | None = None,
     ) -> Outcomes[K, V]:
-        """Send requests to the controller; by default the error codes in ``UNKNOWN`` are final.
+        """Send requests to the controller; by default, the error codes in ``UNKNOWN`` are final.
 
-        :param reconcile: returns the outcome of an item that is rejected after an earlier attempt without a response.
+        :param reconcile: returns the outcome of an item that was rejected after an attempt without a response, which
+            may have been executed.
         """
-        maybe_done: set[K] = set()
+        possibly_applied: set[K] = set()
 
-        async def attempt(left: list[K]) -> Results[K, V]:
+        async def attempt(remaining: list[K]) -> Results[K, V]:
             connection = await self._cluster.controller()
-            before = frozenset(maybe_done)
-            maybe_done.update(left)
-            results = dict(await send(connection, left))
+            before = frozenset(possibly_applied)
+            possibly_applied.update(remaining)
+            results = dict(await send(connection, remaining))
             for item, error in results.items():
                 if not isinstance(error, BrokerRefused) or error.code is ErrorCode.REQUEST_TIMED_OUT:
                     continue
                 if item not in before:
-                    maybe_done.discard(item)
+                    possibly_applied.discard(item)
                 elif reconcile is not None:
                     results[item] = await reconcile(item, error)
             return results
@@ -236,7 +237,7 @@ class RequestRouter:
     async def _send_each(
         self, targets: Mapping[K, Any], connect: Callable[[Any], Awaitable[BrokerConnection]], send: SendRequest[K, V]
     ) -> dict[K, V | ClientError]:
-        """Send one request per broker, concurrently; the error of a request is the error of all its items."""
+        """Send one request per broker, concurrently; if a request fails, all of its items have that error."""
         results: dict[K, V | ClientError] = {}
         shares: dict[int | Address, list[K]] = {}
         for item, target in targets.items():
@@ -245,20 +246,20 @@ class RequestRouter:
             else:
                 shares.setdefault(target, []).append(item)
 
-        async def one(target: int | Address, share: list[K]) -> Results[K, V]:
+        async def send_one(target: int | Address, share: list[K]) -> Results[K, V]:
             try:
                 return await send(await connect(target), share)
             except ClientError as error:
                 return dict.fromkeys(share, error)
 
-        for found in await self._cluster.gather([one(target, share) for target, share in shares.items()]):
+        for found in await self._cluster.gather([send_one(target, share) for target, share in shares.items()]):
             results |= found
         return results
 
     async def one_by_one(self, items: list[K], send: Callable[[K], Awaitable[V]]) -> dict[K, V | ClientError]:
         """Send one request per item, at most ``CONCURRENT_REQUESTS_MAX`` concurrently."""
 
-        async def one(item: K) -> V | ClientError:
+        async def send_one(item: K) -> V | ClientError:
             try:
                 return await send(item)
             except ClientError as error:
@@ -267,12 +268,12 @@ class RequestRouter:
         results: dict[K, V | ClientError] = {}
         for begin in range(0, len(items), CONCURRENT_REQUESTS_MAX):
             share = items[begin : begin + CONCURRENT_REQUESTS_MAX]
-            results |= zip(share, await self._cluster.gather([one(item) for item in share]), strict=True)
+            results |= zip(share, await self._cluster.gather([send_one(item) for item in share]), strict=True)
         return results
 
 
 def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
-    """Return the error of a response's row, or None."""
+    """Return the error in a row of a response, or None."""
     try:
         check(row, what)
     except BrokerRefused as error:
@@ -281,10 +282,10 @@ def outcome(row: Mapping[str, Any], what: str) -> BrokerRefused | None:
 
 
 def require_version(connection: BrokerConnection, api: Api, version: int, what: str) -> None:
-    """Check that a broker supports a feature.
+    """Raise an error unless a broker supports a feature.
 
-    :param version: first version of the API that has it.
-    :raise UnsupportedVersion: the broker's version is lower.
+    :param version: first version of the API that has the feature.
+    :raise UnsupportedVersion: the broker only supports lower versions.
     """
     if connection.version(api) < version:
         raise UnsupportedVersion(f"{connection.peer} does not support {what} in {api.name}")
@@ -308,16 +309,16 @@ def _leader(cluster: ClusterCore[Any], partition: TopicPartition) -> int | Clien
     if view is None:
         return BrokerRefused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"partition {partition}")
     if view.leader == NO_LEADER or view.leader not in cluster.view.brokers:
-        return LeaderUnknown(f"{partition} has no leader at the moment")
+        return LeaderUnknown(f"{partition} currently has no leader")
     return view.leader
 
 
-def _final_error(error: ClientError, of_item: ClientError | None) -> ClientError:
+def _final_error(error: ClientError, item_error: ClientError | None) -> ClientError:
     """Return the error of an item that has no outcome after the last attempt."""
-    if not isinstance(error, GaveUp) or of_item is None:
+    if not isinstance(error, GaveUp) or item_error is None:
         return error
     given_up = GaveUp(str(error))
-    given_up.__cause__ = of_item
+    given_up.__cause__ = item_error
     return given_up
 
 

@@ -1,4 +1,4 @@
-"""Creation, description, expansion and deletion of topics."""
+"""Creates, describes, expands and deletes topics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 DELETED_BY_ID_FROM = 6
 DESCRIBED_BY_ID_FROM = 12
-"""First versions of DeleteTopics and Metadata with topic ids (KIP-516)."""
+"""First versions of DeleteTopics and Metadata that support topic ids (KIP-516)."""
 
 PAGE_PARTITIONS = 2000
 
@@ -45,9 +45,9 @@ PAGE_PARTITIONS = 2000
 class CreatedTopic:
     """A topic that was created or validated.
 
-    :param topic_id: zero if only validated, or not in the response.
-    :param partitions: -1 if not in the response, like ``replication_factor``.
-    :param configs: by name; empty if not in the response.
+    :param topic_id: zero if the topic was only validated or the id is not in the response.
+    :param partitions: number of partitions; like ``replication_factor``, -1 if not in the response.
+    :param configs: configurations by name; empty if not in the response.
     """
 
     name: str
@@ -59,7 +59,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicListing:
-    """A topic in a list."""
+    """A topic in the result of ``list_topics``."""
 
     name: str
     topic_id: UUID
@@ -86,7 +86,7 @@ class PartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class TopicDescription:
-    """A topic and its partitions, ascending by number.
+    """A topic and its partitions, in ascending order of number.
 
     :param operations: authorized operations; None if not in the response.
     """
@@ -99,17 +99,17 @@ class TopicDescription:
 
 
 class Topics(RequestRouter):
-    """Requests about topics."""
+    """Requests for topics."""
 
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_s: float | None = None
     ) -> Outcomes[str, CreatedTopic]:
-        """Create topics, and wait until their partitions have leaders.
+        """Create topics and wait until their partitions have leaders.
 
-        A topic that exists after a lost response counts as created.
+        A topic that exists after a lost response is considered created.
 
-        :param validate_only: create nothing; only validate.
-        :return: by name.
+        :param validate_only: only validate the request; create nothing.
+        :return: outcomes by topic name.
         """
         wanted = {topic.name: topic for topic in topics}
 
@@ -138,15 +138,15 @@ class Topics(RequestRouter):
         *,
         timeout_s: float | None = None,
     ) -> CreatedTopic:
-        """Create a topic, and wait until its partitions have leaders.
+        """Create a topic and wait until its partitions have leaders.
 
-        :raise BrokerRefused: the topic exists, or the controller rejected it.
+        :raise BrokerRefused: the topic already exists, or the controller rejected the request.
         """
         topic = NewTopic(name, partitions, replication_factor, configs or {})
         return (await self.create_topics([topic], timeout_s=timeout_s))[name]
 
     async def _wait_for_leaders(self, counts: Mapping[str, int], timeout_s: float | None) -> None:
-        """Wait until the given number of partitions of each topic have leaders."""
+        """Wait until, in each topic, the given number of partitions have leaders."""
 
         async def check_leaders() -> None:
             self._cluster.mark_stale()
@@ -189,7 +189,7 @@ class Topics(RequestRouter):
     async def delete_topic(self, topic: str | UUID, *, timeout_s: float | None = None) -> None:
         """Delete a topic.
 
-        :raise BrokerRefused: the topic does not exist, or must not be deleted.
+        :raise BrokerRefused: the topic does not exist or cannot be deleted.
         """
         (await self.delete_topics([topic], timeout_s=timeout_s)).raise_first()
 
@@ -203,8 +203,9 @@ class Topics(RequestRouter):
     ) -> Outcomes[str, None]:
         """Increase the number of partitions of topics; each topic has its own outcome.
 
-        :param counts: topic -> its new total number of partitions.
-        :param assignments: topic -> brokers of each new partition's replicas; the controller assigns the other topics.
+        :param counts: topic -> new total number of partitions.
+        :param assignments: topic -> brokers of each new partition's replicas; for other topics, the controller chooses
+            the brokers.
         """
         chosen = assignments or {}
 
@@ -245,10 +246,10 @@ class Topics(RequestRouter):
     ) -> Outcomes[str | UUID, TopicDescription]:
         """Describe topics.
 
-        Names are requested page by page if the broker supports it (KIP-966).
+        Topics given by name are requested page by page if the broker supports it (KIP-966).
 
         :param topics: names or ids.
-        :param operations: include authorized operations.
+        :param operations: include the operations that the client is authorized to perform.
         """
 
         async def attempt(items: list[str | UUID]) -> Results[str | UUID, TopicDescription]:
@@ -285,9 +286,9 @@ class Topics(RequestRouter):
         rows: dict[str, dict[str, Any]] = {}
         cursor = None
         while True:
-            left = [name for name in sorted(names) if cursor is None or name >= cursor["topic_name"]]
+            remaining = [name for name in sorted(names) if cursor is None or name >= cursor["topic_name"]]
             body = {
-                "topics": [{"name": name} for name in left],
+                "topics": [{"name": name} for name in remaining],
                 "response_partition_limit": PAGE_PARTITIONS,
                 "cursor": cursor,
             }
@@ -302,12 +303,12 @@ class Topics(RequestRouter):
 
 
 def _topic_reference(topic: str | UUID) -> dict[str, Any]:
-    """Return a topic by name or id, as requests carry it."""
+    """Return the fields that identify a topic by name or id in requests."""
     return {"name": None, "topic_id": topic} if isinstance(topic, UUID) else {"name": topic, "topic_id": ZERO_UUID}
 
 
 def _by_name_and_id(rows: Iterable[dict[str, Any]], parse: Callable[[dict[str, Any]], V]) -> dict[str | UUID, V]:
-    """Return the rows of a response by name and by id."""
+    """Return the parsed rows of a response, by name and by id."""
     found: dict[str | UUID, V] = {}
     for row in rows:
         found[row["name"]] = found[row.get("topic_id", ZERO_UUID)] = parse(row)

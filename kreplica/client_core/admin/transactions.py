@@ -24,14 +24,14 @@ from kreplica.wire.messages import (
 )
 
 DURATIONS_FROM, PATTERNS_FROM = 1, 2
-"""First versions of ListTransactions with filters by duration (KIP-994) and by pattern (KIP-1152)."""
+"""First versions of ListTransactions that filter by duration (KIP-994) and by pattern (KIP-1152)."""
 
 NO_TIME = -1
 NO_REPLICA = UNKNOWN | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""Error codes for partitions without a replica on the broker."""
+"""Error codes for partitions of which the broker has no replica."""
 
 FENCING_TRANSACTION_TIMEOUT_MS = 60_000
-"""Transaction timeout of a fenced transactional id, until its next producer sets another one."""
+"""Transaction timeout of a fenced transactional id, until the id's next producer sets its own timeout."""
 
 
 class TransactionState(StrEnum):
@@ -54,7 +54,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id in a list."""
+    """A transactional id in the result of ``list_transactions``."""
 
     transactional_id: str
     producer_id: int
@@ -63,9 +63,9 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """A transactional id.
+    """State of a transactional id and of its transaction.
 
-    :param start_time_ms: start of the open transaction, milliseconds since 1970; -1 without one.
+    :param start_time_ms: start of the open transaction in milliseconds since 1970; -1 if there is none.
     :param partitions: partitions of that transaction.
     """
 
@@ -82,8 +82,8 @@ class TransactionDescription:
 class ProducerState:
     """State of a producer at a replica.
 
-    :param coordinator_epoch: epoch of the coordinator of its last transaction; -1 without one.
-    :param transaction_start_offset: first offset of its open transaction in the partition; -1 without one.
+    :param coordinator_epoch: coordinator epoch of the producer's last transaction; -1 if there is none.
+    :param transaction_start_offset: first offset of the producer's open transaction; -1 if there is none.
     """
 
     producer_id: int
@@ -96,14 +96,14 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdentity:
-    """Producer id and epoch that a coordinator assigned to a transactional id."""
+    """Producer id and epoch that a coordinator has assigned to a transactional id."""
 
     producer_id: int
     producer_epoch: int
 
 
 class Transactions(RequestRouter):
-    """Requests about transactions and producers."""
+    """Requests for transactions and producers."""
 
     async def list_transactions(
         self,
@@ -116,11 +116,11 @@ class Transactions(RequestRouter):
     ) -> list[TransactionListing]:
         """Return the cluster's transactional ids, sorted.
 
-        :param states: states to include; empty: all.
-        :param producer_ids: producer ids to include; empty: all.
-        :param longer_than_ms: include only transactions open for longer.
-        :param pattern: RE2 expression for whole ids.
-        :raise ClientError: a live broker did not respond, or does not support the filter.
+        :param states: states to include; if empty, all are included.
+        :param producer_ids: producer ids to include; if empty, all are included.
+        :param longer_than_ms: include only transactions that have been open for longer than this.
+        :param pattern: RE2 expression that must match the whole id.
+        :raise ClientError: a live broker did not respond or does not support the filter.
         """
         body = {
             "state_filters": [each.value for each in states],
@@ -178,9 +178,9 @@ class Transactions(RequestRouter):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None, timeout_s: float | None = None
     ) -> Outcomes[TopicPartition, tuple[ProducerState, ...]]:
-        """Return the producers of partitions, and their open transactions (KIP-664).
+        """Return the producers that have written to partitions, and their open transactions (KIP-664).
 
-        :param broker_id: broker whose replicas are inspected; None: the leaders.
+        :param broker_id: broker whose replicas are inspected; None selects the leaders.
         """
 
         async def send(
@@ -198,19 +198,19 @@ class Transactions(RequestRouter):
         if broker_id is None:
             return await self.at_leaders(partitions, send, timeout_s)
 
-        async def attempt(left: list[TopicPartition]) -> Results[TopicPartition, tuple[ProducerState, ...]]:
+        async def attempt(remaining: list[TopicPartition]) -> Results[TopicPartition, tuple[ProducerState, ...]]:
             if broker_id not in self._cluster.view.brokers:
                 await self._cluster.refresh()
-            return await self._send_each(dict.fromkeys(left, broker_id), self._cluster.connection, send)
+            return await self._send_each(dict.fromkeys(remaining, broker_id), self._cluster.connection, send)
 
         return await self.settle(partitions, attempt, timeout_s, final=NO_REPLICA)
 
     async def abort_transaction(
         self, partition: TopicPartition, producer: ProducerState, *, timeout_s: float | None = None
     ) -> None:
-        """Abort, in one partition, a hanging transaction: one that its coordinator no longer knows (KIP-664).
+        """Abort a hanging transaction, which its coordinator no longer knows, in one partition (KIP-664).
 
-        :param producer: as returned by ``describe_producers``.
+        :param producer: a result of ``describe_producers``.
         :raise BrokerRefused: the producer or its coordinator has a newer epoch.
         """
         marker = {
@@ -231,9 +231,9 @@ class Transactions(RequestRouter):
     async def hanging_transactions(
         self, partitions: Iterable[TopicPartition], *, open_for_ms: int, timeout_s: float | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """Return transactions that are open in partitions but not at a coordinator (KIP-664).
+        """Return transactions that are open in partitions but not at any coordinator (KIP-664).
 
-        :param open_for_ms: include only producers whose last record is older than this.
+        :param open_for_ms: minimum age of the producer's last record.
         :raise ClientError: a broker did not respond.
         """
         now_ms = self._cluster.wall_clock_ms()
