@@ -183,7 +183,7 @@ class Connection:
             while sent.response is None:
                 self.receive(timeout_s)
         except BaseException:
-            self.close()  # also after an interrupt, because the next response would belong to this request
+            self.close()  # after any error, because the next response would belong to this request
             raise
         return sent.response
 

@@ -33,7 +33,7 @@ IDLE_S_MAX = 1.0
 
 
 class OutOfRange(Enum):
-    """What a reader does if an offset is outside the log."""
+    """Action of a reader whose offset is outside the log."""
 
     FAIL = "fail"
     EARLIEST = "earliest"

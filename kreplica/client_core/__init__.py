@@ -4,7 +4,7 @@ The coroutines of this package await only what their driver provides.  The Twist
 them on its reactor; the blocking client (``kreplica.blocking``) provides awaitables that never suspend.
 
 * ``addresses``: bootstrap addresses; ``metadata``: brokers, topics and leaders as immutable values
-* ``errors``: the exceptions of both clients, each of which is either retriable or final
+* ``errors``: the exceptions of both clients, either retriable or final
 * ``options``: timeouts and limits; ``backoff``: delays between retries
 * ``negotiation``: API versions that both the client and the broker support
 * ``produce_requests``: Produce requests, and the effect of the responses on batches

@@ -109,7 +109,7 @@ class TransactionCore(TransactionCoordinatorClient):
 
         :raise ProducerUnusable: another producer took over the transactional id.
         """
-        return await self._guarded(super().initialize())
+        return await self._detect_fencing(super().initialize())
 
     async def commit(self) -> None:
         """Commit the transaction, whose records have all been written.
@@ -119,7 +119,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """
         what = f"transaction {self.transactional_id!r}"
         try:
-            await self._guarded(self.end(commit=True))
+            await self._detect_fencing(self.end(commit=True))
         except ProducerUnusable:
             raise
         except ClientError as error:
@@ -145,7 +145,7 @@ class TransactionCore(TransactionCoordinatorClient):
         is_uncertain = is_uncertain or self.is_outcome_unknown
         try:
             # Requesting the next epoch during an open transaction would fence this producer.
-            await self._guarded(self.end(commit=False, is_uncertain=is_uncertain))
+            await self._detect_fencing(self.end(commit=False, is_uncertain=is_uncertain))
         except BrokerRefused as error:
             # After an unknown outcome, INVALID_TXN_STATE means that no transaction was open.
             if not is_uncertain or error.code is not ErrorCode.INVALID_TXN_STATE:
@@ -163,7 +163,7 @@ class TransactionCore(TransactionCoordinatorClient):
         """
         self.check()
         try:
-            await self._guarded(super().add_offsets(offsets, group, metadata))
+            await self._detect_fencing(super().add_offsets(offsets, group, metadata))
         except ProducerUnusable:
             raise
         except ClientError as error:
@@ -177,7 +177,7 @@ class TransactionCore(TransactionCoordinatorClient):
         super().forget()
         self.broken = None
 
-    async def _guarded(self, work: Awaitable[T]) -> T:
+    async def _detect_fencing(self, work: Awaitable[T]) -> T:
         """Return the result of a request; mark the producer as unusable if it was fenced.
 
         :raise ProducerUnusable: another producer took over the transactional id.

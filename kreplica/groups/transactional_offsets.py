@@ -43,7 +43,7 @@ class TransactionalOffsets:
         return group_id in self._by_group
 
     def partitions_of(self, group_id: str) -> Iterable[tuple[str, int]]:
-        """Return the topics and partitions of which a group has offsets in open transactions."""
+        """Return the topics and partitions for which a group has offsets in open transactions."""
         return self._by_group.get(group_id, ())
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:

@@ -50,7 +50,7 @@ class HandlerRun:
 
     @property
     def is_over(self) -> bool:
-        """True if no more handlers may be started."""
+        """True if further handlers must not be started."""
         return self._stopping or self._flow.closing or self._error is not None
 
     def stop(self) -> None:

@@ -8,7 +8,7 @@ from kreplica.runtime import Reactor
 
 
 class Waiters:
-    """Wakes all current waiters, each of which checks its own condition."""
+    """Wakes all current waiters; each waiter checks its own condition."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor

@@ -1,4 +1,4 @@
-"""Deferreds of records, most of which fire before a callback is added or are never used.
+"""Deferreds of records; most of them fire before a callback is added or are never used.
 
 A ``RecordDeferred`` is a ``Deferred`` whose list of callbacks is created on demand.  Creating one takes half as long as
 creating a plain Deferred.  The garbage collector, which causes most of the cost of a record in memory, visits half as

@@ -28,7 +28,7 @@ DURATIONS_FROM, PATTERNS_FROM = 1, 2
 
 NO_TIME = -1
 NO_REPLICA = UNKNOWN | {ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""Error codes for partitions of which the broker has no replica."""
+"""Error codes for partitions without a replica on the inspected broker."""
 
 FENCING_TRANSACTION_TIMEOUT_MS = 60_000
 """Transaction timeout of a fenced transactional id, until the id's next producer sets its own timeout."""
