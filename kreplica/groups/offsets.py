@@ -233,7 +233,7 @@ class Offsets:
         if value is None:
             self._remove(offset_key_fields)
             return
-        parse_offset_value(value)  # raises if malformed, so that kept values can always be decoded
+        parse_offset_value(value)  # raises an error if malformed, so that stored values can always be decoded
         if batch.is_transactional:
             self._transactional.put(batch.producer_id, offset_key_fields, value)
         else:

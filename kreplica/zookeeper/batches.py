@@ -77,7 +77,7 @@ async def write_units(
 ) -> list[UnitOutcome]:
     """Write each unit atomically, independently of the other units.
 
-    The units must not share znodes, because their order is not kept after a conflict.
+    The units must not share znodes, because their order is not preserved after a conflict.
 
     :param guard: first operation of every multi.  Once it fails, the outcome of every unit not yet written is
         ``GuardFailed``.

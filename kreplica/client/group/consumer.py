@@ -1,6 +1,6 @@
 """Member of a KIP-848 group: the coordinator sends a target assignment, and the member moves towards it.
 
-Heartbeats carry the subscription, the owned partitions and the target assignment.
+Heartbeats contain the subscription, the owned partitions and the target assignment.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class IdempotentIdentity:
                 return
             error = outcome.value
             if not isinstance(error, ClientError):
-                log.failure("cannot get a producer id", outcome)
+                log.failure("cannot obtain a producer id", outcome)
                 error = ClientError(f"no producer id: {error}")
             if not error.retriable:
                 self.error = error
