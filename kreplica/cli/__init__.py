@@ -2,14 +2,14 @@
 
 * ``local``: the cluster on this machine: start, stop, status
 * ``profiles``: named clusters, and the cluster that a command uses
-* ``commands``: administration of a running cluster through the admin API, and tools such as the shell completion
+* ``commands``: administration of a running cluster through the admin API, and tools such as shell completion
 * ``plans``: reassignment plans, through the admin API
 * ``security``: users, delegation tokens, ACLs, quotas, development certificates and protected znodes
-* ``records``: ``produce`` and ``consume``, with any Kafka cluster
-* ``transfer``: export, import and copy of topics, with any Kafka cluster
+* ``records``: ``produce`` and ``consume``, for any Kafka cluster
+* ``transfer``: export, import and copying of topics, for any Kafka cluster
 * ``pipelines``: Spark pipelines over whole topics
 * ``diagnostics``: inspection of log files, replay of controller journals, simulations, verification of clusters
-* ``http``: client of the admin API, with the options and output shared by commands
+* ``http``: admin API client, and the options and output that commands share
 * ``terminal``: parameter types, tables, progress bar, reactor, command groups
 """
 
@@ -24,7 +24,7 @@ from kreplica.cli.terminal.lazy_groups import HELP_OPTIONS, LazyGroup, Subcomman
 SUBCOMMANDS = {
     "start": Subcommand("local.start", "Start a cluster on this machine."),
     "stop": Subcommand("local.stop", "Stop the cluster that `kreplica start` started."),
-    "status": Subcommand("local.status", "Show whether a cluster runs on this machine, and its addresses."),
+    "status": Subcommand("local.status", "Show whether a cluster is running on this machine, and its addresses."),
     "profile": Subcommand("profiles.profile", "Named clusters: list, show, create, use, set, edit, delete."),
     "produce": Subcommand("records.produce", "Write records to a topic, one per line."),
     "consume": Subcommand("records.consume", "Print the records of a topic."),
@@ -43,7 +43,7 @@ SUBCOMMANDS = {
     "acl": Subcommand("security.acl", "Access control lists: list, create, delete."),
     "token": Subcommand("security.token", "Delegation tokens of users: list, create, renew, expire."),
     "user": Subcommand("security.user", "Users with passwords (SCRAM): list, create, password, delete."),
-    "quota": Subcommand("security.quota", "Quotas of users, client IDs and IP addresses: list, set, delete."),
+    "quota": Subcommand("security.quota", "Quotas for users, client IDs and IP addresses: list, set, delete."),
     "why": Subcommand(
         "commands.why",
         "Explain the state of a partition, group or plan, a slow broker, a throttled client, or a user's access.",
@@ -85,10 +85,10 @@ def _print_version(context: click.Context, _: click.Parameter, is_given: bool) -
               "used.")  # fmt: skip
 @profile_option
 def main() -> None:
-    """Command-line tools of kreplica, a replicated log server that speaks the Kafka protocol.
+    """Command-line tools for kreplica, a replicated log server that speaks the Kafka protocol.
 
     The cluster is taken from the first of these that is set: --admin, --profile, KREPLICA_ADMIN, KREPLICA_PROFILE, the
     current profile (`kreplica profile use`); otherwise it is the cluster that `kreplica start` started on this machine.
 
-    Exit status: 0 for success, 1 if the operation was rejected or failed, 2 for wrong arguments.
+    Exit status: 0 for success, 1 if the operation was rejected or failed, 2 for invalid arguments.
     """

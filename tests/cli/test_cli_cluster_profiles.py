@@ -69,7 +69,7 @@ def test_life_of_a_profile(run: Run, path: Path, tmp_path: Path) -> None:
     assert "There are no profiles" in done(run("profile", "list"))
     words = ("bootstrap=a:9092,b:9092", "admin=a:8080", "token-file=~/token", "client.security.protocol=SSL")
     assert done(run("profile", "create", "staging", *words)) == (
-        "Created profile staging; it is the current profile.\n"
+        "Created profile staging; it is now the current profile.\n"
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
@@ -89,9 +89,9 @@ def test_life_of_a_profile(run: Run, path: Path, tmp_path: Path) -> None:
     }
     done(run("profile", "set", "--profile", "local", "user=bob"))
     assert json.loads(done(run("profile", "show", "local", "--json")))["user"] == "bob"
-    assert done(run("profile", "delete", "staging")) == "Deleted profile staging. No profile is current.\n"
-    assert "no profile is current" in run("profile", "show").stderr
-    assert done(run("profile", "use", "none")) == "No profile is current.\n"
+    assert done(run("profile", "delete", "staging")) == "Deleted profile staging. There is no current profile.\n"
+    assert "there is no current profile" in run("profile", "show").stderr
+    assert done(run("profile", "use", "none")) == "There is no current profile.\n"
     assert list(path.parent.iterdir()) == [path], "no temporary file remains"
 
 
@@ -114,7 +114,7 @@ def test_secrets_are_not_shown(run: Run, path: Path) -> None:
         (("p", "admin=ftp://x"), "admin: 'ftp://x': expected http://HOST:PORT"),
         (("p", "bootstrap=a"), "bootstrap: 'a': HOST:PORT is expected"),
         (("p", "bootstrp=a:1"), "bootstrp is not a key of profiles: did you mean bootstrap?"),
-        (("p", "user=ada"), "give at least admin=URL or bootstrap="),
+        (("p", "user=ada"), "specify at least admin=URL or bootstrap="),
         (("p", "bootstrap=a:1", "client.security.protocols=SSL"), "Did you mean security.protocol?"),
         (("p", "bootstrap=a:1", "client-config=/nowhere"), "client-config /nowhere"),
     ],
@@ -138,7 +138,7 @@ def test_edit(run: Run, tmp_path: Path) -> None:
     editor.write_text("#!/bin/sh\necho 'admin = 7' > \"$1\"\n")
     refused = run("profile", "edit", VISUAL=str(editor))
     assert refused.exit_code == 1
-    assert "all values must be texts" in refused.stderr
+    assert "all values must be strings" in refused.stderr
     assert json.loads(done(run("profile", "show", "--json")))["admin"] == "http://b:2"
 
 
@@ -147,8 +147,8 @@ def test_edit(run: Run, tmp_path: Path) -> None:
     [
         ("\ncurrent = x", "(at line 2, column 11)"),
         ('current = "x"', 'current = "x": this profile does not exist'),
-        ("[profile.x]", "profile is unknown; expected current and profiles"),
-        ("[profiles.x]\nadmin = 1", "profile x: all values must be texts"),
+        ("[profile.x]", "unknown key profile; expected current and profiles"),
+        ("[profiles.x]\nadmin = 1", "profile x: all values must be strings"),
         ('[profiles.x]\nca-file = "ca.pem"', "profile x: ca-file: ca.pem must be an absolute path"),
     ],
 )

@@ -31,7 +31,7 @@ def test_faults_of_the_cluster(admin, kreplica):
         "    kreplica why broker 2",
         "  No broker is the controller.",
         "",
-        "Not known",
+        "Unknown",
         "  Broker 3: unknown.",
     ]
 
@@ -39,7 +39,7 @@ def test_faults_of_the_cluster(admin, kreplica):
 def test_cluster_without_zookeeper(admin, kreplica):
     cluster = {**CLUSTER, "zookeeper": {"connect": "z:2181", "session": "suspended"}}
     admin.answers |= {"GET /v1/cluster": cluster, "GET /v1/live-metrics": FIGURES}
-    assert "z:2181 (session suspended: the data is the last known)" in kreplica("cluster").stdout
+    assert "z:2181 (session suspended: showing the last known data)" in kreplica("cluster").stdout
 
 
 def test_faults_in_the_list_of_brokers(admin, kreplica):
@@ -56,4 +56,4 @@ def test_faults_of_a_broker(admin, kreplica):
     problem = "ZooKeeper does not respond: the brokers and their addresses are the last known ones."
     admin.answers["GET /v1/brokers/2"] = {**ROW, "log_dirs": [], "problems": [problem]}
     out = kreplica("broker", "show", "2").stdout
-    assert f"Faults\n  {FULL['text']}\n    kreplica why broker 2\n\nNot known\n  {problem}\n" in out
+    assert f"Faults\n  {FULL['text']}\n    kreplica why broker 2\n\nUnknown\n  {problem}\n" in out

@@ -110,8 +110,8 @@ def test_reset_of_some_partitions(admin, kreplica):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give exactly one of --earliest, --latest, --time, --duration, --shift, --offset"),
-        (["--earliest", "--latest"], "give exactly one of"),
+        ([], "specify exactly one of --earliest, --latest, --time, --duration, --shift, --offset"),
+        (["--earliest", "--latest"], "specify exactly one of"),
         (["--time", "yesterday"], "'yesterday': expected a time"),
         (["--duration", "soon"], "'soon': expected a duration"),
         (["--earliest", "-t", "a:x"], "'a:x': expected TOPIC or TOPIC:PARTITIONS"),

@@ -118,7 +118,7 @@ def test_options(run: Run) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give --log-dirs, or --via-brokers"),
+        ([], "specify --log-dirs, or --via-brokers"),
         (["--via-brokers"], "--via-brokers requires --bootstrap"),
         (["--via-brokers", "--bootstrap", "h:1", "--log-dirs", "/a"], "cannot be combined"),
         (["--log-dirs", "1="], "BROKER=DIRECTORY"),

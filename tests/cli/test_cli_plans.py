@@ -61,7 +61,7 @@ def test_plan_is_created_and_followed(admin, kreplica):
     assert "     1  6 -> 0    2        0 B      90.0 GiB\n" in out
     assert "30 moves, 90.0 GiB, about 2 h 1 min\n" in out
     assert "Warning: broker 3 has little space\n" in out
-    assert out.endswith(f"Created plan {PLAN_ID}.\nPlan {PLAN_ID} is completed (4 of 4 moves, 4.0 GiB of 4.0 GiB)\n")
+    assert out.endswith(f"Created plan {PLAN_ID}.\nPlan {PLAN_ID} completed (4 of 4 moves, 4.0 GiB of 4.0 GiB)\n")
     assert "Proceed?" in done.stderr
 
 
@@ -278,12 +278,12 @@ def test_plan_is_changed_cancelled_and_deleted(admin, kreplica):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["make", "reassign"], "give partitions and their brokers"),
+        (["make", "reassign"], "specify partitions and their brokers"),
         (["make", "reassign", "orders:0"], "expected TOPIC:PARTITION=BROKERS"),
         (["make", "reassign", "--file", "bad.json"], 'bad.json: expected {"partitions"'),
         (["make", "drain"], "Missing argument 'BROKER...'"),
         (["make", "rebalance", "--throttle", "fast"], "'fast': expected a number of bytes"),
-        (["set", "p"], "give --throttle, --no-throttle or --moves-at-once"),
+        (["set", "p"], "specify --throttle, --no-throttle or --moves-at-once"),
         (["set", "p", "--throttle", "1", "--no-throttle"], "--throttle and --no-throttle cannot be combined"),
     ],
 )

@@ -97,7 +97,8 @@ def test_plan_from_the_profile(admin, kreplica, given):
     assert admin.last.body["weights"] == WEIGHTS
     assert (admin.last.body["kind"], admin.last.body["topics"]) == ("rebalance", ["orders"])
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "rate", "--submit", "--throttle", "50MB")
-    assert done.stdout.endswith("Plan plan-0000000007 was created: kreplica plan watch plan-0000000007\n")
+    created = "Plan plan-0000000007 was created.  Follow it with kreplica plan watch plan-0000000007.\n"
+    assert done.stdout.endswith(created)
     assert admin.last.query == {}
     assert admin.last.body["throttle_bytes_per_second"] == 50_000_000
     assert [row["weight"] for row in admin.last.body["weights"]] == [17, 6]

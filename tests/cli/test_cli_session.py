@@ -65,7 +65,7 @@ def test_certificates_of_the_cluster(admin, kreplica):
     admin.answers["GET /v1/live-metrics"] = {**FIGURES, "brokers": rows, "problems": ["broker 4: no response"]}
     shown = kreplica("cluster").stdout
     assert "  first expires in 12 days (broker 2, listener L12.7)\n" in shown
-    assert shown.endswith("Certificates of a broker are unknown: broker 4: no response\n")
+    assert shown.endswith("The certificates of a broker are unknown: broker 4: no response\n")
     admin.answers["GET /v1/live-metrics"] = {**FIGURES, "brokers": [broker_figures(1, 1.5), broker_figures(3, -1.2, 3)]}
     assert "  expired 1 day ago (broker 3, listener L-1.2)\n" in kreplica("cluster").stdout
 
@@ -114,7 +114,7 @@ def test_other_server(admin, kreplica):
     admin.answers["GET /v1/cluster"] = 200, "text/html", b"<html>hello"
     done = kreplica("cluster")
     assert done.exit_code == 1
-    assert "responded with status 200 and text/html: this is not an admin API of kreplica" in done.stderr
+    assert "responded with status 200 and text/html: this is not a kreplica admin API" in done.stderr
 
 
 def test_token_is_sent(admin, kreplica, tmp_path):
@@ -132,7 +132,7 @@ def test_missing_token(admin, kreplica):
     """If a token is required, the error names the option."""
     admin.answers["GET /v1/cluster"] = 401, {"title": "Unauthorized", "status": 401, "detail": "a token is needed"}
     done = kreplica("cluster")
-    assert "Use --token-file or KREPLICA_TOKEN_FILE to give the token." in done.stderr
+    assert "Use --token-file or KREPLICA_TOKEN_FILE to provide the token." in done.stderr
 
 
 @pytest.mark.parametrize(

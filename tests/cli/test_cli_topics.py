@@ -125,7 +125,7 @@ def test_records_are_deleted_after_confirmation(admin, kreplica):
 def test_one_position_of_deleted_records(admin, kreplica, words):
     done = kreplica("topic", "delete-records", "orders", *words)
     assert done.exit_code == 2
-    assert "give exactly one of --all, --time, --older-than, --offset" in done.stderr
+    assert "specify exactly one of --all, --time, --older-than, --offset" in done.stderr
 
 
 def test_partitions_are_added(admin, kreplica):
@@ -230,7 +230,7 @@ def test_elections(admin, kreplica):
     failed = {**fine, "leader": None, "error": "ELIGIBLE_LEADERS_NOT_AVAILABLE"}
     admin.answers["POST /v1/elections"] = {"type": "unclean", "partitions": [failed], "dry_run": False, "znodes": []}
     done = kreplica("election", "unclean", "orders:0", answer="y\n")
-    assert "Records that only dead brokers have will be lost." in done.stderr
+    assert "Records that exist only on dead brokers will be lost." in done.stderr
     assert admin.last.body == {"type": "unclean", "partitions": [{"topic": "orders", "partition": 0}]}
     assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in done.stdout
     assert done.exit_code == 1
@@ -266,7 +266,7 @@ def test_json_of_a_topic_is_its_document(admin, kreplica):
         (["partition", "show", "orders"], "'orders': expected TOPIC:PARTITION"),
         (["partition", "list", "--topic", "t", "--offline"], "--topic cannot be combined"),
         (["config", "get", "broker", "x"], "'x' is not a broker"),
-        (["election", "unclean"], "give partitions"),
+        (["election", "unclean"], "specify partitions"),
         (["broker", "cordon", "x"], "'x' is not a valid integer"),
     ],
 )

@@ -26,7 +26,7 @@ def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line == (
-            f"ZooKeeper listens on 127.0.0.1:{port}; its data is in {tmp_path / 'zk'}.  Ctrl-C stops it.\n"
+            f"ZooKeeper is listening on 127.0.0.1:{port}; its data is in {tmp_path / 'zk'}.  Ctrl-C stops it.\n"
         )
         with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
             asked.sendall(b"ruok")

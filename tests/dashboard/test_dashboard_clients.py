@@ -30,7 +30,7 @@ def test_metrics_of_a_client(at):
     at.press("shop-0")
     at.until(lambda: at.address.endswith(f"client/{CLIENT}"))
     at.until_text("4 values")
-    at.until_text("The client has more values than shown.")
+    at.until_text("The client has more values than are shown.")
     at.until_text("0.842")
     at.fill("Find a metric", "send.total")
     at.until(lambda: len(at.all("tbody tr")) == 1)

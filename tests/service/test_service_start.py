@@ -84,13 +84,13 @@ def test_background_cluster(data: Path) -> None:
     assert status(data) == state, "the first one continues"
 
     done = run_kreplica("stop", "--data-dir", data, cwd=data.parent)
-    assert re.fullmatch(rf"Stopped the cluster on {data} \(process {state['pid']}\) in [\d.]+ s\.\n", done.stdout)
+    assert re.fullmatch(rf"Stopped the cluster in {data} \(process {state['pid']}\) in [\d.]+ s\.\n", done.stdout)
     assert not processes_of(data)
     assert (data / "broker-1" / ".kafka_cleanshutdown").exists()
     assert not (data / PID_FILE).exists()
     assert not (data / STATE_FILE).exists()
     assert status(data)["state"] == "stopped"
-    assert fails("stop", "--data-dir", data, cwd=data.parent) == f"kreplica: no cluster runs on {data}\n"
+    assert fails("stop", "--data-dir", data, cwd=data.parent) == f"kreplica: no cluster is running in {data}\n"
 
 
 @pytest.mark.parametrize("words", [(), ("--processes", "--brokers", "2")], ids=["one", "processes"])
@@ -106,7 +106,7 @@ def test_start_after_kill_9(data: Path, words: tuple[str, ...]) -> None:
         assert sent.offset == 0
     os.kill(killed["pid"], signal.SIGKILL)
     wait_until_gone(data)
-    stale = f"no cluster runs on {data}: its process {killed['pid']} has ended without an orderly stop"
+    stale = f"no cluster is running in {data}: its process {killed['pid']} exited without a clean shutdown"
     assert stale in run_kreplica("status", "--data-dir", data, cwd=data.parent).stdout
     assert stale in fails("stop", "--data-dir", data, cwd=data.parent)
 

@@ -158,7 +158,7 @@ def _print_broker(screen: Screen, broker: dict[str, Any]) -> None:
 
 @command.command()
 @_BROKER
-@click.option("--reason", help="A note, stored in the znode of the cordon.")
+@click.option("--reason", help="A note, stored in the cordon's znode.")
 @dry_run_option
 @with_session
 def cordon(session: Session, broker_id: int, reason: str | None, dry_run: bool) -> None:

@@ -20,7 +20,7 @@ from kreplica.cli.http.session import Session, path_of, with_session
 from kreplica.cli.terminal.screen import Screen, time_text
 
 NAMES_SHOWN_MAX = 5
-"""Maximum number of subscriptions that one cell shows."""
+"""Maximum number of subscriptions shown in one cell."""
 
 
 def _subscriptions(client: Row) -> str:
@@ -71,7 +71,7 @@ COLUMNS = ListColumns(
 def command() -> None:
     """Clients that push their metrics to the brokers (KIP-714).
 
-    A subscription selects clients and metrics; clients find it when they connect:
+    A subscription selects clients and metrics; clients request their subscriptions when they connect:
 
     \b
     kreplica config set client-metrics all 'metrics=*' interval.ms=10000
@@ -98,7 +98,7 @@ def list_clients(session: Session, options: ListOptions) -> None:
 
 @command.command("show")
 @click.argument("client_instance_id", metavar="CLIENT")
-@click.option("--name", "part", metavar="TEXT", help="Only metrics whose names contain the text.")
+@click.option("--name", "part", metavar="TEXT", help="Only metrics whose names contain this text.")
 @with_session
 def show_client(session: Session, client_instance_id: str, part: str | None) -> None:
     """Show the last metrics of a client, given by its client instance ID.
@@ -118,9 +118,9 @@ def show_client(session: Session, client_instance_id: str, part: str | None) -> 
             for each in document["metrics"]
         ]
         columns = ("METRIC", "ATTRIBUTES", "VALUE", "UNIT", "KIND")
-        screen.table(columns, rows, empty_text="No metric matches." if part else "The client has no metrics.")
+        screen.table(columns, rows, empty_text="No metrics match." if part else "The client has no metrics.")
         if not document["is_complete"]:
-            screen.line("The client has more values than shown.")
+            screen.line("The client has more values than are shown.")
 
     session.show(document, print_metrics)
 
@@ -128,12 +128,12 @@ def show_client(session: Session, client_instance_id: str, part: str | None) -> 
 @command.command("subscriptions")
 @with_session
 def list_subscriptions(session: Session) -> None:
-    """List the subscriptions to client metrics; `kreplica config get client-metrics NAME` shows one."""
+    """List the client-metrics subscriptions; `kreplica config get client-metrics NAME` shows one."""
     document = session.get("/v1/configs/client-metrics")
 
     def print_names(screen: Screen, document: dict[str, Any]) -> None:
         rows = [(name,) for name in document["subscriptions"]]
-        screen.table(("SUBSCRIPTION",), rows, empty_text="There is no subscription, so clients push no metrics.")
+        screen.table(("SUBSCRIPTION",), rows, empty_text="There are no subscriptions, so clients push no metrics.")
 
     session.show(document, print_names)
 

@@ -24,7 +24,7 @@ def command(session: Session) -> None:
 
 
 async def _read(client: RestClient, *, with_metrics: bool) -> tuple[Document, Document]:
-    """Return the summary of the cluster, and if required the metrics of all brokers."""
+    """Return the cluster's summary and, if requested, the metrics of all brokers."""
     return await client.get("/v1/cluster"), await client.get("/v1/live-metrics") if with_metrics else {}
 
 
@@ -50,7 +50,7 @@ def _print_cluster(screen: Screen, cluster: dict[str, Any], metrics: dict[str, A
         ]
     )
     for problem in metrics["problems"]:
-        screen.line(f"Certificates of a broker are unknown: {problem}", "yellow")
+        screen.line(f"The certificates of a broker are unknown: {problem}", "yellow")
     health = cluster.get("health")
     if health is not None:
         print_faults(screen, health["faults"], health["problems"])
@@ -60,11 +60,11 @@ def _zookeeper_text(zookeeper: dict[str, Any]) -> Any:
     session = zookeeper.get("session")
     if session in (None, "connected"):
         return zookeeper.get("connect")
-    return problem_text(f"{zookeeper.get('connect')} (session {session}: the data is the last known)")
+    return problem_text(f"{zookeeper.get('connect')} (session {session}: showing the last known data)")
 
 
 def _first_expiry(brokers: list[dict[str, Any]]) -> Any:
-    """Return when the first certificate expires, highlighted if its broker warns of it; None without TLS.
+    """Return when the first certificate expires, highlighted if its broker warns about it; None without TLS.
 
     :param brokers: rows of ``/v1/live-metrics``.
     """

@@ -1,4 +1,4 @@
-"""``kreplica config``: settings of topics, of one broker or all, and of subscriptions to client metrics."""
+"""``kreplica config``: settings of topics, of one or all brokers, and of client-metrics subscriptions."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _NAME = click.argument("name", metavar="NAME|default")
 
 @click.group()
 def command() -> None:
-    """Settings of a topic (`topic NAME`), of one broker (`broker ID`), of all brokers (`broker default`) or of a
-    subscription to the metrics of clients (`client-metrics NAME`)."""
+    """Settings of a topic (`topic NAME`), one broker (`broker ID`), all brokers (`broker default`) or a client-metrics
+    subscription (`client-metrics NAME`)."""
 
 
 @command.command("get")
@@ -27,7 +27,7 @@ def command() -> None:
 @click.option("--all", "include_defaults", is_flag=True, help="Include settings with their default values.")
 @with_session
 def get_settings(session: Session, kind: str, name: str, names: tuple[str, ...], include_defaults: bool) -> None:
-    """Show the given settings; by default all that differ from their defaults."""
+    """Show the given settings; by default, all settings that differ from their defaults."""
     show_settings(session, _path(kind, name), names, include_defaults=include_defaults)
 
 
@@ -58,7 +58,7 @@ def set_settings(session: Session, kind: str, name: str, settings: tuple[tuple[s
 def remove_settings(session: Session, kind: str, name: str, names: tuple[str, ...], dry_run: bool) -> None:
     """Reset settings to their defaults.
 
-    A subscription to client metrics without settings is deleted.
+    A client-metrics subscription is deleted with its last setting.
     """
     change_settings(session, _path(kind, name), target=f"{kind} {name}",
                     changes={}, removals=names, dry_run=dry_run)  # fmt: skip

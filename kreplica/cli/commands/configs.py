@@ -11,7 +11,7 @@ from kreplica.cli.terminal.screen import Screen
 def show_settings(session: Session, path: str, names: tuple[str, ...], *, include_defaults: bool) -> None:
     """Print settings.
 
-    :param names: settings to print; if empty, all that differ from their defaults.
+    :param names: settings to print; if empty, all settings that differ from their defaults.
     :param include_defaults: if ``names`` is empty, also print settings that have their default values.
     """
     document = session.get(path)
@@ -28,7 +28,7 @@ def show_settings(session: Session, path: str, names: tuple[str, ...], *, includ
                 screen.line(f"Unknown setting: {name}.")
         if rows or not names:
             columns = ("SETTING", "VALUE", "DEFAULT", "SOURCE")
-            empty_text = "All settings have default values (see --all)."
+            empty_text = "All settings have their default values (see --all)."
             screen.table(columns, rows, empty_text=empty_text, prose=("VALUE", "DEFAULT"))
 
     session.show(document, print_settings)

@@ -34,7 +34,7 @@ def _print_controller(screen: Screen, document: dict[str, Any]) -> None:
         )
         for row in document["brokers"]
     ]
-    screen.table(("BROKER", "ZOOKEEPER WATCHES", "AS CONTROLLER"), rows, empty_text="No broker is live.")
+    screen.table(("BROKER", "ZOOKEEPER WATCHES", "AS CONTROLLER"), rows, empty_text="No live brokers.")
 
 
 @command.command()

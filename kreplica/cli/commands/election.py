@@ -16,7 +16,7 @@ _PARTITIONS = click.argument("partitions", nargs=-1, type=Partition(), metavar="
 
 @click.group()
 def command() -> None:
-    """Elect leaders of partitions."""
+    """Elect partition leaders."""
 
 
 @command.command("list")
@@ -46,7 +46,7 @@ def _print_needed(screen: Screen, document: dict[str, Any]) -> None:
 @dry_run_option
 @with_session
 def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run: bool) -> None:
-    """Elect the preferred replica (the first one) of the given partitions; by default of all partitions."""
+    """Elect the preferred (first) replica of the given partitions as leader; by default, of all partitions."""
     _elect(session, "preferred", partitions, dry_run=dry_run)
 
 
@@ -56,14 +56,14 @@ def preferred(session: Session, partitions: tuple[tuple[str, int], ...], dry_run
 @dry_run_option
 @with_session
 def unclean(session: Session, partitions: tuple[tuple[str, int], ...], yes: bool, dry_run: bool) -> None:
-    """Elect any live replica of offline partitions.  LOSES RECORDS.
+    """Elect any live replica of offline partitions as leader.  LOSES RECORDS.
 
-    Records that only the dead replicas have are lost.
+    Records that exist only on dead replicas are lost.
     """
     if not partitions:
-        raise click.UsageError("give partitions; `kreplica partition list --offline` lists partitions without a leader")
+        raise click.UsageError("specify partitions; `kreplica partition list --offline` lists those without a leader")
     if not dry_run:
-        confirm("Records that only dead brokers have will be lost.  Continue?", yes=yes, session=session)
+        confirm("Records that exist only on dead brokers will be lost.  Continue?", yes=yes, session=session)
     _elect(session, "unclean", partitions, dry_run=dry_run)
 
 
@@ -81,4 +81,4 @@ def _print_results(screen: Screen, document: dict[str, Any]) -> None:
         (each["topic"], each["partition"], each["leader"], problem_text(each["error"] or ""))
         for each in document["partitions"]
     ]
-    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, empty_text="No partition needs an election.")
+    screen.table(("TOPIC", "PARTITION", "LEADER", ""), rows, empty_text="No partitions need an election.")

@@ -9,7 +9,7 @@ from kreplica.cli.terminal.screen import Screen, problem_text
 
 
 def print_faults(screen: Screen, faults: list[dict[str, Any]], problems: list[str]) -> None:
-    """Print each fault with the command that explains it, then the sentences about unknown data."""
+    """Print each fault with the command that explains it, then the problems that left data unknown."""
     if faults:
         screen.line()
         screen.line("Faults", "bold")
@@ -19,6 +19,6 @@ def print_faults(screen: Screen, faults: list[dict[str, Any]], problems: list[st
             screen.line(f"    {command_of('GET', fault['why'])}", "dim")
     if problems:
         screen.line()
-        screen.line("Not known", "bold")
+        screen.line("Unknown", "bold")
     for problem in problems:
         screen.line(f"  {problem}")

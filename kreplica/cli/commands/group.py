@@ -30,7 +30,7 @@ COLUMNS = ListColumns(
         "topics": plain("topics"),
         "partitions": plain("partitions"),
         "lag": plain("lag"),
-        "lag_without_commit": plain("lag_without_commit", "LAG NEVER COMMITTED"),
+        "lag_without_commit": plain("lag_without_commit", "LAG WITHOUT COMMIT"),
         "partitions_without_commit": plain("partitions_without_commit", "NEVER COMMITTED"),
         "status": ListColumn("STATUS", _status, ("status",)),
         "last_commit_at_ms": ListColumn(
@@ -68,8 +68,8 @@ def command() -> None:
 def list_groups(session: Session, search: str | None, topic: str | None, options: ListOptions) -> None:
     """List all groups of the cluster, with their lag.
 
-    Partitions without a committed offset are included in the lag with all their records; the column NEVER COMMITTED
-    shows their number.
+    The lag includes all records of partitions without a committed offset; the column NEVER COMMITTED shows the number
+    of such partitions.
 
     \b
     kreplica group list --topic orders --sort -lag --limit 10
@@ -127,7 +127,7 @@ def _assignment_text(assignment: list[dict[str, Any]] | None) -> str:
 def lag(session: Session, group: str) -> None:
     """Show the lag and status (OK, WARN, STALLED or STOPPED) of a group, in total and by partition.
 
-    All records of a partition without a committed offset are unread, and part of the lag.
+    The lag includes all records of partitions without a committed offset.
     """
     session.show(session.get(path_of("groups", group, "lag")), _print_lag)
 
@@ -173,7 +173,7 @@ def _never_committed(document: dict[str, Any]) -> str | None:
 @click.option("--dry-run", is_flag=True, help="Only check whether the group can be deleted.")
 @with_session
 def delete(session: Session, group: str, yes: bool, dry_run: bool) -> None:
-    """Delete a group without members, and its offsets."""
+    """Delete a group and its offsets; the group must have no members."""
     if not dry_run:
         confirm(f"Delete group {group} and its offsets?", yes=yes, session=session)
     document = session.send("DELETE", path_of("groups", group), query={"dry_run": dry_run})

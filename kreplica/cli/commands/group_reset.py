@@ -13,17 +13,19 @@ from kreplica.cli.terminal.screen import Screen
 
 @click.command()
 @click.argument("group")
-@click.option("--earliest", is_flag=True, help="To the log start offset.")
-@click.option("--latest", is_flag=True, help="To the log end offset: only new records are read.")
-@click.option("--time", "timestamp", type=Time(), metavar="TIME", help="To the first record at this time or later.")
+@click.option("--earliest", is_flag=True, help="Reset to the log start offset.")
+@click.option("--latest", is_flag=True, help="Reset to the log end offset: only new records are read.")
+@click.option(
+    "--time", "timestamp", type=Time(), metavar="TIME", help="Reset to the first record at or after this time."
+)
 @click.option(
     "--duration",
     type=Duration(),
     metavar="DURATION",
-    help="To the first record within the last DURATION, for example 2h30m.",
+    help="Reset to the first record within the last DURATION, for example 2h30m.",
 )
-@click.option("--shift", type=int, metavar="N", help="Forward by N offsets; backward if negative, for example -100.")
-@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift", type=int, metavar="N", help="Move forward by N offsets; backward if N is negative.")
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
               help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip
 @click.option("--execute/--dry-run", default=False, help="Commit the new offsets, or only show them (the default).")
@@ -50,7 +52,7 @@ def command(
 def _target(targets: dict[str, Any]) -> dict[str, Any]:
     targets_given = {name: value for name, value in targets.items() if value is not None and value is not False}
     if len(targets_given) != 1:
-        raise click.UsageError("give exactly one of --earliest, --latest, --time, --duration, --shift, --offset")
+        raise click.UsageError("specify exactly one of --earliest, --latest, --time, --duration, --shift, --offset")
     ((kind, value),) = targets_given.items()
     return {"kind": kind} if value is True else {"kind": kind, "value": value}
 
@@ -65,7 +67,7 @@ def _print_offsets(screen: Screen, document: dict[str, Any]) -> None:
     if document["dry_run"]:
         screen.line("Nothing was changed.  Use --execute to commit these offsets.", "bold")
     else:
-        screen.line(f"The offsets of group {document['group']} were committed.")
+        screen.line(f"The new offsets of group {document['group']} were committed.")
 
 
 def _offset_change(offset: dict[str, Any]) -> int | None:

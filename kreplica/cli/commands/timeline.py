@@ -22,7 +22,7 @@ RETRIES_MAX = 30
 @click.option("--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of entries.")
 @click.option("--before", metavar="ID", help="Only entries older than the one with this ID.")
 @click.option("--kind", help="Only entries of this kind.")
-@click.option("--follow", "-f", is_flag=True, help="Also print new entries as they arrive, until Ctrl-C.")
+@click.option("--follow", "-f", is_flag=True, help="Also print new entries as they arrive, until Ctrl-C is pressed.")
 @with_session
 def command(session: Session, limit: int, before: str | None, kind: str | None, follow: bool) -> None:
     """Show the latest events of all brokers, oldest first.
@@ -51,7 +51,7 @@ def _row(entry: dict[str, Any]) -> tuple[object, ...]:
 
 
 class _TimelineFollower:
-    """Prints past entries, then new ones; reconnects after the connection is lost."""
+    """Prints past entries, then new ones; reconnects if the connection is lost."""
 
     def __init__(self, session: Session, kind: str | None) -> None:
         self._session = session
@@ -80,7 +80,7 @@ class _TimelineFollower:
                     echo(f"kreplica: {error}; retrying", err=True)
                 await deferLater(client.reactor, RETRY_S)
         except CancelledError:
-            return  # Ctrl-C is the normal end
+            return  # Ctrl-C is the normal way to stop
 
     async def _follow(self, client: RestClient) -> None:
         async with aclosing(client.events("/v1/events", last_event_id=self._last_id)) as events:

@@ -219,7 +219,7 @@ def _warn_if_leaderless(screen: Screen, created: dict[str, Any]) -> None:
 def grow(session: Session, topic: str, partitions: int, dry_run: bool) -> None:
     """Add partitions to a topic, up to a total of PARTITIONS.
 
-    Existing records stay in their partitions; new records with the same key can go to another partition.
+    Existing records stay in their partitions; new records with the same key may be written to another partition.
     """
     body = {"partitions": partitions}
     document = session.send("PATCH", path_of("topics", topic), body, query={"dry_run": dry_run})

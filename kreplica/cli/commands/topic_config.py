@@ -22,7 +22,7 @@ def command() -> None:
 @click.option("--all", "include_defaults", is_flag=True, help="Include settings with their default values.")
 @with_session
 def get_settings(session: Session, topic: str, names: tuple[str, ...], include_defaults: bool) -> None:
-    """Show the given settings of a topic; by default all that differ from their defaults."""
+    """Show the given settings of a topic; by default, all settings that differ from their defaults."""
     show_settings(session, path_of("configs", "topics", topic), names, include_defaults=include_defaults)
 
 

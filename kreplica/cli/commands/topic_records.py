@@ -14,11 +14,11 @@ from kreplica.cli.terminal.screen import Screen, count_text
 
 @click.command()
 @click.argument("topic")
-@click.option("--all", "everything", is_flag=True, help="All records.")
-@click.option("--time", "time_ms", type=Time(), metavar="TIME", help="Records before this time.")
+@click.option("--all", "everything", is_flag=True, help="Delete all records.")
+@click.option("--time", "time_ms", type=Time(), metavar="TIME", help="Delete records before this time.")
 @click.option("--older-than", "age_ms", type=Duration(), metavar="DURATION",
-              help="Records older than DURATION, for example 2h30m.")  # fmt: skip
-@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Records before this offset.")
+              help="Delete records older than DURATION, for example 2h30m.")  # fmt: skip
+@click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Delete records before this offset.")
 @click.option("--partition", "-p", type=click.IntRange(min=0), metavar="N", help="Only this partition.")
 @yes_option
 @click.option("--dry-run", is_flag=True, help="Only show which records would be deleted.")
@@ -36,7 +36,8 @@ def command(
 ) -> None:
     """Delete the oldest records of a topic, on all replicas.
 
-    The topic, its settings and the offsets of new records stay.  A topic that is only compacted is refused.
+    The topic and its settings are kept, and new records continue the existing offsets.  A topic whose cleanup.policy is
+    only compact is rejected.
 
     \b
     kreplica topic delete-records orders --all
@@ -62,7 +63,7 @@ def _position(*, everything: bool, time_ms: int | None, age_ms: int | None, offs
     if offset is not None:
         positions.append(f"offset:{offset}")
     if len(positions) != 1:
-        raise click.UsageError("give exactly one of --all, --time, --older-than, --offset")
+        raise click.UsageError("specify exactly one of --all, --time, --older-than, --offset")
     return positions[0]
 
 

@@ -1,4 +1,4 @@
-"""``kreplica why``: explanation of a partition, group or plan, of a slow broker, a throttled client, or of access."""
+"""``kreplica why``: explains a partition, a group, a plan, a slow broker, a throttled client, or a user's access."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DECISIONS_SHOWN = 10
 
 @click.group()
 def command() -> None:
-    """Explain a state: the controller decisions that led to it, the events it waits for, and possible actions."""
+    """Explain a state: the controller decisions that led to it, what it is waiting for, and possible actions."""
 
 
 @command.command()
@@ -55,20 +55,20 @@ def broker(session: Session, broker: int) -> None:
 
 @command.command(short_help="Explain whether quotas slow down a client.")
 @click.argument("principal", type=PrincipalName(), default="User:ANONYMOUS")
-@click.option("--client-id", metavar="ID", help="The client ID; by default all throttled ones.")
+@click.option("--client-id", metavar="ID", help="The client ID; by default, all throttled client IDs.")
 @click.option("--address", metavar="ADDRESS", help="IP address of the client; needed to explain refused connections.")
 @with_session
 def client(session: Session, principal: str, client_id: str | None, address: str | None) -> None:
-    """Explain whether quotas slow down a client: kreplica why client User:alice --client-id app."""
+    """Explain whether quotas slow down a client, for example: kreplica why client User:alice --client-id app."""
     query = {"principal": principal, "client_id": client_id, "address": address}
     session.show(session.get(path_of("why", "client"), query), _print_explanation)
 
 
-@command.command(short_help="Explain why a user has access or not.")
+@command.command(short_help="Explain why a user does or does not have access.")
 @click.argument("principal", type=PrincipalName())
 @click.argument("operation", type=Operation())
 @click.argument("resource", type=ResourceName())
-@click.option("--host", metavar="ADDRESS", help="Address of the client; by default only ACLs for all addresses apply.")
+@click.option("--host", metavar="ADDRESS", help="Address of the client; without it, only ACLs for all addresses apply.")
 @with_session
 def access(session: Session, principal: str, operation: str, resource: NamedResource, host: str | None) -> None:
     """Explain whether a user may perform an operation, for example: kreplica why access User:alice Read orders.

@@ -42,7 +42,7 @@ SETTINGS = {
 @click.option("--port", type=click.IntRange(1, 65535), default=2181, help="Client port.")
 @click.option("--interface", default="127.0.0.1", help="Address to listen on.")
 def command(data_dir: Path, port: int, interface: str) -> None:
-    """Run a ZooKeeper server on this machine until Ctrl-C.
+    """Run a ZooKeeper server on this machine until Ctrl-C is pressed.
 
     The server is for evaluation and small clusters.  Its data persists between runs.  It requires Java and PySpark,
     which includes the ZooKeeper server: pip install 'kreplica[spark]' installs both.
@@ -59,7 +59,7 @@ def command(data_dir: Path, port: int, interface: str) -> None:
                                    start_new_session=True)  # fmt: skip
     received_signals = _stop_on_signals(process)
     if _wait_until_ready(process, interface, port):
-        click.echo(f"ZooKeeper listens on {interface}:{port}; its data is in {directory}.  Ctrl-C stops it.")
+        click.echo(f"ZooKeeper is listening on {interface}:{port}; its data is in {directory}.  Ctrl-C stops it.")
     status = process.wait()
     if not received_signals:
         raise CommandFailed(f"ZooKeeper exited with status {status}: {_error_output(directory)}")

@@ -1,1 +1,1 @@
-"""Commands for log files, controller journals, simulations and verification."""
+"""Commands for log files, controller journals, simulation and verification."""

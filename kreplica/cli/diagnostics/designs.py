@@ -32,7 +32,7 @@ def _parse_counts(_: click.Context, __: click.Parameter, text: str) -> tuple[int
 def _parse_brokers(context: click.Context, parameter: click.Parameter, text: str) -> tuple[int, ...]:
     counts = _parse_counts(context, parameter, text)
     if min(counts) < 2:
-        raise click.BadParameter(f"{text!r}: a cluster needs at least 2 brokers, because one of them dies")
+        raise click.BadParameter(f"{text!r}: a cluster needs at least 2 brokers, because one of them is killed")
     return counts
 
 
@@ -42,12 +42,12 @@ def _parse_times(_: click.Context, __: click.Parameter, text: str) -> tuple[floa
     except ValueError:
         raise click.BadParameter(f"{text!r}: expected milliseconds such as 0.5,1,4") from None
     if not all(0 < time_ms < 10_000 for time_ms in times):
-        raise click.BadParameter(f"{text!r}: a round trip takes more than 0 and less than 10,000 ms")
+        raise click.BadParameter(f"{text!r}: a round trip must take more than 0 and less than 10,000 ms")
     return times
 
 
 SUBCOMMANDS = {
-    "answer": Subcommand("diagnostics.designs_answer", "Measure the answer to an open question of the design."),
+    "answer": Subcommand("diagnostics.designs_answer", "Answer an open design question by measurement."),
     "replay": Subcommand("diagnostics.designs_replay", "Print the steps in which a design violates a guarantee."),
 }
 
@@ -55,11 +55,11 @@ SUBCOMMANDS = {
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS, invoke_without_command=True)
 @click.option("--quick", is_flag=True, help="Small clusters only; takes less than a minute.")
 @click.option("--partitions", default="10,1000,10000,100000", callback=_parse_counts, metavar="N,N,...",
-              show_default=True, help="Numbers of partitions to compare.")  # fmt: skip
+              show_default=True, help="Partition counts to compare.")  # fmt: skip
 @click.option("--brokers", default="3,10,50", callback=_parse_brokers, metavar="N,N,...",
-              show_default=True, help="Numbers of brokers to compare.")  # fmt: skip
+              show_default=True, help="Broker counts to compare.")  # fmt: skip
 @click.option("--rtt", "rtts_ms", default="0.5,1,4", callback=_parse_times, metavar="MS,MS,...",
-              show_default=True, help="Round-trip times to ZooKeeper and between brokers in milliseconds.")  # fmt: skip
+              show_default=True, help="Round-trip times to ZooKeeper and between brokers, in ms.")  # fmt: skip
 @click.option("--replication-factor", type=click.IntRange(min=2), default=2, show_default=True,
               help="Replicas of each partition.")  # fmt: skip
 @click.option("--full", is_flag=True, help="Run every combination, including large ones; takes hours.")
@@ -68,8 +68,8 @@ SUBCOMMANDS = {
 @click.option("--json", "json_path", type=click.Path(dir_okay=False, path_type=Path),
               help="Write all results to this file.")  # fmt: skip
 @click.option("--pictures", "pictures_path", type=click.Path(file_okay=False, path_type=Path),
-              help="Write charts of how time and requests grow with the number of partitions to this directory, as "
-                   "SVG.")  # fmt: skip
+              help="Write SVG charts to this directory that show how time and requests grow with the number of "
+                   "partitions.")  # fmt: skip
 @click.pass_context
 def command(
     context: click.Context,

@@ -12,8 +12,8 @@ from kreplica.testing.designs.questions.answers import ANSWERS
 def command(question: str) -> None:
     """Answer an open design question by measurement, and print a Markdown table.
 
-    placement: can dead brokers hold all replicas of a partition, and which brokers take over their load?  routing: for
-    how long do clients ask the wrong broker?  slow-zookeeper: what if ZooKeeper is slow at its 99th percentile?
+    placement: can all replicas of a partition be on dead brokers, and which brokers take over their load?  routing: how
+    long do clients send requests to the wrong broker?  slow-zookeeper: what if ZooKeeper's 99th percentile is slow?
     stalled-replica: how long do in-sync replicas and a quorum wait for a replica that stalls?
     """
     click.echo(ANSWERS[question]())

@@ -22,7 +22,7 @@ _RULES = [name.replace("_", "-") for name in RULE_NAMES]
               help="Run the same steps with this rule repaired; may be repeated.  "
               f"Rules: {', '.join(_RULES)}.")  # fmt: skip
 def command(design: str | None, seed: int | None, repairs: tuple[str, ...]) -> None:
-    """Print the steps in which a storm of the design `race` or `leader` violates a guarantee.
+    """Print the steps by which a storm violates a guarantee of the design `race` or `leader`.
 
     A storm is a random sequence of steps, chosen by the seed.  The command removes the steps that are not necessary for
     the violation.  With --repair, steps that the repaired rule prevents are omitted.  The exit status is 1 if a

@@ -33,7 +33,7 @@ from kreplica.wire.control_records import parse_end_marker
 from kreplica.wire.records import Record, iter_records
 
 Entry: TypeAlias = dict[str, Any]
-"""JSON object: ``entry`` is the kind of the entry, and ``position``, if present, its position in the file."""
+"""JSON object: ``entry`` is the kind of entry; ``position``, if present, is its position in the file."""
 
 LEFTOVER_SUFFIXES = (".deleted", ".cleaned", ".swap")
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024

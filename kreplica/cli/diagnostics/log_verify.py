@@ -21,9 +21,9 @@ PAUSE_S = 0.2
 @click.argument("directory", type=click.Path(exists=True, file_okay=False))
 @click.option("--records", is_flag=True, help="Also decompress every batch and parse its records.")
 @click.option("--report-gaps", is_flag=True,
-              help="Also report gaps between offsets; only for logs that were never compacted.")  # fmt: skip
+              help="Also report gaps between offsets; use it only for logs that were never compacted.")  # fmt: skip
 @click.option("--no-gaps", is_flag=True, hidden=True)  # former name of --report-gaps
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per problem and one for the totals.")
+@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON per problem, and one for the totals.")
 def command(directory: str, records: bool, report_gaps: bool, no_gaps: bool, as_json: bool) -> None:
     """Check logs on disk: checksums, order of offsets, indexes, sizes, leader epochs, transactions.
 

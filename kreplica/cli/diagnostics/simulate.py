@@ -60,7 +60,7 @@ def _parse_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
 @click.option("--seeds", callback=_parse_seeds, metavar="A-B", help="Run one storm per seed; A- has no upper limit.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storm after this many minutes.")
+@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storms after this many minutes.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "overrides", multiple=True, callback=_parse_options, metavar="NAME=VALUE",
               help="Set an option instead of drawing it from the seed: "
@@ -94,11 +94,11 @@ def command(
     kreplica simulate --seed 7 --faults 3,12 --trace seven.trace
     """
     if (seed is None) == (seeds is None):
-        raise click.UsageError("give either --seed or --seeds")
+        raise click.UsageError("specify either --seed or --seeds")
     if seed is None and (fault_numbers is not None or should_minimize or trace is not None):
         raise click.UsageError("--faults, --minimize and --trace require --seed")
     if isinstance(seeds, count) and minutes is None:
-        raise click.UsageError("seeds without a last seed require --minutes")
+        raise click.UsageError("--seeds without a last seed requires --minutes")
     disable_logging()
     if seeds is not None:
         _run_many(seeds, minutes, jobs, overrides)
@@ -145,7 +145,7 @@ def _run_many(seeds: Iterable[int], minutes: float | None, jobs: int, overrides:
 
 @contextmanager
 def _stop_on_interrupt() -> Iterator[None]:
-    """End the sweep on Ctrl-C, and continue with the summary."""
+    """On Ctrl-C, end the sweep and continue with the summary."""
     try:
         yield
     except KeyboardInterrupt:

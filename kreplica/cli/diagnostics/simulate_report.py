@@ -15,7 +15,7 @@ from kreplica.testing.storms.outcome import Outcome
 from kreplica.testing.storms.sweep import Tally
 
 LINE_INTERVAL_S = 30.0
-"""Interval of progress lines if standard error is not a terminal."""
+"""Interval between progress lines if standard error is not a terminal."""
 
 
 def repeat_command(outcome: Outcome, overrides: Mapping[str, str], *, faults: bool = False) -> str:

@@ -46,7 +46,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
               help="After the workload, give up if there is no progress for this many seconds.")  # fmt: skip
 @click.option("--acks", type=click.Choice(["all", "1"]), default="all", help="Acknowledgements that producers require.")
 @click.option("--rate", "records_per_s", type=click.FloatRange(min=0, min_open=True), default=500.0,
-              help="Records per second, total of all producers.")  # fmt: skip
+              help="Records per second, summed over all producers.")  # fmt: skip
 @click.option(
     "--batch", "batch_records", type=click.IntRange(1, 10_000), default=5, help="Average number of records per batch."
 )
@@ -59,7 +59,7 @@ def _parse_configs(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.option("--min-insync-replicas", "min_in_sync", type=click.IntRange(min=1),
               help="min.insync.replicas of the topic.  [default: replicas - 1, at least 1]")  # fmt: skip
 @click.option("--config", "configs", multiple=True, callback=_parse_configs, metavar="NAME=VALUE",
-              help="Another topic setting; may be repeated.")  # fmt: skip
+              help="An additional topic setting; may be repeated.")  # fmt: skip
 @click.option("--topic", default="", show_default=False,
               help="Name of the topic to create.  [default: kreplica-verify- and a random suffix]")  # fmt: skip
 @click.option("--keep", is_flag=True, help="Do not delete the topic.")
@@ -68,10 +68,10 @@ def command(bootstrap: str | None, acks: str, as_json: bool, **values: Any) -> N
     """Run a workload on any Kafka-compatible cluster and report violated guarantees.
 
     Idempotent producers write to a new topic and consumers read it while you inject faults.  At the end, every record
-    must be acknowledged and read.  Then the command compares the histories of all clients: no record may be lost,
-    duplicated, changed or out of order.
+    must have been acknowledged and read.  The command then compares the histories of all clients: no record may be
+    lost, duplicated, changed or out of order.
 
-    Exit status: 0 if every guarantee held, 1 if one was violated, 2 if the check could not run.  The first Ctrl-C stops
+    Exit status: 0 if every guarantee held, 1 if any was violated, 2 if the check could not run.  The first Ctrl-C stops
     the workload, the second one ends the command.
 
     \b
@@ -127,7 +127,7 @@ def _run(options: VerificationOptions, screen: Console) -> Verdict:
         reactor.callWhenRunning(start)
         reactor.run()
     if not outcome:
-        raise CouldNotRun("ended without a result; the topic may not have been deleted")
+        raise CouldNotRun("ended without a result; the topic may still exist")
     result = outcome[0]
     if isinstance(result, Failure):
         if result.check(CancelledError):

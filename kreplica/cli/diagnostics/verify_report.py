@@ -18,7 +18,7 @@ LINE_INTERVAL_S = 5.0
 EXAMPLES_SHOWN = 5
 
 WIDE_COLUMNS = 120
-"""Minimum terminal width at which every kind of anomaly is explained, not only the kinds that were found."""
+"""Minimum terminal width at which every kind of anomaly is explained, not only those that were found."""
 
 
 class ProgressLine:

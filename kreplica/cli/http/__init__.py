@@ -1,1 +1,1 @@
-"""HTTP client of the admin API for commands."""
+"""Admin API client of the commands."""

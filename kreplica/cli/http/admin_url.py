@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 
 def parse_admin_url(text: str) -> str:
-    """Return a URL without path; ``HOST:PORT`` gets the scheme ``http``.
+    """Return the URL without a path; the scheme of ``HOST:PORT`` is ``http``.
 
     :raise ValueError: it is not the URL of an admin API.
     """

@@ -1,4 +1,4 @@
-"""Credentials of a command for the admin API, and their options: token, user and password, client certificate."""
+"""Credentials that commands send to the admin API, and their options: token, password, client certificate."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.errors import reason_of
 SECRET_SIZE_MAX = 16 * 1024
 
 _KEY = "kreplica.credentials."
-"""Prefix of the keys of options in click's context."""
+"""Prefix of option keys in click's context."""
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _READABLE = click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path)
@@ -39,7 +39,7 @@ NO_CREDENTIALS = Credentials()
 
 
 def read_token(_: click.Context, __: click.Parameter, path: Path | None) -> str | None:
-    """Return the token in a file; click calls it."""
+    """Click callback: return the token in a file."""
     return None if path is None else token_in(path)
 
 
@@ -93,12 +93,12 @@ def _option(name: str, variable: str, callback: Callable[..., None], text: str, 
 
 
 USER_OPTIONS = (
-    _option("--user", "KREPLICA_USER", _keep, "User of the admin API, with a password.", metavar="NAME"),
+    _option("--user", "KREPLICA_USER", _keep, "User name for the admin API; requires a password.", metavar="NAME"),
     _option(
         "--password-file",
         "KREPLICA_PASSWORD_FILE",
         _keep,
-        "File with the password of --user; - is standard input. Without it, the command asks for the password.",
+        "File with the password of --user; - is standard input. Without it, the command prompts for the password.",
         type=_READABLE,
     ),
     _option(
@@ -118,25 +118,25 @@ def are_credentials_given() -> bool:
 
 
 def given_credentials() -> Credentials:
-    """Return the credentials of the current command; asks for the password if necessary.
+    """Return the credentials of the current command; prompt for the password if necessary.
 
-    :raise click.UsageError: there is a password file without a user, or no terminal to ask for the password.
+    :raise click.UsageError: there is a password file without a user, or no terminal for the prompt.
     """
     meta = click.get_current_context().meta
     return credentials_of(*(meta.get(_KEY + name) for name in ("user", "password_file", "certificate_file")))
 
 
 def overriding_credentials() -> Credentials:
-    """Return those credentials of the current command that take precedence over those of its profile."""
+    """Return the credentials of the current command that take precedence over those of its profile."""
     meta = click.get_current_context().meta
     names = ("user", "password_file", "certificate_file")
     return credentials_of(*(meta.get(_KEY + name) if is_given(name) else None for name in names))
 
 
 def credentials_of(user: str | None, password_file: Path | None, certificate_file: Path | None) -> Credentials:
-    """Return credentials; asks for the password if there is a user without a file.
+    """Return credentials; prompt for the password if there is a user without a file.
 
-    :raise click.UsageError: there is a password file without a user, or no terminal to ask for the password.
+    :raise click.UsageError: there is a password file without a user, or no terminal for the prompt.
     """
     if user is None:
         if password_file is not None:
@@ -145,5 +145,5 @@ def credentials_of(user: str | None, password_file: Path | None, certificate_fil
     if password_file is None:
         if not sys.stdin.isatty():
             raise click.UsageError("--user requires --password-file if standard input is not a terminal")
-        return Credentials(user, click.prompt(f"Password of {user}", hide_input=True, err=True), certificate_file)
+        return Credentials(user, click.prompt(f"Password for {user}", hide_input=True, err=True), certificate_file)
     return Credentials(user, read_password(password_file), certificate_file)

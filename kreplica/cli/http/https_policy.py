@@ -1,4 +1,4 @@
-"""TLS of the client of the admin API: trusted certificates, and the client's own certificate."""
+"""TLS of the admin API client: trusted certificates, and the client's own certificate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ClientPolicy:
 def https_policy(ca_file: Path | None, certificate_file: Path | None) -> ClientPolicy:
     """Return the policy of a client.
 
-    :param ca_file: certificates (PEM) to trust; None for those of the system.
+    :param ca_file: certificates (PEM) to trust; None for the system's.
     :param certificate_file: private key and certificates (PEM) of this client, its own certificate first.
     """
     trust_root: Any = platformTrust()

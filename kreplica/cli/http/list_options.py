@@ -1,4 +1,4 @@
-"""Options and columns of the commands that print long lists: fields, order, conditions and limit."""
+"""Options and columns of the commands that print long lists: fields, sort order, filters and limit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ListOptions:
 class ListColumns:
     """The columns of one list.
 
-    :param columns: by the name that ``--fields`` takes.
+    :param columns: by their names in ``--fields``.
     :param default: names of the columns that are printed without ``--fields``.
     :param example: example of conditions for ``--filter``.
     """
@@ -82,24 +82,24 @@ class ListColumns:
     def fetch(
         self, session: Session, path: str, member: str, options: ListOptions, query: Mapping[str, Any] | None = None
     ) -> Document:
-        """Return the list, with the rows of all its pages up to the limit."""
-        columns = self._chosen(options)
+        """Return the list with the rows of all pages, up to the limit."""
+        columns = self._selected(options)
         fields = ",".join(dict.fromkeys(field for column in columns for field in column.fields))
         whole = {**(query or {}), "fields": fields, "sort": options.sort, "filter": options.condition, **PAGE}
         return session.get_all(path, member, whole, options.limit)
 
     def print(self, screen: Screen, rows: Sequence[Row], options: ListOptions, *, empty_text: str) -> None:
         """Print the rows as a table."""
-        columns = self._chosen(options)
+        columns = self._selected(options)
         titles = [column.title for column in columns]
         screen.table(titles, [[column.text(row) for column in columns] for row in rows], empty_text=empty_text)
 
     def _note(self) -> str:
-        """Return the names for ``--filter`` and ``--sort`` of columns that combine fields with other names."""
+        """Return which names to use in ``--filter`` and ``--sort`` instead of columns that combine fields."""
         combined = {name: column.fields for name, column in self._columns.items() if name not in column.fields}
         return "".join(f" Instead of {name}, use {', '.join(fields)}." for name, fields in combined.items())
 
-    def _chosen(self, options: ListOptions) -> list[ListColumn]:
+    def _selected(self, options: ListOptions) -> list[ListColumn]:
         return [self._columns.get(name) or plain(name) for name in options.fields or self._default]
 
 
@@ -107,7 +107,7 @@ limit_option = click.option("--limit", type=click.IntRange(min=1), help="Maximum
 
 
 def print_problems(screen: Screen, document: Document) -> None:
-    """Print the brokers that did not respond, whose values are missing in a list."""
+    """Print which brokers did not respond; their values are missing from the list."""
     if document.get("problems"):
         screen.line("Incomplete: some brokers did not respond.", "bold")
         for problem in document["problems"]:
@@ -118,7 +118,7 @@ def print_problems(screen: Screen, document: Document) -> None:
 
 
 def plain(name: str, title: str | None = None) -> ListColumn:
-    """Return a column that prints a field as it is."""
+    """Return a column that prints a field unchanged."""
     return ListColumn(title or name.upper().replace("_", " "), lambda row: row.get(name), (name,))
 
 

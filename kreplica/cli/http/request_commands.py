@@ -1,6 +1,4 @@
-"""Converts requests of the admin API to the equivalent ``kreplica`` commands, so that advice in responses can be shown
-as commands.
-"""
+"""Converts admin API requests to equivalent ``kreplica`` commands, to show the advice in responses as commands."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class RestClient:
     def __init__(self, server: Server, reactor: Any) -> None:
         self.reactor = reactor
         self._server = server
-        # Connections are not reused: while the user answers a question the reactor does not run, so it would not notice
+        # Connections are not reused: while the user answers a question, the reactor does not run and would not notice
         # that a connection was closed.
         pool = HTTPConnectionPool(reactor, persistent=False)
         policy = https_policy(server.ca_file, server.certificate_file)
@@ -239,7 +239,7 @@ class RestClient:
         except ValueError:
             raise AdminUnreachable(
                 f"{self._server.url} responded with status {response.code} and {content_type or 'no content type'}: "
-                "this is not an admin API of kreplica; check the address"
+                "this is not a kreplica admin API; check the address"
             ) from None
 
     def _unreachable(self, error: Exception) -> AdminUnreachable:
@@ -301,7 +301,7 @@ class _EventBody(Protocol):
 async def _with_timeout(reactor: Any, seconds: float, pending: Deferred[T]) -> T:
     """Return the result of a Deferred, which is cancelled after ``seconds``.
 
-    :raise TimeoutError: the time has expired.
+    :raise TimeoutError: the timeout expired.
     :raise CancelledError: the caller was cancelled; without this function, treq would report a failed request.
     """
     is_late = False

@@ -45,11 +45,11 @@ class EventParser:
         if len(self._rest) + sum(map(len, self._data)) > EVENT_SIZE_MAX:
             raise EventTooLong(f"an event is larger than {EVENT_SIZE_MAX:,} bytes")
         for line in lines:
-            event = self._take(line.removesuffix(b"\r").decode(errors="replace"))
+            event = self._parse_line(line.removesuffix(b"\r").decode(errors="replace"))
             if event is not None:
                 yield event
 
-    def _take(self, line: str) -> ReceivedEvent | None:
+    def _parse_line(self, line: str) -> ReceivedEvent | None:
         if not line:
             name, data = self._name, self._data
             self._name, self._data = "message", []

@@ -39,7 +39,7 @@ T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8080"
 
 INDENTED_ROWS_MAX = 200
-"""Rows of longer lists are printed as one line each."""
+"""Longer lists are printed with one line per row."""
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C: 128 plus the signal number, as in shells."""
@@ -112,7 +112,7 @@ class Session:
             describe(Screen(), document)
 
     def show_write(self, document: Any, describe: Callable[[Screen, Any], None]) -> None:
-        """Print the response to a write request; the text output of a dry run is the list of ZooKeeper writes."""
+        """Print the response to a write request; the text output of a dry run lists the ZooKeeper writes."""
 
         def print_result(screen: Screen, response: Any) -> None:
             if response and response.get("dry_run"):
@@ -152,10 +152,10 @@ def json_text(document: Any) -> str:
 def _login_advice(accepted: Any) -> str:
     """Return the advice for a request with missing or wrong credentials.
 
-    :param accepted: the ways that the server accepts; None if it does not say.
+    :param accepted: the authentication methods that the server accepts; None if unknown.
     """
     if not isinstance(accepted, list) or accepted == ["token"]:
-        return "Use --token-file or KREPLICA_TOKEN_FILE to give the token."
+        return "Use --token-file or KREPLICA_TOKEN_FILE to provide the token."
     options = {"token": "--token-file", "basic": "--user", "certificate": "--certificate-file"}
     return f"Use {' or '.join(options[name] for name in accepted if name in options)} with valid credentials."
 
@@ -170,7 +170,7 @@ PAGE = {"limit": 10_000}
 
 
 def _replace_requests(what_to_do: str) -> str:
-    """Replace the requests in a text of the admin API with equivalent commands."""
+    """Replace the requests in the admin API's advice with equivalent commands."""
 
     def command(found: re.Match[str]) -> str:
         words = command_of("GET", found[1])
@@ -209,7 +209,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 _CREDENTIAL_OPTIONS = (
     click.option("--token-file", "token", type=_FILE, envvar="KREPLICA_TOKEN_FILE", show_envvar=True,
-                 callback=read_token, help="File with the bearer token of the admin API."),
+                 callback=read_token, help="File with the bearer token for the admin API."),
     click.option("--ca-file", type=_FILE, envvar="KREPLICA_CA_FILE", show_envvar=True, callback=_check_ca_file,
                  help="File with the certificates (PEM) to trust instead of the system's."),
     *USER_OPTIONS,
@@ -266,7 +266,7 @@ def admin_session(url: str | None, token: str | None, ca_file: Path | None, *, a
 
 
 def _profile_session(profile: Profile, token: str | None, ca_file: Path | None, *, as_json: bool) -> Session:
-    """Return the session of a profile; options for credentials take precedence over its own ones."""
+    """Return the session of a profile; options for credentials take precedence over its own."""
     if profile.admin is None:
         raise CommandFailed(
             f"profile {profile.name} has no admin API: use --admin URL, or add it with "

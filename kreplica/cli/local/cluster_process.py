@@ -1,4 +1,4 @@
-"""The process of a cluster on this machine: its command line, its start in the background, its end."""
+"""The process of a cluster on this machine: command line, background start and shutdown."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kreplica.service.standalone.data_directory_lock import (
 LOG_FILE = "kreplica.log"
 OLD_LOG_FILE = "kreplica.log.1"
 LOG_SIZE_MAX = 16 << 20
-"""Size of the log of background clusters from which a start renames it, and deletes the previous one."""
+"""Size from which the next start rotates the log of a background cluster; only one old log is kept."""
 
 REASON_SIZE_MAX = 64 << 10
 REASON_LINES = 5
@@ -42,7 +42,7 @@ _PROGRAM = (
     "signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT}); "
     "from twisted.scripts.twistd import run; run()"
 )
-"""Program of the process. Until the reactor handles SIGINT, the signal ends the process: Python's own handler would
+"""Program that the process runs. Until the reactor handles SIGINT, the signal ends it: Python's own handler would
 raise ``KeyboardInterrupt`` in Twisted's search for plugins, which swallows exceptions."""
 
 
@@ -56,7 +56,7 @@ def standalone_command(words: Sequence[str]) -> list[str]:
 
 
 def become_cluster(words: Sequence[str]) -> None:
-    """Replace this process by the cluster; a SIGINT during the replacement is delivered after it."""
+    """Replace this process with the cluster; a SIGINT during the replacement is delivered afterwards."""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     os.execv(sys.executable, standalone_command(words))
 
@@ -91,8 +91,8 @@ class BackgroundCluster:
     def wait_until_ready(self, on_delay: Callable[[], None]) -> ClusterState:
         """Wait until the brokers serve clients; Ctrl-C stops the cluster.
 
-        :param on_delay: called once if the start takes long.
-        :raise CommandFailed: the process has ended; the message contains the reason from its log.
+        :param on_delay: called once if the start takes more than ``PATIENCE_S``.
+        :raise CommandFailed: the process exited; the message contains the reason from its log.
         """
         started_s = time.monotonic()
         was_delayed = False
@@ -114,20 +114,21 @@ class BackgroundCluster:
         raise CommandFailed(self._reason())
 
     def _reason(self) -> str:
-        """Return the reason that the ended process has logged; otherwise the last lines of its log."""
+        """Return the reason that the process logged for its exit; if there is none, the last lines of its log."""
         with self.log.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, end - REASON_SIZE_MAX))
             lines = file.read(REASON_SIZE_MAX).decode(errors="replace").splitlines()
         reasons = [line.removeprefix(EXIT_REASON_PREFIX) for line in lines if line.startswith(EXIT_REASON_PREFIX)]
-        text = reasons[-1] if reasons else "\n".join(["the cluster has ended; its last lines:", *lines[-REASON_LINES:]])
+        last_lines = ["the cluster exited; last lines of its log:", *lines[-REASON_LINES:]]
+        text = reasons[-1] if reasons else "\n".join(last_lines)
         return f"{text}\n(complete log: {self.log})"
 
 
 def refuse_if_running(directory: Path) -> None:
-    """Check that no cluster runs on a data directory.
+    """Check that no cluster is running in a data directory.
 
-    :raise CommandFailed: a cluster runs; the message names its process.
+    :raise CommandFailed: a cluster is running; the message names its process.
     """
     pid = pid_of_cluster(directory)
     if pid is not None:
@@ -135,7 +136,7 @@ def refuse_if_running(directory: Path) -> None:
 
 
 def pid_of_cluster(directory: Path) -> int | None:
-    """Return the process ID of the cluster that runs on a data directory, None if there is none.
+    """Return the process ID of the cluster that is running in a data directory; None if there is none.
 
     :raise CommandFailed: the directory cannot be read.
     """
@@ -146,13 +147,13 @@ def pid_of_cluster(directory: Path) -> int | None:
 
 
 def end_process(directory: Path, pid: int, timeout_s: float) -> bool:
-    """Send SIGTERM to a running cluster, and return True if it has ended in time.
+    """Send SIGTERM to a running cluster, and return True if it exited in time.
 
     :param pid: result of ``running_pid``.
     :raise CommandFailed: the process belongs to another user.
     """
     try:
-        # The descriptor refers to the same process even if another one gets its ID.
+        # The descriptor refers to the same process even if its ID is reused.
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
@@ -160,7 +161,7 @@ def end_process(directory: Path, pid: int, timeout_s: float) -> bool:
         if running_pid(directory) != pid:
             return True
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
-        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a suspended process ends too
+        signal.pidfd_send_signal(descriptor, signal.SIGCONT)  # a suspended process handles SIGTERM only when continued
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         return bool(poll.poll(timeout_s * 1000))

@@ -1,4 +1,4 @@
-"""Values of a profile for the cluster of a data directory."""
+"""Profile values for the cluster in a data directory."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from kreplica.service.standalone.data_directory_lock import READY, cluster_state
 
 
 def profile_values(directory: Path) -> dict[str, str]:
-    """Return the addresses, and the credentials of the user ``admin`` of a secured cluster, by key of a profile.
+    """Return the addresses by profile key; for a secured cluster, also the credentials of the user ``admin``.
 
-    :raise CommandFailed: no cluster runs on the directory, or it is not ready.
+    :raise CommandFailed: no cluster is running in the directory, or it is not ready.
     """
     pid = pid_of_cluster(directory)
     if pid is None:
         raise CommandFailed(not_running_text(directory))
     state = cluster_state(directory, pid)
     if state.state != READY:
-        raise CommandFailed(f"the cluster on {directory} is not ready: it is {state.state}")
+        raise CommandFailed(f"the cluster in {directory} is not ready: it is {state.state}")
     values = {"bootstrap": ",".join(state.bootstrap_servers)}
     if state.admin_url is not None:
         values["admin"] = state.admin_url

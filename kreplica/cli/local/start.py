@@ -18,11 +18,11 @@ from kreplica.service.standalone.data_directory_lock import ClusterState
 
 _METAVARS = {"brokers": "COUNT", "dir": "DIRECTORY", "port": "PORT", "id": "ID", "host": "HOST", "format": "FORMAT",
              "interface": "ADDRESS"}  # fmt: skip
-"""By the last word of an option's name."""
+"""Placeholders of option values, by the last word of the option's name."""
 
 
 class _Checked(ParameterType):
-    """A value that a function of the options of ``twistd kreplica standalone`` validates."""
+    """A value that is validated by a function of the options of ``twistd kreplica standalone``."""
 
     name = "text"
 
@@ -62,7 +62,7 @@ def _option(name: str, short: str | None, default: Any, text: str, check: Callab
 
 
 def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of ``twistd kreplica standalone``, with the same names, defaults and checks, and an old name."""
+    """Add the options of ``twistd kreplica standalone``, with the same names, defaults and checks."""
     rows = sorted(_rows("optParameters"), key=lambda row: row[0] == "log-format")
     options = [_option(*row) for row in rows]
     flags = [
@@ -87,8 +87,8 @@ def command(
 ) -> None:
     """Start a cluster on this machine: brokers and an embedded ZooKeeper server, on loopback by default.
 
-    Without --background, the command runs until Ctrl-C and prints the log.  With it, the log is in kreplica.log in
-    the data directory.  The addresses are printed when the cluster is ready.
+    Without --background, the command prints the log and runs until Ctrl-C is pressed.  With it, the log is written to
+    kreplica.log in the data directory.  The addresses are printed when the cluster is ready.
 
     The data persists: the same command starts the same cluster again, even after kill -9.  Only one cluster at a time
     can use a data directory.

@@ -1,4 +1,4 @@
-"""``kreplica status``: show the state of the cluster of a data directory."""
+"""``kreplica status``: show the state of the cluster in a data directory."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ PROBLEMS = (
     ("under_replicated_partitions", "under-replicated"),
     ("under_min_isr_partitions", "below min.insync.replicas"),
 )
-"""Counts of the admin API, and their names in the output."""
+"""Counts returned by the admin API, and their names in the output."""
 
 
 @click.command()
 @data_dir_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(data_dir: Path, as_json: bool) -> None:
-    """Show whether a cluster runs on a data directory: its process, addresses and health.
+    """Show whether a cluster is running in a data directory, and its process, addresses and health.
 
-    Exit status: 0 if the cluster is ready, 1 if it is stopped, starting, stopping or does not respond.
+    Exit status: 0 if the cluster is ready, 1 if it is stopped, starting, stopping or not responding.
     """
     directory = data_dir.absolute()
     pid = pid_of_cluster(directory)
@@ -55,16 +55,16 @@ def command(data_dir: Path, as_json: bool) -> None:
 
 
 def _log_of(pid: int, directory: Path) -> Path | None:
-    """Return the log of a cluster in the background, None for one in the foreground."""
+    """Return the log file of a background cluster; None if the cluster runs in the foreground."""
     log = directory / LOG_FILE
     try:
         return log if Path(f"/proc/{pid}/fd/2").samefile(log) else None
-    except OSError:  # the process has ended, or belongs to another user
+    except OSError:  # the process exited, or belongs to another user
         return None
 
 
 def _health(state: ClusterState) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the summary of the admin API, or the reason that there is none."""
+    """Return the admin API's summary of the cluster, or the reason why there is none."""
     if state.admin_url is None:
         return None, None
     security = None if state.security_directory is None else Path(state.security_directory)

@@ -30,7 +30,7 @@ SHAPES = {
 KIND_DESCRIPTIONS = {
     Kind.DAMAGED: "damaged: a checksum is wrong, or the bytes are not a batch",
     Kind.MISSING: "missing: the batch exists in other replicas",
-    Kind.DIFFERENT: "different: other replicas have another batch",
+    Kind.DIFFERENT: "different: other replicas have a different batch",
     Kind.EPOCHS: "epochs: the leader epoch checkpoint contradicts the batches",
 }
 

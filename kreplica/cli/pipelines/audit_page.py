@@ -101,7 +101,7 @@ def audit_page(report: AuditReport, now: datetime | None = None) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>Audit: {escape(report.verdict)}</title>\n<style>\n{tokens}{STYLE}</style>\n</head>\n"
-        '<body>\n<a class="skip" href="#found">To the differences</a>\n<main>\n' + "\n".join(parts) + "\n</main>\n"
+        '<body>\n<a class="skip" href="#found">Skip to the differences</a>\n<main>\n' + "\n".join(parts) + "\n</main>\n"
         "</body>\n</html>\n"
     )
 
@@ -182,7 +182,7 @@ def _brokers(report: AuditReport) -> str:
     ]
     return (
         f'<h2>Brokers</h2><figure class="card" tabindex="0">{bytes_chart(brokers)}'
-        "<figcaption>Bytes of the batches that were read and included in checksums.</figcaption></figure>"
+        "<figcaption>Bytes of the batches that were read and checksummed.</figcaption></figure>"
         + _table([*columns, ("Differences", True)], rows, "Data read from each broker.")
     )
 
@@ -225,7 +225,7 @@ def _notes(report: AuditReport) -> str:
     if compacted:
         notes.append(f"{count_text(compacted, 'batch', 'batches')} of compacted topics differ because of compaction")
     if report.taken_over:
-        notes.append(f"{count_text(report.taken_over, 'partition')}: result of an earlier run")
+        notes.append(f"{count_text(report.taken_over, 'partition')}: results of an earlier run")
     if not notes:
         return ""
     items = "".join(f"<li>{escape(each)}</li>" for each in notes[:ROWS_MAX])

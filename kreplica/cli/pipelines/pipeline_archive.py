@@ -35,9 +35,9 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 @click.option(
     "--pattern",
     metavar="REGEX",
-    help="All topics whose whole name matches this Python regular expression, including topics created later.",
+    help="All topics whose full name matches this Python regular expression, including topics created later.",
 )
-@click.option("--follow", is_flag=True, help="Archive new records until Ctrl-C; otherwise stop at the current log end.")
+@click.option("--follow", is_flag=True, help="Archive new records until Ctrl-C; otherwise, stop at the log end.")
 @click.option("--every", metavar="TIME", default=FOLLOW_EVERY, show_default=True,
               help="With --follow: interval between batches, such as '30 seconds'.")  # fmt: skip
 @read_uncommitted_option
@@ -49,7 +49,7 @@ CODECS = ("zstd", "snappy", "gzip", "lz4_raw", "uncompressed")
 )
 @click.option("--batch-records", type=click.IntRange(min=1), default=BATCH_RECORDS_MAX, show_default=True,
               help="Maximum records per batch.  After a crash, at most one batch is read again.")  # fmt: skip
-@click.option("--adopt", is_flag=True, help="Continue an archive that was made from another cluster, or with "
+@click.option("--adopt", is_flag=True, help="Continue an archive that was created from another cluster, or with "
               "different --topics, --pattern, --read-uncommitted or --values.")
 @click.option("--allow-data-loss", is_flag=True, help="Skip records that the cluster deletes before they are archived.")
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
@@ -85,7 +85,7 @@ def command(
     """
     names = comma_separated(topics)
     if bool(names) == bool(pattern):
-        raise click.UsageError("give either --topics or --pattern")
+        raise click.UsageError("specify either --topics or --pattern")
     pipeline_options = ArchiveOptions(
         bootstrap=bootstrap,
         topics=names,
@@ -121,7 +121,8 @@ def _print_report(screen: Screen, result: ArchiveReport) -> None:
     rate = result.records / max(result.seconds, 1e-3)
     screen.line(
         f"{result.path}: {count_text(result.records, 'record')} in {count_text(result.batches, 'batch', 'batches')},"
-        f" the first is {result.first_batch}; {count_text(result.files, 'file')}, {bytes_text(result.size_bytes)},"
+        f" starting with batch {result.first_batch}; {count_text(result.files, 'file')},"
+        f" {bytes_text(result.size_bytes)},"
         f" {seconds_text(result.seconds)}, {rate:,.0f} records/s, lag {result.lag:,}"
     )
 

@@ -56,8 +56,8 @@ def _parse_directories(
 @click.command
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_parse_directories,
-              help="Log directories of all brokers; BROKER= is required if meta.properties has no ID.")  # fmt: skip
-@brokers_option(purpose="Bootstrap brokers, which return assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
+              help="Log directories of all brokers; BROKER= is required without an ID in meta.properties.")  # fmt: skip
+@brokers_option(purpose="Bootstrap brokers, for the assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")
 @click.option("--compacted", metavar="TOPIC,...", default="",
@@ -80,10 +80,10 @@ def command(
     conf: tuple[str, ...],
     master: str | None,
 ) -> None:
-    """Verify that all replicas are equal below the high watermark: checksums, offsets, leader epochs.
+    """Verify that all replicas are identical below the high watermark: checksums, offsets, leader epochs.
 
-    Reads TOPICS; by default all topics, including internal ones.  The brokers may be running.  Exit status: 0 if all
-    replicas are equal, 1 if there are differences, or if something could not be compared.
+    Reads TOPICS; by default, all topics, including internal ones.  The brokers may be running.  Exit status: 0 if all
+    replicas are identical, 1 if there are differences or some data could not be compared.
 
     \b
     kreplica pipeline audit --log-dirs /data/1/a,/data/1/b --log-dirs /data/2
@@ -128,7 +128,7 @@ def _source_brokers(via_brokers: bool, bootstrap: str | None, *, has_log_dirs: b
     """Check the options that choose the source of the replicas, and return the bootstrap brokers to use."""
     if not via_brokers:
         if not has_log_dirs:
-            raise click.UsageError("give --log-dirs, or --via-brokers to read the replicas from their brokers")
+            raise click.UsageError("specify --log-dirs, or --via-brokers to read the replicas from their brokers")
         return bootstrap
     if has_log_dirs:
         raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
@@ -173,7 +173,7 @@ def _print_report(report: AuditReport, screen: Screen) -> None:
     if len(report.notes) > NOTES_SHOWN:
         screen.line(f"... and {len(report.notes) - NOTES_SHOWN:,} more notes")
     if report.taken_over:
-        screen.line(f"{count_text(report.taken_over, 'partition')}: result of an earlier run")
+        screen.line(f"{count_text(report.taken_over, 'partition')}: results of an earlier run")
     rate = report.read_bytes / max(report.seconds, 1e-3) / 1e9
     took = f"{bytes_text(report.read_bytes)} in {seconds_text(report.seconds)}, {rate:.2f} GB/s"
     screen.line(f"{count_text(report.batches, 'batch', 'batches')}, {took}")

@@ -29,7 +29,7 @@ FILES_SHOWN_MAX = 10
 @click.option("--as", "renamed", multiple=True, metavar="TOPIC=OTHER",
               help="Compare a topic of the archive with the topic it was replayed to; may be repeated.")  # fmt: skip
 @click.option("--show", "shown_max", type=click.IntRange(min=0), default=SHOWN_MAX, show_default=True,
-              help="Number of differences to list; all are counted.")  # fmt: skip
+              help="Number of differences to list; all of them are counted.")  # fmt: skip
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example kafka.fetch.max.bytes=...; may be repeated.")  # fmt: skip
 @client_config_option()
@@ -45,7 +45,7 @@ def command(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Compare an archive with its topics: by offset, or with --as by content and order.
+    """Compare an archive with its topics: by offset or, with --as, by content and order.
 
     Exit status: 1 if records are missing, duplicate, different, out of order or extra.  Records that retention deleted
     from a topic, and records that are newer than the archive, are counted separately and are not differences.

@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 @click.option("--option", "options", multiple=True, metavar="NAME=VALUE",
               help="A source option, for example startingTimestamp=...; may be repeated.")  # fmt: skip
 @click.option("--plan", "balance_by", type=click.Choice(("bytes", "rate")),
-              help="Show a rebalance plan that balances bytes, or bytes per second, over brokers.")  # fmt: skip
-@click.option("--submit", is_flag=True, help="Create the plan of --plan.")
+              help="Show a rebalance plan that balances bytes, or bytes per second, across brokers.")  # fmt: skip
+@click.option("--submit", is_flag=True, help="Create the plan that --plan shows.")
 @click.option(
     "--throttle",
     type=Size(),
     metavar="BYTES",
-    help="Replication throttle of the plan's moves in bytes/s, for example 50MB.",
+    help="Replication throttle for the plan's moves in bytes/s, for example 50MB.",
 )
 @admin_options
 @client_config_option()
@@ -73,7 +73,7 @@ def command(
     conf: tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Measure the records of topics: sizes, rates, keys, codecs, producers; by default of all topics.
+    """Measure the records of topics: sizes, rates, keys, codecs, producers; by default, of all topics.
 
     The command reads up to the current high watermarks.  With --sample, keys and the sizes of keys and values are
     measured only in the sample; records, bytes and codecs are counted in all batches.
@@ -139,7 +139,7 @@ async def _preview_or_create(
     else:
         document = (await client.send("POST", "/v1/plans", request)).document
         plan = document["plan"]["id"]
-        text = f"Plan {plan} was created: kreplica plan watch {plan}"
+        text = f"Plan {plan} was created.  Follow it with kreplica plan watch {plan}."
     if not session.as_json:
         screen.line(text)
     return document

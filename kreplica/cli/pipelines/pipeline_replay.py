@@ -69,7 +69,7 @@ class Rename(ParameterType):
     "--from", "begin", type=Position(), help='Start position: a time, or offsets such as {"orders": {"0": 23}}.'
 )
 @click.option("--to", "end", type=Position(), help="End position: a time, or offsets (exclusive).")
-@creation_options(help_text="Create missing topics with as many partitions as the records need.")
+@creation_options(help_text="Create missing topics, with as many partitions as the records need.")
 @by_key_option
 @click.option(
     "--name", help="Name under which the target cluster stores the progress.  [default: derived from the options]"
@@ -182,7 +182,7 @@ def _print_plan(plan: Plan) -> None:
     for note in plan.notes:
         screen.line(note)
     left = plan.offsets - plan.offsets_done
-    result = f"; {plan.offsets_done:,} of {plan.offsets:,} are already replayed" if plan.offsets_done else ""
+    result = f"; {plan.offsets_done:,} of {plan.offsets:,} were already replayed" if plan.offsets_done else ""
     screen.line(f"{plan.name}: {left:,} offsets in {len(plan.steps):,} steps{result}")
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 LINE_INTERVAL_S = 10.0
-"""Interval of progress lines if standard error is not a terminal."""
+"""Interval between progress lines if standard error is not a terminal."""
 
 MODULES = ("pyspark", "pyarrow", "numpy")
 
@@ -34,7 +34,7 @@ MODULES = ("pyspark", "pyarrow", "numpy")
 class SparkOptions(NamedTuple):
     """Spark options of a command.
 
-    :param master: master URL; None: the one of ``spark-submit``, or this machine without ``spark-submit``.
+    :param master: master URL; None for that of ``spark-submit``, or for this machine without ``spark-submit``.
     """
 
     master: str | None
@@ -90,7 +90,7 @@ def comma_separated(text: str | None) -> tuple[str, ...]:
 
 @contextmanager
 def open_spark(name: str, spark_settings: SparkOptions) -> Iterator[SparkSession]:
-    """Yield a Spark session, and convert expected errors of the block to short messages.
+    """Yield a Spark session, and convert expected errors in the block to short messages.
 
     :raise CommandFailed: Spark or Java is not installed, or the pipeline failed.
     """
@@ -144,7 +144,7 @@ def python_cause(error: Exception) -> str:
             if sign and name in ("ValueError", "RuntimeError", "OSError"):
                 return text
             if name == "ModuleNotFoundError":
-                return f"{text} on the Spark executors: install it there, or send it (docs/how-to/spark.md)"
+                return f"{text} on the Spark executors: install it there, or ship it to them (docs/how-to/spark.md)"
     return "\n".join(lines[:20]) or type(error).__name__
 
 

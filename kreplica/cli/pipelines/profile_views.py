@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kreplica.spark.pipelines.profile.report import ProfileReport, RateStatistics, TopicStatistics
 
 IMBALANCE_HIGH = 1.5
-"""The ratio of the largest partition to the mean is highlighted from this value."""
+"""Ratio of the largest partition to the mean from which it is highlighted."""
 
 KEY_LENGTH_MAX = 60
 
@@ -55,7 +55,7 @@ def _print_topic(screen: Screen, topic: TopicStatistics) -> None:
             ("rate", _rate(topic.rates)),
             ("peak", _peak(topic.rates)),
             ("timestamps", types + (f", {topic.rates.without_time:,} without" if topic.rates.without_time else "")),
-            ("keys", f"{_about(keys.distinct, keys.is_exact)} distinct, {keys.null:,} records without key"),
+            ("keys", f"{_about(keys.distinct, keys.is_exact)} distinct, {keys.null:,} records without a key"),
             ("superseded", f"{keys.superseded:,} records are followed by a later record with the same key"
              f" ({_percent(keys.superseded_share)}): compaction can remove them"),
             ("without value", f"{topic.without_value:,}" if topic.without_value else None),

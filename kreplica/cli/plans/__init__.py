@@ -1,1 +1,1 @@
-"""Reassignment plans: ``kreplica plan``, which ``broker drain`` and ``topic shrink`` use too."""
+"""Reassignment plans: ``kreplica plan``, also used by ``broker drain`` and ``topic shrink``."""

@@ -22,19 +22,19 @@ from kreplica.errors import reason_of
 FILE_SIZE_MAX = 64 * 1024 * 1024
 
 REMOVAL_WAIT_HELP = (
-    "Time for which the partitions stay readable before they are deleted, for example 10m.  "
+    "How long the partitions stay readable before they are deleted, for example 10m.  "
     "[default: kreplica.partition.removal.wait.ms of the controller]"
 )
 
 _BROKERS = click.argument("brokers", nargs=-1, required=True, type=click.IntRange(min=0), metavar="BROKER...")
 
 _OPTIONS = (
-    click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes/s, for example 50MB."),
+    click.option("--throttle", type=Size(), metavar="BYTES", help="Replication throttle in bytes/s, such as 50MB."),
     click.option("--moves-at-once", type=click.IntRange(min=1),
                  help="Concurrent moves per broker.  [default: 5]"),
     click.option("--force", is_flag=True, help="Continue even if acknowledged records may be lost."),
     click.option("--comment", help="A note, shown with the plan."),
-    click.option("--detach", is_flag=True, help="Do not wait until the plan ends."),
+    click.option("--detach", is_flag=True, help="Do not wait for the plan to end."),
     yes_option,
     dry_run_option,
 )  # fmt: skip
@@ -44,8 +44,8 @@ _OPTIONS = (
 def command() -> None:
     """Create a plan: preview it, confirm, then follow its progress.
 
-    Ctrl-C ends this command, but not the plan.  With --json, give --dry-run or --yes: the response of the admin API is
-    printed, without confirmation or progress.
+    Ctrl-C ends this command, but not the plan.  With --json, --dry-run or --yes is required: the response of the admin
+    API is printed, without confirmation or progress.
     """
 
 
@@ -132,7 +132,7 @@ def reassign(moves: tuple[tuple[str, int, list[int]], ...], path: Path | None) -
     from_file = [] if path is None else _read_rows(path, "partitions", ("topic", "partition", "replicas"))
     assignments = [*_assignments(moves), *from_file]
     if not assignments:
-        raise click.UsageError("give partitions and their brokers, for example orders:0=1,2, or --file")
+        raise click.UsageError("specify partitions and their brokers, for example orders:0=1,2, or --file")
     return {"kind": "reassign", "assignments": assignments}
 
 
@@ -166,7 +166,7 @@ def replication_factor(topics: tuple[str, ...], replication_factor: int) -> dict
 @_BROKERS
 @plan_options
 def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move replicas to new brokers, so that all brokers have an equal share."""
+    """Move replicas to the new brokers BROKER..., so that all brokers have an equal share."""
     return {"kind": "add_brokers", "brokers": list(brokers)}
 
 
@@ -174,7 +174,7 @@ def add_brokers(brokers: tuple[int, ...]) -> dict[str, Any]:
 @_BROKERS
 @plan_options
 def drain(brokers: tuple[int, ...]) -> dict[str, Any]:
-    """Move all replicas off brokers and cordon them."""
+    """Move all replicas off the given brokers and cordon them."""
     return drain_request(brokers)
 
 
@@ -186,14 +186,14 @@ def drain_request(brokers: tuple[int, ...]) -> dict[str, Any]:
 @command.command()
 @click.option("--topic", "topics", multiple=True, help="Only replicas of this topic; may be repeated.")
 @click.option("--weights", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="JSON file with weights of partitions, to balance these instead of replica counts.")  # fmt: skip
+              help="JSON file with partition weights, which are balanced instead of replica counts.")  # fmt: skip
 @plan_options
 def rebalance(topics: tuple[str, ...], weights: Path | None) -> dict[str, Any]:
     """Balance the number of replicas per broker.
 
     The plan moves as little data as possible.  With --weights, it balances the sum of weights per broker instead.  The
-    file contains {"weights": [{"topic", "partition", "weight"}, ...]}.  `kreplica pipeline profile --plan` makes such a
-    plan from measured weights.
+    file contains {"weights": [{"topic", "partition", "weight"}, ...]}.  `kreplica pipeline profile --plan` creates such
+    a plan from measured weights.
     """
     members: dict[str, Any] = {"topics": list(topics)} if topics else {}
     if weights is not None:
@@ -219,7 +219,7 @@ def add_partitions(topic: str, partitions: int) -> dict[str, Any]:
 def remove_partitions(topic: str, partitions: int, wait_ms: int | None) -> dict[str, Any]:
     """Remove the last partitions of a topic; PARTITIONS remain.
 
-    The removed partitions stay readable, but not writable, for the time of --wait; then they are deleted.  Records
+    The removed partitions stay readable, but not writable, for the --wait period; then they are deleted.  Records
     that consumers have not read by then are lost.
     """
     return removal_request(topic, partitions, wait_ms)

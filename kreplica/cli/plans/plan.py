@@ -25,7 +25,7 @@ SUBCOMMANDS = {
 
 @click.group(cls=LazyGroup, subcommands=SUBCOMMANDS)
 def command() -> None:
-    """Reassignment plans.  The controller executes a plan even if the command that created it has ended."""
+    """Reassignment plans.  The controller executes a plan even after the command that created it has exited."""
 
 
 @command.command("list")
@@ -63,7 +63,7 @@ def show_plan(session: Session, plan: str, moves: bool) -> None:
     "--throttle",
     type=Size(),
     metavar="BYTES",
-    help="Replication throttle of the plan's moves in bytes/s, for example 50MB.",
+    help="Replication throttle for the plan's moves in bytes/s, for example 50MB.",
 )
 @click.option("--no-throttle", is_flag=True, help="Remove the throttle.")
 @click.option("--moves-at-once", type=click.IntRange(min=1), help="Concurrent moves per broker.")
@@ -81,7 +81,7 @@ def change_plan(
     if moves_at_once is not None:
         body["moves_at_once"] = moves_at_once
     if not body:
-        raise click.UsageError("give --throttle, --no-throttle or --moves-at-once")
+        raise click.UsageError("specify --throttle, --no-throttle or --moves-at-once")
     document = session.send("PATCH", path_of("plans", plan), body, query={"dry_run": dry_run})
     session.show_write(document, lambda screen, _: screen.line(f"Plan {plan} was changed."))
 
@@ -93,7 +93,7 @@ def change_plan(
 @dry_run_option
 @with_session
 def cancel(session: Session, plan: str, rollback: bool, yes: bool, dry_run: bool) -> None:
-    """Cancel a plan and revert its running moves; finished moves stay unless --rollback is given."""
+    """Cancel a plan and revert its running moves; finished moves are kept unless --rollback is given."""
     if not dry_run:
         confirm(f"Cancel plan {plan}{' and revert its finished moves' if rollback else ''}?", yes=yes,
                 session=session)  # fmt: skip

@@ -19,7 +19,7 @@ from kreplica.cli.terminal.screen import echo, seconds_text
 
 POLL_S = 0.5
 LINE_INTERVAL_S = 10.0
-"""Minimum interval of progress lines if standard error is not a terminal."""
+"""Minimum interval between progress lines if standard error is not a terminal."""
 
 UNREACHABLE_S_MAX = 60.0
 """Time after which a broker that does not respond is no longer retried."""
@@ -34,7 +34,8 @@ ShowPlan = Callable[[dict[str, Any]], None]
 def command(session: Session, plan: str) -> None:
     """Follow the progress of a plan until it ends.  Ctrl-C ends this command, but not the plan.
 
-    Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is a line.
+    Exit status: 0 if the plan completed, 1 if it failed or was cancelled.  With --json, each change is printed as one
+    line.
     """
     raise SystemExit(session.run_with_client(lambda client: watch(session, client, plan)))
 
@@ -85,7 +86,7 @@ def _summary(plan: dict[str, Any]) -> str:
     return f"Plan {plan['id']} {_OUTCOMES[plan['state']]}{reason} ({moves_done(progress)} moves, {data_done(progress)})"
 
 
-_OUTCOMES = {"completed": "is completed", "cancelled": "was cancelled", "failed": "failed"}
+_OUTCOMES = {"completed": "completed", "cancelled": "was cancelled", "failed": "failed"}
 
 
 class _Display:

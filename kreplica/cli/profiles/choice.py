@@ -59,7 +59,7 @@ profile_option: Callable[[Callable[..., Any]], Callable[..., Any]] = click.optio
 
 
 def chosen_name() -> str | None:
-    """Return the name that the option or the variable gives, None if it is not given."""
+    """Return the name set by the option or the environment variable; None if neither is set."""
     name: str | None = click.get_current_context().meta.get(_NAME, (None, False))[0]
     return name
 
@@ -67,7 +67,7 @@ def chosen_name() -> str | None:
 def chosen_profile() -> Profile | None:
     """Return the profile of the command; None without one.
 
-    :raise CommandFailed: it does not exist, or the file of profiles is invalid.
+    :raise CommandFailed: it does not exist, or the profiles file is invalid.
     """
     meta = click.get_current_context().meta
     if _LOADED not in meta:
@@ -93,12 +93,12 @@ def is_given(parameter: str) -> bool:
 
 
 def announce(profile: Profile, address: str) -> None:
-    """Print the cluster of a profile to standard error, once per command; not if the output is JSON."""
+    """Print which cluster a profile selects to standard error, once per command, unless the output is JSON."""
     _announce(f"profile {profile.name}", address)
 
 
 def announce_variable(parameter: str, variable: str, address: str) -> None:
-    """Print the cluster of an environment variable to a terminal; scripts have set the variable themselves."""
+    """Print which cluster an environment variable selects, only to a terminal: scripts set the variable themselves."""
     source = click.get_current_context().get_parameter_source(parameter)
     if source is ParameterSource.ENVIRONMENT and sys.stderr.isatty():
         _announce(variable, address)

@@ -38,8 +38,8 @@ def command() -> None:
     KREPLICA_ADMIN, KREPLICA_PROFILE, the current profile.  The credentials of a profile are sent only to its addresses.
 
     The keys are bootstrap, admin, token-file, user, password-file, ca-file, certificate-file and client-config, like
-    the options of commands, and client.NAME for settings of Kafka's Java clients.  The profiles are in profiles.toml in
-    the directory kreplica of the user's configuration directory, which only the user can read.
+    the options of commands, and client.NAME for settings of Kafka's Java clients.  The profiles are stored in
+    kreplica/profiles.toml in the user's configuration directory; only the user can read the file.
     """
 
 
@@ -101,12 +101,12 @@ def create(name: str, changes: tuple[tuple[str, str], ...], data_dir: Path | Non
     values = {} if data_dir is None else profile_values(data_dir.absolute())
     profile = Profile(name).changed({**values, **dict(changes)})
     if profile.admin is None and profile.bootstrap is None:
-        raise click.UsageError("give at least admin=URL or bootstrap=HOST:PORT,..., or --data-dir")
+        raise click.UsageError("specify at least admin=URL or bootstrap=HOST:PORT,..., or --data-dir")
     _check_client(profile)
     profiles.by_name[name] = profile
     profiles.current = name
     profiles.write()
-    click.echo(f"Created profile {name}; it is the current profile.")
+    click.echo(f"Created profile {name}; it is now the current profile.")
 
 
 @command.command()
@@ -116,7 +116,7 @@ def use(name: str) -> None:
     profiles = read_profiles()
     profiles.current = None if name == NO_PROFILE else profiles.named(name).name
     profiles.write()
-    click.echo("No profile is current." if profiles.current is None else f"The current profile is {name}.")
+    click.echo("There is no current profile." if profiles.current is None else f"The current profile is {name}.")
 
 
 @command.command("set")
@@ -163,20 +163,20 @@ def edit(name: str | None) -> None:
 @command.command()
 @click.argument("name")
 def delete(name: str) -> None:
-    """Delete a profile; the files that it names are kept."""
+    """Delete a profile; the files that it refers to are kept."""
     profiles = read_profiles()
     del profiles.by_name[profiles.named(name).name]
     if profiles.current == name:
         profiles.current = None
     profiles.write()
-    click.echo(f"Deleted profile {name}." + (" No profile is current." if profiles.current is None else ""))
+    click.echo(f"Deleted profile {name}." + (" There is no current profile." if profiles.current is None else ""))
 
 
 def _selected(profiles: Profiles, name: str | None) -> Profile:
     """Return the profile of an argument, of ``--profile``, or the current one."""
     selected = name or chosen_name() or profiles.current
     if selected is None or selected == NO_PROFILE:
-        raise CommandFailed(f"no profile is current: name one, or set {VARIABLE}")
+        raise CommandFailed(f"there is no current profile: name one, or set {VARIABLE}")
     return profiles.named(selected)
 
 
@@ -187,11 +187,11 @@ def _replace(profiles: Profiles, profile: Profile) -> None:
 
 
 def _check_client(profile: Profile) -> None:
-    """Check the settings of connections to brokers, including those in the file ``client-config``.
+    """Check the settings for connections to brokers, including those in the file ``client-config``.
 
     :raise CommandFailed: a setting is unknown or invalid, or the file cannot be read.
     """
-    # Imported here because it imports the libraries of TLS.
+    # Imported here because it imports the TLS libraries.
     from kreplica.security.client_config import parse_client_config
 
     try:

@@ -51,7 +51,7 @@ class Profile:
     """A named cluster.
 
     :param values: values by key (``KEYS``).
-    :param client: settings of Kafka's Java clients for connections to brokers.
+    :param client: Kafka Java client settings for connections to brokers.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Profile:
     def changed(self, changes: Mapping[str, str]) -> Profile:
         """Return this profile with other values; an empty value removes its key.
 
-        :param changes: values by key; ``client.NAME`` is a setting of connections to brokers.
+        :param changes: values by key; ``client.NAME`` is a setting for connections to brokers.
         :raise CommandFailed: a key or a value is invalid.
         """
         values, client = dict(self.values), dict(self.client)
@@ -92,7 +92,7 @@ class Profile:
         return {**{key: self.values[key] for key in KEYS if key in self.values}, **settings}
 
     def client_settings(self) -> Mapping[str, str]:
-        """Return the settings of connections to brokers.
+        """Return the settings for connections to brokers.
 
         :raise CommandFailed: the file ``client-config`` cannot be read.
         """
@@ -120,7 +120,7 @@ class Profile:
 class Profiles:
     """All profiles.
 
-    :param current: name of the profile that commands use by default; None for none.
+    :param current: name of the profile that commands use by default, or None.
     """
 
     by_name: dict[str, Profile] = field(default_factory=dict)
@@ -169,15 +169,16 @@ def profiles_path() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Read the file; no profiles if it does not exist.
+    """Read the file; return no profiles if it does not exist.
 
-    :raise CommandFailed: it cannot be read, or is invalid; the message names the place.
+    :raise CommandFailed: it cannot be read, or is invalid; the message names the location.
     """
     path = profiles_path()
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
-                click.echo(f"kreplica: other users may read {path}, which may hold secrets: chmod 600 {path}", err=True)
+                text = f"other users can read {path}, which may contain secrets: run chmod 600 {path}"
+                click.echo(f"kreplica: {text}", err=True)
             document = tomllib.load(file)
     except (FileNotFoundError, NotADirectoryError):
         return Profiles()
@@ -194,7 +195,7 @@ def read_profiles() -> Profiles:
 def _profiles_of(document: Mapping[str, Any]) -> Profiles:
     for key in document:
         if key not in ("current", "profiles"):
-            raise CommandFailed(f"{key} is unknown; expected current and profiles")
+            raise CommandFailed(f"unknown key {key}; expected current and profiles")
     tables, current = document.get("profiles", {}), document.get("current")
     if not isinstance(tables, dict) or not isinstance(current, str | None):
         raise CommandFailed("expected current = NAME and tables [profiles.NAME]")
@@ -215,7 +216,7 @@ def profile_of(name: str, table: Any) -> Profile:
     client = values.pop("client", {})
     tables = (values, client) if isinstance(client, dict) else ()
     if not tables or not all(isinstance(value, str) for each in tables for value in each.values()):
-        raise CommandFailed(f"profile {name}: all values must be texts, and client a table of texts")
+        raise CommandFailed(f"profile {name}: all values must be strings, and client a table of strings")
     return checked(Profile(name, values, client))
 
 
@@ -267,7 +268,7 @@ def _check_value(key: str, value: str) -> None:
 
 def _check_text(key: str, value: str) -> None:
     if not value or not value.isprintable():
-        raise ValueError(f"{key} must be a text of printable characters")
+        raise ValueError(f"{key} must consist of printable characters")
 
 
 def is_secret(setting: str) -> bool:
@@ -276,5 +277,5 @@ def is_secret(setting: str) -> bool:
 
 
 def _quoted(text: str) -> str:
-    """Return a TOML string; printable texts have the same escapes in JSON."""
+    """Return a TOML string; printable strings have the same escapes in JSON."""
     return json.dumps(text, ensure_ascii=False)

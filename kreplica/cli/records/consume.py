@@ -55,11 +55,11 @@ def _parse_columns(_: click.Context, __: click.Parameter, text: str | None) -> C
               help="Wait for new records, or stop at the current log end.  [default: --until-end; with "
               "--from latest: --follow]")  # fmt: skip
 @click.option("--format", "print_record", default=DEFAULT_TEMPLATE, show_default=True, callback=_parse_template,
-              metavar="TEMPLATE", help="Template of a record: {topic} {partition} {offset} {time} {timestamp_ms} "
-              "{timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
+              metavar="TEMPLATE", help="Output template, with the fields {topic} {partition} {offset} {time} "
+              "{timestamp_ms} {timestamp_type} {key} {value} {headers} {key_size} {value_size}.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, readable by produce --json.")
 @click.option("--columns", callback=_parse_columns, metavar="NAME,...",
-              help="Print these columns, separated by tabs, after a line with their names: partition, offset, time, "
+              help="Print these columns, separated by tabs, after a header line: partition, offset, time, "
               "key, value, headers, size, and fields such as value.customer.name.")  # fmt: skip
 @click.option("--key-format", metavar="FORMAT", help=f"Decode keys: auto, raw, {', '.join(BUILT_IN)}.  [default: auto "
               "on a terminal and with --columns, otherwise raw]")  # fmt: skip
@@ -145,7 +145,7 @@ class _Printer:
         return self._count_max is not None and self.count >= self._count_max
 
     def state(self) -> str:
-        """Return the work done so far."""
+        """Describe the work done so far."""
         skipped = f", {records_text(self._output.skipped)} skipped by the filter" if self._output.skipped else ""
         return f"{records_text(self.count)} read{skipped}"
 
@@ -183,7 +183,7 @@ def _records(batch: ReadBatch) -> Iterator[ReadRecord]:
 
 
 def _newest(reader: Reader, count: int) -> list[ReadRecord]:
-    """Return the newest records before the ends of the reader, the oldest of them first."""
+    """Return the newest records before the reader's end offsets, oldest first."""
     found: list[ReadRecord] = []
     while not reader.is_done:
         for batch in reader.read():

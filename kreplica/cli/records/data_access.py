@@ -28,16 +28,16 @@ from kreplica.wire.compression import Codec
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 _CONFIG_KEY = "kreplica.client-config."
-"""Prefix of the key of a configuration file in click's context."""
+"""Prefix of the keys of configuration files in click's context."""
 
 _PROFILE_KEY = "kreplica.bootstrap-profile"
-"""Key in click's context of the profile that has given the addresses of the brokers."""
+"""Key, in click's context, of the profile that supplied the broker addresses."""
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def check_addresses(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    """Validate the addresses of an option; click calls it."""
+    """Click callback: validate the addresses of an option."""
     if text is not None:
         try:
             parse_addresses(text)
@@ -52,12 +52,12 @@ def _keep_config(context: click.Context, parameter: click.Parameter, path: Path 
 
 
 def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.", **more: Any) -> Decorator:
-    """Option for broker addresses, without a default."""
+    """Return an option for broker addresses, without a default."""
     return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **more)
 
 
 def client_config_option(prefix: str = "") -> Decorator:
-    """Option for the security settings of connections to brokers; ``open_cluster`` with the same prefix reads them."""
+    """Return an option for the security settings of connections; ``open_cluster`` with the same prefix reads them."""
     return click.option(
         f"--{prefix}client-config",
         envvar="KREPLICA_CLIENT_CONFIG",
@@ -71,7 +71,7 @@ def client_config_option(prefix: str = "") -> Decorator:
 
 
 def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
-    """Option for broker addresses, with the options of the admin API that returns the addresses by default."""
+    """Return an option for broker addresses, and the options of the admin API that returns them by default."""
     parameter = _parameter(name)
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,7 +86,7 @@ def bootstrap_option(name: str = "--bootstrap", purpose: str = "Bootstrap broker
 
 
 def bootstrap_option_only(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.") -> Decorator:
-    """Option for broker addresses only, for a command that calls ``resolve_bootstrap`` itself."""
+    """Return an option for broker addresses only, for a command that calls ``resolve_bootstrap`` itself."""
     default = f"from the admin API of --admin or KREPLICA_ADMIN, else from the profile, else {DEFAULT_BOOTSTRAP}"
     return brokers_option(name, f"{purpose}  [default: {default}]", envvar="KREPLICA_BOOTSTRAP", show_envvar=True)
 
@@ -101,7 +101,7 @@ def resolve_bootstrap(
 
     :param parameter: click parameter of the addresses; ``addresses_given`` is its value.
     :param url: URL of the admin API.
-    :raise CommandFailed: the admin API returns no live broker.
+    :raise CommandFailed: the admin API reports no live brokers.
     """
     source = click.get_current_context().get_parameter_source
     has_addresses, has_url = is_given(parameter), is_given("url")
@@ -117,13 +117,13 @@ def resolve_bootstrap(
 
 
 def given_or_profile_bootstrap(addresses_given: str | None) -> str | None:
-    """Return the addresses of ``--bootstrap`` or its variable, otherwise those of the profile; None without both."""
+    """Return the addresses of ``--bootstrap`` or its variable, otherwise the profile's; None if neither is set."""
     profile = None if is_given("bootstrap") else chosen_profile()
     return addresses_given if profile is None else _bootstrap_of_profile(profile)
 
 
 def _bootstrap_of_profile(profile: Profile) -> str:
-    """Return the brokers of a profile, whose security settings are used from now on."""
+    """Return the brokers of a profile; from then on, its security settings are used."""
     click.get_current_context().meta[_PROFILE_KEY] = profile
     if profile.bootstrap is not None:
         announce(profile, profile.bootstrap)
@@ -140,7 +140,7 @@ def _brokers_of(url: str, token: str | None, ca_file: Path | None) -> str:
         if endpoints:
             addresses.append(endpoints.get("PLAINTEXT") or next(iter(endpoints.values())))
     if not addresses:
-        raise CommandFailed(f"the admin API at {url} reports no live broker: use --bootstrap")
+        raise CommandFailed(f"the admin API at {url} reports no live brokers: use --bootstrap")
     return ",".join(addresses)
 
 
@@ -164,7 +164,7 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
     config = client_config(prefix)
     if not config:
         return Cluster(bootstrap, options=options)
-    # Imported here because it imports the libraries of TLS.
+    # Imported here because it imports the TLS libraries.
     from kreplica.blocking.secured_runtime import secured_runtime
 
     try:
@@ -176,7 +176,7 @@ def open_cluster(bootstrap: str, prefix: str = "") -> Cluster:
 
 
 def client_config(prefix: str = "") -> dict[str, str]:
-    """Return the settings in the file of ``--client-config``, or of the profile; empty without both.
+    """Return the settings in the file of ``--client-config``, or of the profile; empty if neither is set.
 
     :param prefix: see ``open_cluster``.
     :raise CommandFailed: the file cannot be read.
@@ -199,7 +199,7 @@ def _config_path(prefix: str) -> Path | None:
 
 
 def _security_profile(prefix: str) -> Profile | None:
-    """Return the profile whose brokers a cluster client connects to."""
+    """Return the profile that supplied the broker addresses; None if an option supplied them."""
     profile: Profile | None = click.get_current_context().meta.get(_PROFILE_KEY)
     return None if is_given(_parameter(f"{prefix}bootstrap")) else profile
 

@@ -35,7 +35,7 @@ class CopyProgress:
     def add(self, records: int, size_bytes: int, done: int) -> None:
         """Count records.
 
-        :param done: completed part of the total, in its unit.
+        :param done: completed part of the total, in the same unit.
         """
         self.records += records
         self.size_bytes += size_bytes
@@ -47,7 +47,7 @@ class CopyProgress:
 
     @property
     def summary(self) -> str:
-        """Records, bytes, elapsed time and rates, as text."""
+        """Return records, bytes, elapsed time and rates as text."""
         seconds = monotonic() - self._started_s
         return f"{records_text(self.records)}, {bytes_text(self.size_bytes)}, in {seconds:.1f} s ({self._rates()})"
 

@@ -18,7 +18,7 @@ _TEXTS = ("text", "hex")
 class PartFormat(NamedTuple):
     """How keys or values are encoded.
 
-    :param name: name of a format; None or ``raw`` to write them as they are.
+    :param name: name of a format; None or ``raw`` to write them unchanged.
     """
 
     name: str | None
@@ -34,13 +34,15 @@ class PartFormat(NamedTuple):
 class PartEncoder:
     """Encodes the keys and values of a command.
 
-    :ivar key_from_json: encodes a key that is any JSON; None if keys are not encoded. ``value_from_json`` likewise.
+    :ivar key_from_json: encodes a key given as any JSON value; None if keys are not encoded.
+    :ivar value_from_json: likewise for values.
     """
 
     def __init__(self, access: RegistryAccess, key: PartFormat, value: PartFormat) -> None:
         for each, option in ((key, "--key-"), (value, "--")):
             if each.is_raw and (each.schema_id, each.subject, each.message) != (None, None, None):
-                raise click.UsageError(f"{option}schema-id, {option}subject and --message need a format with a schema")
+                text = f"{option}schema-id, {option}subject and --message require a format with a schema"
+                raise click.UsageError(text)
         self._formats = None if key.is_raw and value.is_raw else RecordFormats(access)
         if self._formats is not None:
             self._formats.check("--key-format", key.name)
@@ -50,14 +52,14 @@ class PartEncoder:
         self.value_from_json = None if value.is_raw else lambda given: self._encode(value, given, "value")
 
     def key_from_line(self, text: bytes) -> bytes | None:
-        """Encode a key of a line.
+        """Encode the key in a line.
 
         :raise BadRecord: it cannot be encoded.
         """
         return text if self._key.is_raw else self._encode(self._key, _parsed(self._key, text, "key"), "key")
 
     def value_from_line(self, text: bytes) -> bytes | None:
-        """Encode a value of a line.
+        """Encode the value in a line.
 
         :raise BadRecord: it cannot be encoded.
         """

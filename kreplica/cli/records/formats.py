@@ -47,14 +47,14 @@ def _read_user_info(_: click.Context, __: click.Parameter, path: Path | None) ->
 
 
 def registry_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options for the schema registry; the command gets ``registry``."""
+    """Add the options for the schema registry, which the command receives as ``registry``."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
     @click.option("--schema-registry", "registry_url", metavar="URL", envvar="KREPLICA_SCHEMA_REGISTRY",
-                  show_envvar=True, help="Schema registry, for Avro, Protobuf and JSON Schema.")  # fmt: skip
+                  show_envvar=True, help="URL of the schema registry, for Avro, Protobuf and JSON Schema.")  # fmt: skip
     @click.option("--schema-registry-user-file", "registry_user", type=file, callback=_read_user_info,
                   envvar="KREPLICA_SCHEMA_REGISTRY_USER_FILE", show_envvar=True,
-                  help="File with USER:PASSWORD of the schema registry.")  # fmt: skip
+                  help="File with USER:PASSWORD for the schema registry.")  # fmt: skip
     @click.option("--schema-registry-ca-file", "registry_ca", type=file,
                   envvar="KREPLICA_SCHEMA_REGISTRY_CA_FILE", show_envvar=True,
                   help="File with the certificates (PEM) to trust instead of the system's.")  # fmt: skip
@@ -134,7 +134,7 @@ class RecordFormats:
         schema = None
         if chosen.schema_type is not None:
             if (schema_id is None) == (subject is None):
-                raise FormatError(f"{name} needs either the ID or the subject of a schema")
+                raise FormatError(f"{name} requires either the ID or the subject of a schema")
             schema = run(self.schemas.for_writing(schema_id, subject, None))
         data: bytes = chosen.encode(value, schema, message)
         return data

@@ -1,4 +1,4 @@
-"""Lines of files or of standard input, and the pauses between them, after which waiting records are sent."""
+"""Lines of files or of standard input, and pauses in the input, at which buffered records are sent."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ class Start(NamedTuple):
     """Start position of a read.
 
     :param kind: earliest, latest, offset, timestamp or last.
-    :param value: the offset, the time in milliseconds since 1970, or the number of last offsets of each partition.
+    :param value: the offset, the time in milliseconds since 1970, or the number of offsets to read at the end of each
+        partition.
     """
 
     kind: str

@@ -53,10 +53,10 @@ IDLE_S = 0.02
               "JSON, or text for the formats text and hex.  [default: raw]")  # fmt: skip
 @click.option("--value-format", metavar="FORMAT", help="Encode values, like --key-format.")
 @click.option("--schema-id", type=click.IntRange(1),
-              help="ID of the schema of values, for avro, protobuf and json-schema.")  # fmt: skip
+              help="ID of the schema for values, for avro, protobuf and json-schema.")  # fmt: skip
 @click.option("--subject", metavar="NAME", help="Subject whose latest schema is used for values.")
 @click.option("--message", metavar="NAME", help="Name of the Protobuf message of values.  [default: the first one]")
-@click.option("--key-schema-id", type=click.IntRange(1), help="ID of the schema of keys.")
+@click.option("--key-schema-id", type=click.IntRange(1), help="ID of the schema for keys.")
 @click.option("--key-subject", metavar="NAME", help="Subject whose latest schema is used for keys.")
 @registry_options
 @codec_option
@@ -83,8 +83,8 @@ def command(
 ) -> None:
     """Write records to a topic, one per line.
 
-    Records are sent in batches; a pause in the input sends the current batch.  The command exits when all records are
-    written.  With --acks all, no record is written twice, even if brokers fail.
+    Records are sent in batches; the current batch is sent when the input pauses.  The command exits when all records
+    are written.  With --acks all, no record is written twice, even if brokers fail.
 
     \b
     echo hello | kreplica produce greetings

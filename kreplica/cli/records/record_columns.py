@@ -26,10 +26,10 @@ class Columns:
                 raise ValueError(f"unknown column {'.'.join(path)}; the columns are {', '.join(COLUMNS)}, and fields "
                                  "such as value.total")  # fmt: skip
         if not self.names:
-            raise ValueError("name at least one column")
+            raise ValueError("specify at least one column")
 
     def header(self) -> str:
-        """Return the names."""
+        """Return the header line."""
         return "\t".join(self.names)
 
     def line(self, document: Document) -> str:

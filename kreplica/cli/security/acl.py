@@ -58,7 +58,7 @@ def _print_acls(screen: Screen, document: dict[str, Any]) -> None:
 @click.argument("principal", type=PrincipalName())
 @click.argument("operations", type=Operations(), metavar="OPERATION,...")
 @click.argument("resource", type=ResourceName())
-@click.option("--prefixed", is_flag=True, help="Apply to all names that start with the name of RESOURCE.")
+@click.option("--prefixed", is_flag=True, help="Apply to all resources whose names start with that of RESOURCE.")
 @click.option("--deny", is_flag=True, help="Deny the operations; ACLs that deny take precedence.")
 @click.option("--host", default="*", show_default=True, metavar="ADDRESS", help="Apply to clients with this address.")
 @dry_run_option
@@ -110,7 +110,7 @@ def delete(
     if resource is not None:
         query |= {"resource_type": resource.type, "resource_name": resource.name}
     if not query:
-        raise click.UsageError("name a RESOURCE, --principal or another filter")
+        raise click.UsageError("specify a RESOURCE, --principal or another filter")
     if resource is not None or prefixed:
         query["pattern_type"] = "prefixed" if prefixed else "literal"
 

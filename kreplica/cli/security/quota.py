@@ -44,7 +44,7 @@ Entity = dict[str, str]
 class EntityName(ParameterType):
     """An entity with quotas: ``user:alice``, ``client-id:app``, ``user:alice,client-id:app``, ``ip:192.0.2.1``.
 
-    ``users``, ``client-ids`` and ``ips`` stand for all that have no quota of their own.
+    ``users``, ``client-ids`` and ``ips`` are the defaults for all that have no quota of their own.
     """
 
     name = "entity"
@@ -81,10 +81,10 @@ class QuotaValue(ParameterType):
 
 @click.group()
 def command() -> None:
-    """Quotas of users, client IDs and IP addresses, for each broker.
+    """Quotas for users, client IDs and IP addresses, which each broker enforces separately.
 
-    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS; users, client-ids and ips stand for all
-    that have no quota of their own. Clients that exceed a quota are slowed down.
+    An ENTITY is user:NAME, client-id:ID, user:NAME,client-id:ID or ip:ADDRESS; users, client-ids and ips set the
+    defaults for all that have no quota of their own. Clients that exceed a quota are slowed down.
     """
 
 
@@ -125,7 +125,7 @@ def _print_throttled(screen: Screen, document: dict[str, Any]) -> None:
         for each in document["clients"]
     ]
     columns = ("BROKER", "USER", "CLIENT ID", "ADDRESS", "QUOTA", "TIMES", "THROTTLED FOR", "LAST")
-    screen.table(columns, rows, empty_text="No client was throttled in the last hour.")
+    screen.table(columns, rows, empty_text="No clients were throttled in the last hour.")
     for problem in document["problems"]:
         screen.line(problem_text(problem))
 
@@ -141,8 +141,8 @@ def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float]
     \b
     kreplica quota set user:alice producer_byte_rate=1048576
 
-    The quotas are producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate of users and
-    client IDs, and connection_creation_rate of IP addresses.
+    The quotas are producer_byte_rate, consumer_byte_rate, request_percentage and controller_mutation_rate for users and
+    client IDs, and connection_creation_rate for IP addresses.
     """
     body = {**entity, "quotas": dict(quotas)}
     document = session.send("PATCH", path_of("quotas"), body, query={"dry_run": dry_run})
@@ -156,7 +156,7 @@ def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float]
 @dry_run_option
 @with_session
 def delete(session: Session, entity: Entity, quotas: tuple[str, ...], *, yes: bool, dry_run: bool) -> None:
-    """Delete quotas for one entity, by default all of them."""
+    """Delete quotas for one entity; by default, all of them."""
     what = ", ".join(quotas) or "all quotas"
 
     async def change(client: RestClient) -> Any:

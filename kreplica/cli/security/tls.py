@@ -14,7 +14,7 @@ def command() -> None:
     """Certificates for development and tests."""
 
 
-@command.command("dev-ca", short_help="Create an authority and certificates.")
+@command.command("dev-ca", short_help="Create a certificate authority and certificates.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option(
     "--host",
@@ -33,7 +33,7 @@ def command() -> None:
 def dev_ca(directory: Path, hosts: tuple[str, ...], broker: str, clients: tuple[str, ...], days: int) -> None:
     """Create a certificate authority, a certificate for brokers, and certificates for clients in DIRECTORY.
 
-    Existing files in DIRECTORY are kept and reused.  The private keys are not encrypted: use them only for development
+    Existing files in DIRECTORY are kept and reused.  The private keys are not encrypted: use them only in development
     and tests.  The command prints the settings for the brokers and for the first client.
     """
     for name in (broker, *clients):
@@ -52,13 +52,13 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], broker: str, clients: tuple[
     place = directory.resolve()
     click.echo("# broker (server.properties)")
     click.echo("listeners=SSL://127.0.0.1:9093\nsecurity.inter.broker.protocol=SSL")
-    _show(place, broker)
+    _show_settings(place, broker)
     click.echo("\n# clients")
     click.echo("security.protocol=SSL")
-    _show(place, clients[0] if clients else None)
+    _show_settings(place, clients[0] if clients else None)
 
 
-def _show(place: Path, name: str | None) -> None:
+def _show_settings(directory: Path, name: str | None) -> None:
     if name is not None:
-        click.echo(f"ssl.keystore.type=PEM\nssl.keystore.location={place / name}.pem")
-    click.echo(f"ssl.truststore.type=PEM\nssl.truststore.location={place}/ca.pem")
+        click.echo(f"ssl.keystore.type=PEM\nssl.keystore.location={directory / name}.pem")
+    click.echo(f"ssl.truststore.type=PEM\nssl.truststore.location={directory}/ca.pem")

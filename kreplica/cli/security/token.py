@@ -32,7 +32,7 @@ _TOKEN = click.argument("token_id", metavar="TOKEN")
 def command() -> None:
     """Delegation tokens: credentials for jobs, with the permissions of a user and a limited lifetime.
 
-    A client authenticates with SCRAM: the ID of the token is its user name, the HMAC of the token its password.
+    A client authenticates with SCRAM: the token ID is its user name, and the token's HMAC is its password.
     """
 
 
@@ -64,7 +64,7 @@ def _print_tokens(screen: Screen, document: dict[str, Any]) -> None:
 
 @command.command()
 @click.option("--owner", type=PrincipalName(),
-              help="User whose permissions the token has; by default the user of this command.")  # fmt: skip
+              help="User whose permissions the token has; by default, the user of this command.")  # fmt: skip
 @click.option("--renewer", "renewers", type=PrincipalName(), multiple=True,
               help="User who may renew the token; may be repeated.")  # fmt: skip
 @click.option("--max-lifetime", type=Duration(), help="Time after which the token can no longer be renewed: 12h, 7d.")
@@ -95,7 +95,7 @@ def create(
     if client_config is None or dry_run:
         session.show_write(_create(session, body, dry_run=dry_run), _print_token)
         return
-    descriptor = _new_file(client_config)  # first: the secret of a created token cannot be read again
+    descriptor = _new_file(client_config)  # opened first: the secret of a created token cannot be read again
     try:
         document = _create(session, body, dry_run=dry_run)
     except BaseException:
@@ -141,11 +141,11 @@ def _print_token(screen: Screen, document: dict[str, Any]) -> None:
 
 @command.command()
 @_TOKEN
-@click.option("--period", type=Duration(), help="Validity from now; by default, the brokers' setting.")
+@click.option("--period", type=Duration(), help="Validity period, starting now; by default, the brokers' setting.")
 @dry_run_option
 @with_session
 def renew(session: Session, token_id: str, *, period: int | None, dry_run: bool) -> None:
-    """Extend the validity of the token with the ID TOKEN."""
+    """Extend the validity of the token whose ID is TOKEN."""
     body = {} if period is None else {"period_ms": period}
     document = session.send("POST", path_of("tokens", token_id, "renew"), body, query={"dry_run": dry_run})
     session.show_write(document, _print_token)
@@ -158,7 +158,7 @@ def renew(session: Session, token_id: str, *, period: int | None, dry_run: bool)
 @dry_run_option
 @with_session
 def expire(session: Session, token_id: str, *, after: int | None, yes: bool, dry_run: bool) -> None:
-    """Delete the token with the ID TOKEN, or end its validity."""
+    """Delete the token whose ID is TOKEN, or end its validity."""
     if after is None and not dry_run:
         confirm(f"Delete token {token_id}?", yes=yes, session=session)
     body = {} if after is None else {"period_ms": after}

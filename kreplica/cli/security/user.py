@@ -31,11 +31,13 @@ _NAME = click.argument("name")
 _MECHANISM = click.option(
     "--mechanism", type=click.Choice(MECHANISMS), default="SCRAM-SHA-512", show_default=True, help="SASL mechanism."
 )
-_ITERATIONS = click.option("--iterations", type=click.IntRange(4096, 16384), help="Iterations of the key derivation.")
+_ITERATIONS = click.option(
+    "--iterations", type=click.IntRange(4096, 16384), help="Number of key derivation iterations."
+)
 _NEW_PASSWORD = click.option(
     "--new-password-file",
     type=click.Path(exists=True, dir_okay=False, allow_dash=True, path_type=Path),
-    help="File with the new password on its first line; - is standard input. Without it, the command asks for one.",
+    help="File with the new password on its first line; - is standard input. Without it, the command prompts for one.",
 )
 
 
@@ -120,7 +122,7 @@ def _set_password(
     """Set a password.
 
     :param must_exist: True if the user must exist, False if it must not.
-    :param fault: error message if that is not the case.
+    :param fault: error message if ``must_exist`` is not met.
     """
     body: dict[str, Any] = {"password": _new_password(name, new_password_file), "mechanism": mechanism}
     if iterations is not None:
@@ -141,5 +143,5 @@ def _new_password(name: str, path: Path | None) -> str:
         return read_password(path)
     if not sys.stdin.isatty():
         raise click.UsageError("--new-password-file is required if standard input is not a terminal")
-    prompt = f"New password of {name}"
+    prompt = f"New password for {name}"
     return str(click.prompt(prompt, hide_input=True, confirmation_prompt=True, err=True))

@@ -14,7 +14,7 @@ _config = click.option(
     "--config",
     required=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Settings of a broker: the ZooKeeper servers, and the user or certificate.",
+    help="Settings file of a broker, with the ZooKeeper servers and the user or certificate.",
 )
 
 
@@ -26,7 +26,7 @@ def command() -> None:
 @command.command(short_help="Apply the ACLs of zookeeper.set.acl=true.")
 @_config
 def protect(config: Path) -> None:
-    """Give all znodes of the cluster the ACLs that zookeeper.set.acl=true gives to new ones.
+    """Apply to all znodes of the cluster the ACLs that new znodes get with zookeeper.set.acl=true.
 
     All brokers must already authenticate to ZooKeeper as the same user, and should create new znodes with ACLs
     (zookeeper.set.acl=true). Repeat the command if a broker without that setting was running.

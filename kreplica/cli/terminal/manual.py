@@ -78,13 +78,13 @@ def _paragraphs(help_text: str) -> Iterator[str]:
 
 
 def _line(text: str) -> str:
-    """Return a line of text, which does not start a request."""
+    """Return a line of text, escaped so that groff does not read it as a request."""
     escaped = _escape(text.rstrip())
     return f"\\&{escaped}" if escaped.startswith(".") else escaped
 
 
 _ESCAPES = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})
-"""Characters that groff would replace by typographic ones, or that start an escape."""
+"""Characters that groff would replace with typographic ones, or that start an escape."""
 
 
 def _escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Hints for options and commands of other tools (Apache Kafka's scripts, kcat, rpk) that have other names here."""
+"""Hints for options and commands of other tools (Apache Kafka's scripts, kcat, rpk) that have different names here."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ OPTIONS = {
     "-b": ("--bootstrap HOST:PORT", "--admin URL"),
     "-o": ("--from POSITION", "--json"),
 }
-"""By an option of another tool: options with the same meaning; the first that a command has is the hint."""
+"""Options with the same meaning, by another tool's option; the hint is the first one that the command supports."""
 
 ARGUMENTS = {"--topic": "topic", "-t": "topic", "--group": "group", "-g": "group", "--broker": "broker_id"}
-"""By an option of another tool: the name of an argument with the same meaning."""
+"""Names of arguments with the same meaning, by another tool's option."""
 
 ACTIONS = {
     "--alter": ("set", "grow"),
@@ -50,14 +50,14 @@ ACTIONS = {
     "--list": ("list",),
     "--reset-offsets": ("reset",),
 }
-"""By an option of Kafka's scripts: subcommands with the same meaning; the first that a group has is the hint."""
+"""Subcommands with the same meaning, by an option of Kafka's scripts; the hint is the first one in the group."""
 
 SYNONYMS = {"add": "create", "get": "describe", "ls": "list", "remove": "delete", "rm": "delete"}
-"""Names of subcommands in other tools, with the option of Kafka's scripts that has the same meaning."""
+"""Options of Kafka's scripts, without ``--``, by other tools' subcommands with the same meaning."""
 
 
 def unknown_command(name: str, context: click.Context) -> click.UsageError:
-    """Return the error for an unknown subcommand, with the most similar one, or that with the same meaning."""
+    """Return the error for an unknown subcommand; it suggests one with the same meaning or a similar name."""
     command = context.command
     assert isinstance(command, click.Group)
     known = command.list_commands(context)
@@ -68,7 +68,7 @@ def unknown_command(name: str, context: click.Context) -> click.UsageError:
 
 
 def with_hint(error: click.NoSuchOption) -> click.UsageError:
-    """Return an error that also names what to use instead; the same error if that is not known."""
+    """Return an error that also names the replacement; the same error if no replacement is known."""
     context = error.ctx
     hint = None if context is None else _hint(error.option_name, context)
     if hint is None:
@@ -90,5 +90,5 @@ def _hint(name: str, context: click.Context) -> str | None:
     for parameter in command.params:
         if isinstance(parameter, click.Argument) and parameter.name == ARGUMENTS.get(name):
             usage = " ".join(piece for piece in command.collect_usage_pieces(context) if piece != "[OPTIONS]")
-            return f"It is an argument: {context.command_path} {usage}"
+            return f"Pass it as an argument: {context.command_path} {usage}"
     return None

@@ -1,4 +1,4 @@
-"""Text output: lines and tables in the width of the terminal; plain text if standard output is not a terminal."""
+"""Text output: lines and tables fitted to the terminal's width; plain text if standard output is not a terminal."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH_WITHOUT_TERMINAL = 1000
-"""Wider than any row, so that lines are not broken for programs that read the output."""
+"""Wider than any row, so that lines are not wrapped for programs that read the output."""
 
 PROSE_WIDTH_MIN = 20
 
 WRAPPED_ROWS_MAX = 200
-"""Longer tables are not fitted to the width of the terminal, which takes half a millisecond per row."""
+"""Longer tables are not fitted to the width of the terminal: fitting takes half a millisecond per row."""
 
 NO_VALUE = "-"
 
@@ -109,7 +109,7 @@ def echo(text: str, *, err: bool = False) -> None:
 
 
 def time_text(at_ms: int | None) -> str | None:
-    """Format a time with milliseconds, in UTC as in the texts of brokers; None if unknown or negative."""
+    """Format a time with milliseconds, in UTC as in the brokers' texts; None if unknown or negative."""
     if at_ms is None or at_ms < 0:
         return None
     try:
@@ -119,7 +119,7 @@ def time_text(at_ms: int | None) -> str | None:
 
 
 def iso_time_text(at_ms: int) -> str:
-    """Format a time as ``2027-01-31T08:30:00.000+00:00``; as milliseconds if it is outside the calendar."""
+    """Format a time as ``2027-01-31T08:30:00.000+00:00``; as milliseconds if it is outside Python's calendar."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

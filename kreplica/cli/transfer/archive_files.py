@@ -1,4 +1,4 @@
-"""Files with a record per line, optionally compressed with gzip or zstd."""
+"""Files with one record per line, optionally compressed with gzip or zstd."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def new_file(path: Path) -> Iterator[Path]:
 def line_sink(path: Path, suffix: str) -> Sink:
     """Open a file for lines, with the compression of the suffix."""
     if suffix.endswith(".gz"):
-        # Without name and time in the header, the same records give the same file.
+        # Without a name and time in the header, the same records produce the same file.
         return gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=path.open("wb"), mtime=0)
     return _ZstdSink(path) if suffix.endswith(".zst") else path.open("wb")
 
@@ -99,7 +99,7 @@ class _ZstdSink:
 def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Iterator[bytes]:
     """Yield the lines of a file, without line ends.
 
-    :param on_read: called with the number of bytes of the file that were read so far.
+    :param on_read: called with the number of bytes of the file read so far.
     :raise CommandFailed: the file cannot be read.
     """
     try:

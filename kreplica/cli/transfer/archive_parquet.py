@@ -28,7 +28,7 @@ def parquet_modules() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise CommandFailed("Parquet needs pyarrow: pip install 'kreplica[spark]'") from None
+        raise CommandFailed("Parquet requires pyarrow: pip install 'kreplica[spark]'") from None
     return pyarrow, pyarrow.parquet
 
 
@@ -92,7 +92,7 @@ class ParquetSink:
 def read_parquet(path: Path, on_read: Callable[[int], None]) -> Iterator[InputRecord]:
     """Yield the records of a file; only the column ``value`` is required.
 
-    :param on_read: called with the number of rows that were read so far.
+    :param on_read: called with the number of rows read so far.
     :raise CommandFailed: the file cannot be read, or has no column ``value``.
     """
     arrow, parquet = parquet_modules()

@@ -76,7 +76,7 @@ class CopyPlan:
     """Source and target of a copy.
 
     :param by_key: choose partitions by key instead of keeping them.
-    :param group: transactional ID, and consumer group that commits the source's offsets; None: no transactions.
+    :param group: transactional ID, and consumer group that commits the source's offsets; None for no transactions.
     """
 
     source: str
@@ -127,7 +127,7 @@ class Copy:
     def _commit(self) -> None:
         assert self._plan.group is not None
         positions = self._reader.positions
-        # Stored under the target's name: a cluster stores offsets only of its own topics.
+        # Stored under the target's name: a cluster stores offsets only for its own topics.
         offsets = {TopicPartition(self._plan.target, each.partition): positions[each] for each in positions}
         self._producer.commit(offsets, self._plan.group)
         self._in_transaction = 0

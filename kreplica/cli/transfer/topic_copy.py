@@ -1,4 +1,4 @@
-"""``kreplica topic copy``: copy a topic's records to another topic, of the same cluster or another one."""
+"""``kreplica topic copy``: copy a topic's records to another topic, in the same cluster or another one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from kreplica.transfer.topics import (
 @click.option("--transactional", metavar="ID",
               help="Write in transactions with this transactional ID.  Each transaction also commits the offsets of "
               "the source, so that the same command resumes without duplicates.")  # fmt: skip
-@click.option("--verify", is_flag=True, help="Read the copied records at the end, and compare counts and checksums.")
+@click.option("--verify", is_flag=True, help="Finally, read the copied records back, and compare counts and checksums.")
 @codec_option
 def command(
     source: str,
@@ -106,7 +106,7 @@ def command(
 
 def _state(progress: CopyProgress, transactional: str | None) -> str:
     if transactional is None:
-        return f"{records_text(progress.records)} sent; the last ones may be missing in the target"
+        return f"{records_text(progress.records)} sent; the last ones may be missing from the target"
     return f"{records_text(progress.records)} sent; the same command resumes after the last committed transaction"
 
 
@@ -169,4 +169,4 @@ class _Verification:
                 f"{self._target.name} differs from the records sent: {'; '.join(differences)} (records that other"
                 " producers wrote during the copy are counted too)"
             )
-        click.echo(f"{self._target.name}: {records_text(found.count)} read again: counts and checksums agree")
+        click.echo(f"{self._target.name}: {records_text(found.count)} read back: counts and checksums match")

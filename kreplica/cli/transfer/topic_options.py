@@ -33,7 +33,7 @@ def creation_options(
 ) -> Decorator:
     """Add the options for creating a topic; the command receives a ``TopicCreation`` as ``creation``.
 
-    :param source: the topic whose number of partitions is the default of ``--partitions``; None: without this option.
+    :param source: the topic whose number of partitions is the default of ``--partitions``; None omits this option.
     """
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
