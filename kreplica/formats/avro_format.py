@@ -20,14 +20,14 @@ from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRe
 AVRO = "AVRO"
 _COMPILED = "avro"
 CONTINUED_BYTES_MAX = 1000
-"""Maximum number of consecutive bytes that are read one by one and continue an integer."""
+"""Maximum number of continuation bytes of an integer, which are read one by one."""
 
 Parsed = Any
 
 
 @implementer(IRecordFormat)
 class AvroFormat:
-    """Binary Avro after the ID of its schema."""
+    """Binary Avro, preceded by the ID of its schema."""
 
     can_encode = True
     schema_type = AVRO
@@ -54,35 +54,35 @@ class AvroFormat:
         try:
             value = schemaless_reader(file, compiled.parsed, None)
         except Exception as error:  # the library raises errors of many types for malformed data
-            reason = "it is nested too deeply" if isinstance(error, RecursionError) else _reason(error)
-            raise FormatError(f"it does not match schema {schema.schema_id}: {reason}") from None
+            reason = "nested too deeply" if isinstance(error, RecursionError) else _reason(error)
+            raise FormatError(f"does not match schema {schema.schema_id}: {reason}") from None
         if file.tell() != len(data):
-            left = len(data) - file.tell()
-            raise FormatError(f"it does not match schema {schema.schema_id}: {left} bytes follow the value")
+            remaining = len(data) - file.tell()
+            raise FormatError(f"does not match schema {schema.schema_id}: {remaining} bytes follow the value")
         return Decoded(to_json(value), schema.describe(place, compiled.name))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
         from fastavro import schemaless_writer
         from fastavro.validation import ValidationError, validate
 
-        known = schema_for_encoding(schema, AVRO)
-        compiled = compiled_schema(known)
+        registered = schema_for_encoding(schema, AVRO)
+        compiled = compiled_schema(registered)
         datum = _Encoder(compiled.named).convert(value, compiled.parsed, "value", 0)
         file = BytesIO()
-        file.write(header_of(known.schema_id))
+        file.write(header_of(registered.schema_id))
         try:
             validate(datum, compiled.parsed, field="value")
             schemaless_writer(file, compiled.parsed, datum)
         except ValidationError as error:
             first = error.errors[0] if error.errors else error
-            raise FormatError(f"it does not match schema {known.schema_id}: {first}"[:300]) from None
+            raise FormatError(f"does not match schema {registered.schema_id}: {first}"[:300]) from None
         except Exception as error:  # the library raises errors of many types for values that do not fit
-            raise FormatError(f"it does not match schema {known.schema_id}: {_reason(error)}") from None
+            raise FormatError(f"does not match schema {registered.schema_id}: {_reason(error)}") from None
         return file.getvalue()
 
 
 class _LimitedFile(BytesIO):
-    """A file with limited integers, because fastavro in Python needs quadratic time for an integer of many bytes."""
+    """A file with limited integers, because fastavro in Python takes quadratic time for an integer of many bytes."""
 
     _run = 0
 
@@ -97,7 +97,7 @@ class _LimitedFile(BytesIO):
 class CompiledAvro:
     """A parsed schema.
 
-    :ivar parsed: fastavro's form.
+    :ivar parsed: fastavro's representation of the schema.
     :ivar named: named types by full name.
     :ivar is_recursive: True if a type contains itself.
     """
@@ -112,7 +112,7 @@ class CompiledAvro:
 
 
 def compiled_schema(schema: RegisteredSchema) -> CompiledAvro:
-    """Parse a schema with its references, once.
+    """Return the parsed schema with its references; each schema is parsed once.
 
     :raise FormatError: the schema is invalid or unsafe to decode.
     """
@@ -139,7 +139,7 @@ def _reason(error: Exception) -> str:
 
 
 class _SchemaChecker:
-    """Finds recursive types, and rejects arrays of items without bytes, whose length the data does not limit."""
+    """Finds recursive types; rejects arrays of items that need no bytes, whose length the data does not limit."""
 
     def __init__(self, named: Mapping[str, Parsed]) -> None:
         self._named = named
@@ -200,7 +200,7 @@ class _Encoder:
 
     def convert(self, value: Any, schema: Parsed, where: str, depth: int) -> Any:
         if depth > DEPTH_MAX:
-            raise FormatError(f"{where}: it is nested more than {DEPTH_MAX} levels deep")
+            raise FormatError(f"{where}: nested more than {DEPTH_MAX} levels deep")
         if isinstance(schema, list):
             return self._union(value, schema, where, depth)
         kind = schema if isinstance(schema, str) else schema["type"]
@@ -242,14 +242,14 @@ class _Encoder:
             return None
         from fastavro.validation import validate
 
-        wanted = [each for each in branches if each != "null"]
+        candidates = [each for each in branches if each != "null"]
         if isinstance(value, dict) and len(value) == 1:
             (name, inner), *_ = value.items()
-            named = [each for each in wanted if name == _branch_name(each)]
+            named = [each for each in candidates if name == _branch_name(each)]
             if named:
                 return self._tagged(named[0], self.convert(inner, named[0], f"{where}.{name}", depth + 1))
         reasons = []
-        for each in wanted:
+        for each in candidates:
             try:
                 converted = self.convert(value, each, where, depth + 1)
                 if validate(converted, self._resolved(each), raise_errors=False):
@@ -257,7 +257,7 @@ class _Encoder:
                 reasons.append(f"not {_branch_name(each)}")
             except FormatError as error:
                 reasons.append(str(error))
-        raise FormatError(reasons[0] if len(wanted) == 1 else f"{where}: it fits no type of the union: {reasons}")
+        raise FormatError(reasons[0] if len(candidates) == 1 else f"{where}: fits no type of the union: {reasons}")
 
     def _resolved(self, schema: Parsed) -> Parsed:
         return self._named.get(schema, schema) if isinstance(schema, str) else schema

@@ -19,15 +19,15 @@ transaction_record = Plugin(
     "kreplica.transactions.record_format:TransactionRecordFormat",
     "Records of __transaction_state.",
 )
-avro = Plugin("avro", IRecordFormat, f"{_PLACE}.avro_format:AvroFormat", "Avro with a schema of the registry.")
+avro = Plugin("avro", IRecordFormat, f"{_PLACE}.avro_format:AvroFormat", "Avro with a registered schema.")
 protobuf = Plugin(
-    "protobuf", IRecordFormat, f"{_PLACE}.protobuf_format:ProtobufFormat", "Protobuf with a schema of the registry."
+    "protobuf", IRecordFormat, f"{_PLACE}.protobuf_format:ProtobufFormat", "Protobuf with a registered schema."
 )
 json_schema = Plugin(
     "json-schema",
     IRecordFormat,
     f"{_PLACE}.json_schema_format:JsonSchemaFormat",
-    "JSON with a JSON Schema of the registry.",
+    "JSON with a registered JSON Schema.",
 )
 json = Plugin("json", IRecordFormat, f"{_PLACE}.json_format:JsonFormat", "JSON without a schema.")
 cbor = Plugin("cbor", IRecordFormat, f"{_PLACE}.cbor_format:CborFormat", "CBOR (RFC 8949).")

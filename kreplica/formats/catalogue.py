@@ -27,21 +27,21 @@ NULL = "null"
 """Format of an absent key or value."""
 
 Part = dict[str, Any]
-"""A decoded key or value as a document, see ``docs/reference/rest.md``."""
+"""A decoded key or value as a document; see ``docs/reference/rest.md``."""
 
 
 class Formats:
     """The formats of one broker or command; created when first used.
 
     :param schemas: schemas in memory.
-    :param more: formats of plugins by name; they are tried before the built-in ones.
+    :param more: plugin formats by name, which are tried before the built-in ones.
     """
 
     def __init__(self, schemas: Schemas, more: Mapping[str, IRecordFormat] | None = None) -> None:
         self._schemas = schemas
         self._makers: dict[str, IPluginMaker] = {maker.name: maker for maker in FORMATS}
-        self._made: dict[str, IRecordFormat] = dict(more or {})
-        self._automatic = (*self._made, *(name for name in self._makers if name not in self._made))
+        self._instances: dict[str, IRecordFormat] = dict(more or {})
+        self._automatic = (*self._instances, *(name for name in self._makers if name not in self._instances))
 
     @property
     def names(self) -> Sequence[str]:
@@ -58,13 +58,13 @@ class Formats:
 
         :raise FormatError: there is no format with this name.
         """
-        made = self._made.get(name)
-        if made is None:
+        instance = self._instances.get(name)
+        if instance is None:
             maker = self._makers.get(name)
             if maker is None:
                 raise FormatError(f"unknown format {name!r}; the formats are: {', '.join(self._automatic)}")
-            made = self._made[name] = maker.make(FormatContext(name, {}, self._schemas))
-        return made
+            instance = self._instances[name] = maker.make(FormatContext(name, {}, self._schemas))
+        return instance
 
     def part(
         self, data: bytes | None, place: Place, chosen: str, *, with_base64: bool, only_loaded: bool = False
@@ -73,13 +73,13 @@ class Formats:
 
         :param chosen: name of a format, or ``AUTO``.
         :param only_loaded: True to report a schema that is not in memory as an error of the part.
-        :raise SchemaNotLoaded: a schema is needed first.
+        :raise SchemaNotLoaded: a schema must be loaded first.
         """
         if data is None:
             return _part(NULL, Decoded(None), b"", None, with_base64, is_null=True)
         try:
             if len(data) > DECODED_BYTES_MAX and chosen != HEX:
-                raise FormatError(f"it is longer than {DECODED_BYTES_MAX:,} bytes, so it is not decoded")
+                raise FormatError(f"longer than {DECODED_BYTES_MAX:,} bytes, so not decoded")
             name = self._automatic_name(data, place) if chosen == AUTO else chosen
             return _part(name, self.named(name).decode(data, place), data, None, with_base64)
         except SchemaNotLoaded as error:

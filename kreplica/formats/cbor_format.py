@@ -12,7 +12,7 @@ from kreplica.formats.json_values import DEPTH_MAX, from_json, to_json
 from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRecordFormat, Place, RegisteredSchema
 
 _SELF_DESCRIBED = b"\xd9\xd9\xf7"
-"""Tag 55799, the mark of self-described CBOR."""
+"""Tag 55799, which marks self-described CBOR."""
 
 
 def _tagged(tag: int, value: Any, immutable: bool) -> Any:
@@ -46,10 +46,10 @@ class CborFormat:
             decoder = cbor2.CBORDecoder(file, tag_hook=_unknown, max_depth=DEPTH_MAX, semantic_decoders=_AS_TAGS)
             value = decoder.decode()
         except Exception as error:  # the library raises errors of many types for malformed data
-            raise FormatError(f"it is not valid CBOR: {str(error) or type(error).__name__}") from None
+            raise FormatError(f"not valid CBOR: {str(error) or type(error).__name__}") from None
         left = len(data) - file.tell()
         if left:
-            raise FormatError(f"it is not valid CBOR: {left} bytes follow the value")
+            raise FormatError(f"not valid CBOR: {left} bytes follow the value")
         return Decoded(to_json(value))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
@@ -58,7 +58,7 @@ class CborFormat:
         try:
             return cbor2.dumps(from_json(value))
         except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"it cannot be written as CBOR: {error}") from None
+            raise FormatError(f"cannot be written as CBOR: {error}") from None
 
 
 def _unknown(tag: Any, immutable: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Cache of the formats' own forms of schemas."""
+"""Cache of compiled schemas, in the representation of each format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MISSING = object()
 
 
 def compiled_once(schema: RegisteredSchema, name: str, build: Callable[[RegisteredSchema], T]) -> T:
-    """Return the result of ``build``, which is called once for each schema; its ``FormatError`` is kept as well.
+    """Return the result of ``build``, which is called once for each schema; its ``FormatError`` is cached as well.
 
     :param name: key of the result in ``schema.compiled``.
     :raise FormatError: ``build`` raised it.

@@ -1,4 +1,4 @@
-"""Checks the text of a filter before it is compiled: its words, its nesting and its loops."""
+"""Checks the text of a filter before it is compiled: its tokens, nesting and loops."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kreplica.patterns import Automaton, PatternError
 WORDS_MAX = 200
 NESTING_MAX = 12
 UNARY_MAX = 4
-"""Maximum number of consecutive ``!`` or ``-``."""
+"""Maximum number of consecutive ``!`` or ``-`` operators."""
 
 ADDITIONS_MAX = 8
-"""Maximum number of ``+``, because each can copy a whole text."""
+"""Maximum number of ``+`` operators, because each of them can copy a whole text."""
 
 LOOPS = ("all", "exists", "exists_one", "filter")
 NOT_IN_LOOPS = ("key", "value", "headers")
-"""Variables that are not allowed in a loop, because the library copies them at each iteration."""
+"""Variables that are not allowed in a loop, because the library copies them in each iteration."""
 
 FUNCTIONS = (
     "has",
@@ -63,7 +63,7 @@ _LIBRARY_ERROR = r"<input>:\d+:(\d+): (?:Syntax error: )?([^\n]*)"
 class FilterError(KreplicaError):
     """The expression is invalid.
 
-    :ivar column: number of the character with the error, from 1; None if unknown.
+    :ivar column: position of the error in the text, from 1; None if unknown.
     """
 
     def __init__(self, text: str, column: int | None) -> None:
@@ -75,7 +75,7 @@ class FilterError(KreplicaError):
         """Return the error for a message of the library."""
         found = re.search(_LIBRARY_ERROR, text)
         if found is None:
-            return cls(f"it cannot be compiled: {text[:_ERROR_LENGTH_MAX]}", None)
+            return cls(f"cannot be compiled: {text[:_ERROR_LENGTH_MAX]}", None)
         return cls(found[2][:_ERROR_LENGTH_MAX], int(found[1]))
 
 
@@ -95,7 +95,7 @@ class Token(NamedTuple):
 class Expression:
     """Facts about a checked expression.
 
-    :param words: all names and the contents of all strings, which contain the names of all members that it uses.
+    :param words: all names and the contents of all strings; they include the names of all members that it uses.
     :param accesses: number of times that the key, the value and the headers are used.
     :param whole: variables that are used as a whole, and not only by their members.
     :param loop_variables: names that loops define.
@@ -157,7 +157,7 @@ def _tokens(text: str) -> Iterator[Token]:
 def _check_structure(tokens: tuple[Token, ...]) -> set[str]:
     """Check nesting, functions and loops.
 
-    :return: the variables of loops.
+    :return: the variables that loops define.
     """
     loop_variables = set()
     open_signs: list[bool] = []  # True for the parenthesis of a loop
@@ -165,7 +165,7 @@ def _check_structure(tokens: tuple[Token, ...]) -> set[str]:
     for index, token in enumerate(tokens):
         unary = unary + 1 if token.text in ("!", "-") else 0
         if unary > UNARY_MAX:
-            raise FilterError("too many consecutive signs", token.column)
+            raise FilterError("too many consecutive operators", token.column)
         if token.text in ("(", "[", "{"):
             is_loop = _is_call(tokens, index) and tokens[index - 1].text in LOOPS
             if is_loop:
@@ -182,7 +182,7 @@ def _check_structure(tokens: tuple[Token, ...]) -> set[str]:
         elif token.text == "+" and any(open_signs):
             raise FilterError("an addition inside a loop is not allowed", token.column)
         elif token.text in NOT_IN_LOOPS and any(open_signs) and (index == 0 or tokens[index - 1].text != "."):
-            raise FilterError(f"{token.text} inside a loop is not allowed, only the variable of the loop", token.column)
+            raise FilterError(f"{token.text} inside a loop is not allowed; use the loop's variable", token.column)
         if token.text == "matches" and any(open_signs):
             raise FilterError("matches inside a loop is not allowed", token.column)
     return loop_variables
@@ -210,12 +210,12 @@ def _check_pattern(tokens: tuple[Token, ...], index: int) -> None:
         index + 2 < len(tokens) and tokens[index + 1].kind == "string" and tokens[index + 2].text == ")"
     )
     if not is_constant:
-        raise FilterError("matches needs one string, the regular expression", tokens[index].column)
+        raise FilterError("matches requires one string, the regular expression", tokens[index].column)
     literal = tokens[index + 1]
     try:
         Automaton(_content(literal.text), _STATES_MAX)
     except PatternError as error:
-        raise FilterError(f"the regular expression: {error}", literal.column) from None
+        raise FilterError(f"invalid regular expression: {error}", literal.column) from None
 
 
 def _content(literal: str) -> str:

@@ -1,7 +1,7 @@
 """Conditions on records in the Common Expression Language (CEL): ``value.total > 100 && headers.codec == "zstd"``.
 
 The library evaluates an expression in one call that Python cannot interrupt, so the expression and the data are
-limited such that each evaluation takes at most a few milliseconds (decision 67).
+limited so that each evaluation takes at most a few milliseconds (decision 67).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ The library copies a variable at each access; 10,000 values take 2 to 5 ms.
 """
 
 LOOPED_NODES_MAX = 2000
-"""Likewise if the expression has a loop such as ``exists``."""
+"""The same limit for an expression with a loop such as ``exists``."""
 
 BYTES_MAX = 4 * 1024 * 1024
 """Maximum size of a key, a value or the headers, times the number of accesses."""
@@ -72,7 +72,7 @@ class RecordFilter:
         except Exception as error:  # the library raises errors of many types
             raise FilterFailed(_reason(error)) from None
         if not isinstance(result, bool):
-            raise FilterFailed(f"the result is not true or false, but {str(result)[:_REASON_LENGTH_MAX]!r}")
+            raise FilterFailed(f"the result is neither true nor false, but {str(result)[:_REASON_LENGTH_MAX]!r}")
         return result
 
     def _value(self, name: str, part: Mapping[str, Any]) -> Any:

@@ -14,7 +14,7 @@ SHOWN_BYTES_MAX = 16 * 1024
 
 @implementer(IRecordFormat)
 class HexFormat:
-    """Digits without separators; the first ``SHOWN_BYTES_MAX`` bytes of longer data."""
+    """Hexadecimal digits without separators; longer data is cut after ``SHOWN_BYTES_MAX`` bytes."""
 
     can_encode = True
     schema_type = None

@@ -22,7 +22,7 @@ _ERROR_LENGTH_MAX = 200
 class JsonFormat:
     """Text in JSON (RFC 8259).
 
-    Only objects and arrays are recognized automatically, so that keys such as ``42`` stay texts.
+    Only objects and arrays are recognized automatically, so that keys such as ``42`` remain text.
     """
 
     can_encode = True
@@ -50,20 +50,20 @@ class JsonFormat:
 def parse_json(data: bytes) -> Any:
     """Parse JSON; numbers that Python cannot represent become text.
 
-    :raise FormatError: it is not valid JSON, or too deep.
+    :raise FormatError: it is not valid JSON, or nested too deeply.
     """
     stripped = data.lstrip(_SPACE)
     if not stripped or stripped[0] not in _FIRST_BYTES:
-        raise FormatError("it is not valid JSON")
+        raise FormatError("not valid JSON")
     more: dict[str, Any] = {"parse_float": _float} if _MAY_OVERFLOW.search(data) else {}
     try:
         value = json.loads(data.decode(), parse_constant=_reject_constant, **more)
     except RecursionError:
-        raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep") from None
+        raise FormatError(f"nested more than {DEPTH_MAX} levels deep") from None
     except UnicodeDecodeError:
-        raise FormatError("it is not UTF-8") from None
+        raise FormatError("not UTF-8") from None
     except ValueError as error:
-        raise FormatError(f"it is not valid JSON: {str(error)[:_ERROR_LENGTH_MAX]}") from None
+        raise FormatError(f"not valid JSON: {str(error)[:_ERROR_LENGTH_MAX]}") from None
     # Only these documents can break a limit or contain lone surrogates.
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX or b"\\u" in data or len(data) > 64 * 1024:
         return to_json(value)
@@ -73,7 +73,7 @@ def parse_json(data: bytes) -> Any:
 def dump_json(value: Any) -> bytes:
     """Return compact JSON in UTF-8.
 
-    :raise FormatError: the value is too deep, or not a JSON value.
+    :raise FormatError: the value is nested too deeply, or is not a JSON value.
     """
     try:
         return json.dumps(to_json(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()

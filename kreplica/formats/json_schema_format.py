@@ -23,7 +23,7 @@ _MESSAGE_LENGTH_MAX = 300
 
 @implementer(IRecordFormat)
 class JsonSchemaFormat:
-    """JSON after the ID of its schema; only values to write are validated."""
+    """JSON, preceded by the ID of its schema; only written values are validated."""
 
     can_encode = True
     schema_type = JSON
@@ -39,17 +39,17 @@ class JsonSchemaFormat:
         return Decoded(parse_json(data[HEADER_SIZE:]), schema.describe(place, _title(schema)))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
-        known = schema_for_encoding(schema, JSON)
+        registered = schema_for_encoding(schema, JSON)
         try:
-            error = next(_validator(known).iter_errors(value), None)
+            error = next(_validator(registered).iter_errors(value), None)
         except FormatError:
             raise
         except Exception as failure:  # such as an unresolvable reference
-            raise FormatError(f"schema {known.schema_id} cannot be used: {_cut(str(failure))}") from None
+            raise FormatError(f"schema {registered.schema_id} cannot be used: {_cut(str(failure))}") from None
         if error is not None:
             where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
             raise FormatError(f"value{where}: {_cut(error.message)}")
-        return header_of(known.schema_id) + dump_json(value)
+        return header_of(registered.schema_id) + dump_json(value)
 
 
 def _title(schema: RegisteredSchema) -> str | None:
@@ -94,7 +94,7 @@ def _compile(schema: RegisteredSchema) -> Any:
             for name, each in references.items()
         ]
         kind = extend(kind, {"pattern": _pattern})
-        # The library's method would choose another class for a part with ``$schema``, without this ``pattern``.
+        # For a part with ``$schema``, the library would choose another class, without this ``pattern``.
         kind.evolve = attrs.evolve
         return kind(document, registry=Registry().with_resources(resources))
     except (ValueError, SchemaError, Unresolvable, RecursionError) as error:
@@ -102,9 +102,9 @@ def _compile(schema: RegisteredSchema) -> Any:
 
 
 def _check_supported(document: Any) -> None:
-    """Check that no part has ``patternProperties``, for which the library uses Python's backtracking expressions.
+    """Check that no part has ``patternProperties``, which the library matches with Python's backtracking expressions.
 
-    Other keywords such as ``additionalProperties`` evaluate its expressions as well.
+    Other keywords, such as ``additionalProperties``, evaluate these expressions as well.
 
     :raise FormatError: a part has it.
     """
@@ -129,7 +129,7 @@ def _specification(kind: Any) -> Any:
 
 
 def _pattern(validator: Any, pattern: str, instance: Any, schema: Any) -> Iterator[Any]:
-    """Check ``pattern`` with an expression whose time is linear in the length of the text."""
+    """Check ``pattern`` with a matcher that takes time linear in the length of the text."""
     from jsonschema.exceptions import ValidationError
 
     if not isinstance(instance, str):

@@ -19,7 +19,7 @@ from kreplica.interfaces.formats import FormatError
 from kreplica.runtime.offload import release_gil
 
 DECODED_BYTES_MAX = 1 << 20
-"""Maximum size of a key or value that is decoded; longer ones are shown as hex digits."""
+"""Maximum size of a decoded key or value; longer ones are shown as hexadecimal digits."""
 
 DEPTH_MAX = 64
 NODES_MAX = 200_000
@@ -34,7 +34,7 @@ BYTES_MEMBER = "$base64"
 def to_json(value: Any) -> Any:
     """Convert a value to a JSON value.
 
-    :raise FormatError: the value is too deep, has too many parts, or contains an object without a JSON form.
+    :raise FormatError: the value is nested too deeply, has too many parts, or contains an object without a JSON form.
     """
     return _Converter().convert(value, 0)
 
@@ -48,9 +48,9 @@ class _Converter:
     def convert(self, value: Any, depth: int) -> Any:
         self._nodes += 1
         if self._nodes > NODES_MAX:
-            raise FormatError(f"it has more than {NODES_MAX:,} values")
+            raise FormatError(f"more than {NODES_MAX:,} values")
         if depth > DEPTH_MAX:
-            raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep")
+            raise FormatError(f"nested more than {DEPTH_MAX} levels deep")
         if self._nodes % _NODES_PER_RELEASE == 0:
             release_gil()
         kind = type(value)
@@ -89,12 +89,12 @@ class _Converter:
             return str(value)
         if isinstance(value, timedelta):
             return value.total_seconds()
-        raise FormatError(f"it contains a value of type {type(value).__name__}, which has no JSON form")
+        raise FormatError(f"contains a value of type {type(value).__name__}, which has no JSON form")
 
 
 def _integer(value: int) -> int:
     if value.bit_length() > INTEGER_BITS_MAX:
-        raise FormatError(f"it contains an integer of more than {INTEGER_BITS_MAX} bits")
+        raise FormatError(f"contains an integer of more than {INTEGER_BITS_MAX} bits")
     return value
 
 
@@ -127,15 +127,15 @@ def bytes_of(value: Any) -> bytes | None:
 def from_json(value: Any, convert_bytes: Callable[[bytes], Any] = bytes) -> Any:
     """Return a JSON value with its ``{"$base64": "..."}`` objects converted to bytes.
 
-    :param convert_bytes: converts the bytes to the form that replaces the object.
-    :raise FormatError: the base64 is invalid, or the value is too deep.
+    :param convert_bytes: converts the bytes to the value that replaces the object.
+    :raise FormatError: the base64 is invalid, or the value is nested too deeply.
     """
     return _from_json(value, convert_bytes, 0)
 
 
 def _from_json(value: Any, convert_bytes: Callable[[bytes], Any], depth: int) -> Any:
     if depth > DEPTH_MAX:
-        raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep")
+        raise FormatError(f"nested more than {DEPTH_MAX} levels deep")
     if isinstance(value, list):
         return [_from_json(each, convert_bytes, depth + 1) for each in value]
     if isinstance(value, dict):

@@ -36,7 +36,7 @@ class RecordView:
     def document(self, record: RecordData) -> Document | None:
         """Return a record as a document; None if the filter does not match.
 
-        :raise SchemaNotLoaded: a schema is needed first; not with ``only_loaded``.
+        :raise SchemaNotLoaded: a schema must be loaded first; never raised with ``only_loaded``.
         :raise FilterFailed: the filter cannot be evaluated for this record.
         """
         key = value = None

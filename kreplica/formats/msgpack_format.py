@@ -41,7 +41,7 @@ class MsgpackFormat:
                 max_ext_len=DECODED_BYTES_MAX,
             )
         except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
-            raise FormatError(f"it is not valid MessagePack: {str(error) or type(error).__name__}") from None
+            raise FormatError(f"not valid MessagePack: {str(error) or type(error).__name__}") from None
         return Decoded(to_json(value))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
@@ -50,7 +50,7 @@ class MsgpackFormat:
         try:
             packed: bytes = msgpack.packb(from_json(value))
         except (ValueError, TypeError, OverflowError) as error:
-            raise FormatError(f"it cannot be written as MessagePack: {error}") from None
+            raise FormatError(f"cannot be written as MessagePack: {error}") from None
         return packed
 
 

@@ -16,7 +16,7 @@ from kreplica.interfaces.formats import Decoded, FormatContext, FormatError, IRe
 PROTOBUF = "PROTOBUF"
 _INDEXES_MAX = 32
 _FIRST_MESSAGE = b"\x00"
-"""Short form of the message indexes of the first message: [0]."""
+"""Short form of the message indexes [0], which name the first message."""
 
 _WELL_KNOWN_AS_TEXT = ("google.protobuf.Timestamp", "google.protobuf.Duration", "google.protobuf.FieldMask")
 _WELL_KNOWN_AS_JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
@@ -28,10 +28,10 @@ _WRAPPERS = tuple(
 
 @implementer(IRecordFormat)
 class ProtobufFormat:
-    """Binary Protobuf after the ID of its schema and the index of the message in it.
+    """Binary Protobuf, preceded by the ID of its schema and the indexes of its message type.
 
-    Fields have their names in the schema, integers of 64 bits stay integers, and bytes become ``{"$base64": "..."}``.
-    Fields without presence are shown with their default value.
+    Fields have their names in the schema, 64-bit integers stay integers, and bytes become ``{"$base64": "..."}``.
+    Unset fields without presence are shown with their default values.
     """
 
     can_encode = True
@@ -52,14 +52,14 @@ class ProtobufFormat:
         try:
             message.ParseFromString(data[position:])
         except Exception as error:  # the library raises errors of many types for malformed data
-            raise FormatError(f"it does not match schema {schema.schema_id}: {error}") from None
+            raise FormatError(f"does not match schema {schema.schema_id}: {error}") from None
         return Decoded(to_json(_document(message, 0)), schema.describe(place, descriptor.full_name))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
         from google.protobuf.json_format import ParseDict, ParseError
 
-        known = schema_for_encoding(schema, PROTOBUF)
-        compiled = compiled_schema(known)
+        registered = schema_for_encoding(schema, PROTOBUF)
+        compiled = compiled_schema(registered)
         descriptor = compiled.message_at([0]) if message is None else compiled.message_named(message)
         if not isinstance(value, dict):
             raise FormatError("value: expected an object")
@@ -69,12 +69,12 @@ class ProtobufFormat:
             ParseDict(document, filled, descriptor_pool=compiled.pool, max_recursion_depth=DEPTH_MAX)
             content = filled.SerializeToString()
         except (ParseError, ValueError, TypeError, RecursionError) as error:
-            raise FormatError(f"it does not match schema {known.schema_id}: {str(error)[:300]}") from None
-        indexes = _first_or_all(compiled, descriptor)
-        return header_of(known.schema_id) + indexes + bytes(content)
+            raise FormatError(f"does not match schema {registered.schema_id}: {str(error)[:300]}") from None
+        indexes = _encoded_indexes(compiled, descriptor)
+        return header_of(registered.schema_id) + indexes + bytes(content)
 
 
-def _first_or_all(compiled: CompiledProtobuf, descriptor: Any) -> bytes:
+def _encoded_indexes(compiled: CompiledProtobuf, descriptor: Any) -> bytes:
     indexes = compiled.indexes_of(descriptor)
     if indexes == [0]:
         return _FIRST_MESSAGE
@@ -97,7 +97,7 @@ def _read_indexes(data: bytes, position: int) -> tuple[list[int], int]:
     if count == 0:
         return [0], position
     if not 0 < count <= _INDEXES_MAX:
-        raise FormatError(f"it has {count} message indexes")
+        raise FormatError(f"invalid number of message indexes: {count}")
     indexes = []
     for _ in range(count):
         index, position = _read_zigzag(data, position)
@@ -114,7 +114,7 @@ def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
         if byte < 0x80:
             return (number >> 1) ^ -(number & 1), position
         shift += 7
-    raise FormatError("its message indexes are malformed")
+    raise FormatError("malformed message indexes")
 
 
 # --- messages to JSON ------------------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def _read_zigzag(data: bytes, position: int) -> tuple[int, int]:
 
 def _document(message: Any, depth: int) -> Any:
     if depth > DEPTH_MAX:
-        raise FormatError(f"it is nested more than {DEPTH_MAX} levels deep")
+        raise FormatError(f"nested more than {DEPTH_MAX} levels deep")
     name = message.DESCRIPTOR.full_name
     if name in _WELL_KNOWN_AS_TEXT:
         return _text_of(message)
@@ -185,5 +185,5 @@ def _converter(field: Any, depth: int) -> Callable[[Any], Any]:
 
 
 def _base64_text(data: bytes) -> str:
-    """Return the form of bytes in Protobuf's JSON mapping."""
+    """Return bytes as in Protobuf's JSON mapping."""
     return b64encode(data).decode("ascii")

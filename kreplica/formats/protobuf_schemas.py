@@ -39,7 +39,7 @@ class CompiledProtobuf:
         for name in file.dependency:
             known = files.get(name) or _well_known(name)
             if known is None:
-                raise FormatError(f"it imports {name}, which is not among its references")
+                raise FormatError(f"imports {name}, which is not among its references")
             self._add(known, files)
         self.pool.AddSerializedFile(file.SerializeToString())
 
@@ -50,7 +50,7 @@ class CompiledProtobuf:
         return GetMessageClass(descriptor)()
 
     def message_at(self, indexes: Sequence[int]) -> Any:
-        """Return the descriptor at the indexes: of the message in the file, then of messages nested in it.
+        """Return the descriptor at a path of indexes: the message in the file, then messages nested in it.
 
         :raise FormatError: there is none.
         """
@@ -66,7 +66,7 @@ class CompiledProtobuf:
     def message_named(self, name: str) -> Any:
         """Return the descriptor of a message by its full name.
 
-        :raise FormatError: the schema's own file does not have it.
+        :raise FormatError: the schema's own file does not define it.
         """
         try:
             found = self.pool.FindMessageTypeByName(name)
@@ -78,7 +78,7 @@ class CompiledProtobuf:
         return found
 
     def indexes_of(self, descriptor: Any) -> list[int]:
-        """Return the indexes of a message, see ``message_at``."""
+        """Return the indexes of a message; see ``message_at``."""
         indexes: list[int] = []
         while descriptor is not None:
             parent = descriptor.containing_type

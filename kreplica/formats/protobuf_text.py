@@ -11,7 +11,7 @@ from typing import Any
 from kreplica.interfaces.formats import FormatError
 
 TEXT_LENGTH_MAX = 64 * 1024
-"""Maximum length of a text; the parser, in Python, needs about a second for it."""
+"""Maximum length of a text; the parser, written in Python, takes about a second for it."""
 
 _SCALARS = (
     "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32",
@@ -26,7 +26,7 @@ def compile_text(text: str, name: str) -> Any:
     :raise FormatError: the text is too long or malformed, or uses an unsupported feature.
     """
     if len(text) > TEXT_LENGTH_MAX:
-        raise FormatError(f"its text is longer than {TEXT_LENGTH_MAX:,} characters")
+        raise FormatError(f"the schema's text is longer than {TEXT_LENGTH_MAX:,} characters")
     from antlr4.error.ErrorListener import ErrorListener
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
     from proto_schema_parser.parser import Parser
@@ -94,7 +94,7 @@ def _add_message(parsed: Any, message: Any, *, is_proto3: bool) -> None:
 
 
 def _label(parsed: Any) -> str | None:
-    """Return the label in the text; None without one."""
+    """Return the label of a field; None without one."""
     return None if parsed.cardinality is None else f"LABEL_{parsed.cardinality.value.upper()}"
 
 

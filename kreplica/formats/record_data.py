@@ -13,7 +13,7 @@ class RecordData(NamedTuple):
 
     :param timestamp_ms: -1 if the producer did not set it.
     :param timestamp_type: ``create_time`` or ``log_append_time``.
-    :param control: the transaction marker in the record, see ``docs/reference/rest.md``; None for other records.
+    :param control: the transaction marker in the record; see ``docs/reference/rest.md``; None for other records.
     """
 
     partition: int

@@ -1,4 +1,4 @@
-"""The schemas of one broker: those in memory, and the registry that has the others."""
+"""The schemas of one broker: those in memory, and the registry from which others are loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RecordSchemas:
         self._loading: dict[int, SharedCoroutine[None]] = {}
 
     async def load(self, schema_id: int) -> None:
-        """Load a schema, or the reason why it is not available, into the store."""
+        """Load a schema into the store, or store the reason why it is not available."""
         if self._registry is None:
             self.store.add_failure(schema_id, f"schema {schema_id} is not loaded: no schema registry is configured")
             return

@@ -28,7 +28,7 @@ REFERENCES_MAX = 100
 
 SCHEMA_TEXT_MAX = 512 * 1024
 BACKOFF_SECONDS = 5.0
-"""How long no requests are sent after one without a response, so that the readers of many records do not wait."""
+"""Pause after a request without a response, so that readers of many records do not wait for each schema."""
 
 _TYPES = ("AVRO", "PROTOBUF", "JSON")
 _ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
@@ -75,7 +75,7 @@ class SchemaSource(Protocol):
         """Add a schema or a failure to the store."""
 
     async def by_subject(self, subject: str, version: int | None) -> RegisteredSchema:
-        """Return a version of a subject, the latest one if ``version`` is None.
+        """Return a version of a subject; the latest one if ``version`` is None.
 
         :raise FormatError: it does not exist, or the registry does not respond.
         """
@@ -106,7 +106,7 @@ class SchemaRegistry:
             self._store.add_failure(schema_id, str(error))
 
     async def by_subject(self, subject: str, version: int | None) -> RegisteredSchema:
-        """Return a version of a subject, see ``SchemaSource``."""
+        """Return a version of a subject; see ``SchemaSource``."""
         document = await self._object(_version_path(subject, version), f"subject {subject}")
         schema_id = document.get("id")
         if type(schema_id) is not int:
@@ -128,7 +128,7 @@ class SchemaRegistry:
         try:
             rows: Any = await self._get(f"{path}/versions", "the subjects")
         except FormatError:
-            return ()  # some registries do not have this request
+            return ()  # some registries do not support this request
         if not isinstance(rows, list):
             return ()
         found = [(row.get("subject"), row.get("version")) for row in rows[:REFERENCES_MAX] if isinstance(row, dict)]
@@ -189,19 +189,19 @@ class SchemaRegistry:
         return text if isinstance(text, str) and _is_base64(text) else None
 
     async def _object(self, path: str, what: str) -> dict[str, Any]:
-        """Return the JSON object at a path, see ``_get``."""
+        """Return the JSON object at a path; see ``_get``."""
         document = await self._get(path, what)
         if not isinstance(document, dict):
-            raise FormatError(f"the schema registry returned no JSON object for {what}")
+            raise FormatError(f"the schema registry did not return a JSON object for {what}")
         return document
 
     async def _get(self, path: str, what: str) -> Any:
         """Return the document at a path.
 
-        :param what: the requested object, for errors.
+        :param what: the requested object, for error messages.
         :raise FormatError: no document was returned.
         """
-        # Imported here because most brokers have no registry.
+        # Imported here because most brokers use no registry.
         from kreplica.security.oauth.token_requests import HttpRequest
 
         if self._seconds() < self._backoff_until_s:

@@ -43,14 +43,14 @@ def has_schema_of_type(schemas: Schemas, data: bytes, schema_type: str) -> bool:
 def schema_of(schemas: Schemas, data: bytes, schema_type: str) -> RegisteredSchema:
     """Return the schema that the header names.
 
-    :raise FormatError: there is no header, or no such schema, or it has another type.
+    :raise FormatError: there is no header, or the schema does not exist or has another type.
     :raise SchemaNotLoaded: the schema is not in memory.
     """
     schema_id = schema_id_of(data)
     if schema_id is None:
-        raise FormatError("it does not start with the ID of a schema (a zero byte and four bytes)")
+        raise FormatError("does not start with the ID of a schema (a zero byte and four bytes)")
     if not schemas.has_registry:
-        raise FormatError(f"it needs schema {schema_id}, but no schema registry is configured")
+        raise FormatError(f"requires schema {schema_id}, but no schema registry is configured")
     schema = schemas.by_id(schema_id)
     if schema.schema_type != schema_type:
         raise FormatError(f"schema {schema_id} is of type {schema.schema_type}, not {schema_type}")
@@ -58,12 +58,12 @@ def schema_of(schemas: Schemas, data: bytes, schema_type: str) -> RegisteredSche
 
 
 def schema_for_encoding(schema: RegisteredSchema | None, schema_type: str) -> RegisteredSchema:
-    """Return the schema for encoding.
+    """Return the schema to encode with.
 
     :raise FormatError: it is missing or has another type.
     """
     if schema is None:
-        raise FormatError("it needs a schema: give its ID or subject")
+        raise FormatError("requires a schema: specify its ID or subject")
     if schema.schema_type != schema_type:
         raise FormatError(f"schema {schema.schema_id} is of type {schema.schema_type}, not {schema_type}")
     return schema

@@ -10,11 +10,11 @@ from kreplica.interfaces.formats import FormatError, RegisteredSchema, SchemaNot
 
 SCHEMAS_MAX = 500
 FAILURE_SECONDS = 30.0
-"""How long a failed request for a schema is not repeated."""
+"""Time after which a failed request for a schema can be repeated."""
 
 
 class SchemaStore:
-    """The least recently used schemas are dropped.
+    """Cache of schemas that drops the least recently used ones.
 
     :param has_registry: True if a registry is configured.
     :param seconds: monotonic clock.
@@ -29,7 +29,7 @@ class SchemaStore:
         self._failures: OrderedDict[int, tuple[float, str]] = OrderedDict()
 
     def by_id(self, schema_id: int) -> RegisteredSchema:
-        """Return a schema, see ``kreplica.interfaces.formats.Schemas``."""
+        """Return a schema; see ``kreplica.interfaces.formats.Schemas``."""
         with self._lock:
             schema = self._schemas.get(schema_id)
             if schema is not None:

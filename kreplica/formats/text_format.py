@@ -33,10 +33,10 @@ class TextFormat:
         try:
             text = data.decode()
         except UnicodeDecodeError as error:
-            raise FormatError(f"it is not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from None
+            raise FormatError(f"not UTF-8: byte {data[error.start]:#04x} at position {error.start}") from None
         control = _CONTROL.search(text)
         if control is not None:
-            raise FormatError(f"it is not text: control character {ord(control[0]):#04x} at position {control.start()}")
+            raise FormatError(f"not text: control character {ord(control[0]):#04x} at position {control.start()}")
         return Decoded(text)
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:
@@ -45,4 +45,4 @@ class TextFormat:
         try:
             return value.encode()
         except UnicodeEncodeError as error:
-            raise FormatError(f"it is not valid text: {error.reason}") from None
+            raise FormatError(f"not valid text: {error.reason}") from None

@@ -10,8 +10,8 @@
 * ``formats`` ``IRecordFormat``
 
 A distribution installs ``kreplica/plugins/NAME.py`` (without an ``__init__.py``) on the path, with a ``Plugin`` in
-it. ``twisted.plugin`` finds it, and a broker's settings select it by name. Each broker creates its own objects, so the
-brokers of one process share nothing.
+it. ``twisted.plugin`` finds it, and a broker's settings select it by name. Each broker creates its own plugin objects,
+so the brokers of one process share nothing.
 
 All methods are called on the reactor's thread and must return within about a millisecond. A plugin uses only the time,
 randomness, files and sockets of its ``Runtime``, so it also runs deterministically in the simulator. If a plugin

@@ -16,14 +16,14 @@ class ServerExchange(Protocol):
     """One authentication of a client by a broker.
 
     :ivar user: the client's name once it is authenticated; None before.
-    :ivar expires_ms: end of the validity of its credential, in milliseconds since 1970; None without one.
+    :ivar expires_ms: expiry of the client's credential, in milliseconds since 1970; None if it does not expire.
     """
 
     user: str | None
     expires_ms: int | None
 
     def step(self, token: bytes) -> bytes | Awaitable[bytes]:
-        """Process a token of the client, and return the response, possibly later.
+        """Process a token from the client, and return the response, possibly later.
 
         The connection is not read until the response is available. If it closes, the awaitable is cancelled.
 

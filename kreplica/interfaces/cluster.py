@@ -13,7 +13,7 @@ from kreplica.model import TopicPartition
 class PlacementBroker(NamedTuple):
     """A live broker that can receive new replicas.
 
-    :param rack: its ``broker.rack``; if no broker has one and some share a host, the host.
+    :param rack: its ``broker.rack``; if no broker has a rack and some brokers share a host, the host.
     """
 
     broker_id: int
@@ -30,7 +30,7 @@ class IReplicaPlacement(Interface):
 
         Called by the broker that receives a request to create or extend a topic without an assignment.
 
-        :param partitions: their numbers; lower numbers exist already if a topic is extended.
+        :param partitions: numbers of the new partitions; if a topic is extended, lower-numbered partitions exist.
         :param brokers: sorted by ID.
         :return: for each of the partitions, ``replication_factor`` different IDs of ``brokers``.
         :raise KafkaError: no placement is possible; the client receives the error, such as
@@ -40,7 +40,7 @@ class IReplicaPlacement(Interface):
 
 
 class ILeaderElection(Interface):
-    """Ranks the replicas of a partition as leaders (``kreplica.leader.election``); it cannot make one eligible.
+    """Ranks the replicas of a partition as leaders (``kreplica.leader.election``); it cannot make a replica eligible.
 
     All brokers must have the same plugin, because any of them can become the controller.
     """

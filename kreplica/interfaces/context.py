@@ -27,7 +27,7 @@ class LogBatch(Protocol):
         """Return False if the records certainly do not contain these bytes; cheaper than reading them."""
 
     def records(self) -> Sequence[LogRecord]:
-        """Decode and return its records; none if consumers do not receive this batch.
+        """Decode and return its records; an empty sequence if consumers do not receive this batch.
 
         :raise KreplicaError: the batch is malformed.
         """
@@ -54,7 +54,7 @@ class LedPartitions(Protocol):
         """
 
     def offset_at(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """Return a lower bound of the first offset with this timestamp or a later one; else the log end offset.
+        """Return a lower bound on the first offset with this or a later timestamp; without one, the log end offset.
 
         :raise KafkaError: NOT_LEADER_OR_FOLLOWER.
         """
@@ -74,7 +74,7 @@ class LedPartitions(Protocol):
 
 
 class BrokerView(Protocol):
-    """The interface of the broker for plugins."""
+    """The broker, as plugins see it."""
 
     @property
     def broker_id(self) -> int:

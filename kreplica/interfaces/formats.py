@@ -45,7 +45,7 @@ class RegisteredSchema:
     :param text: source text; for Protobuf, base64 of a serialized ``FileDescriptorProto`` if ``is_serialized``.
     :param subjects: all pairs of subject and version with this schema, if known.
     :param references: referenced schemas by the name in the reference, dependencies first.
-    :param compiled: cache for the format's own form of the schema.
+    :param compiled: cache for the format's own representation of the schema.
     """
 
     schema_id: int
@@ -92,8 +92,8 @@ class Schemas(Protocol):
 class Decoded(NamedTuple):
     """A decoded key or value.
 
-    :param value: a JSON value, see ``kreplica.formats.json_values``.
-    :param schema: identity of the schema, see ``RegisteredSchema.describe``.
+    :param value: a JSON value; see ``kreplica.formats.json_values``.
+    :param schema: identity of the schema; see ``RegisteredSchema.describe``.
     """
 
     value: Any
@@ -101,7 +101,7 @@ class Decoded(NamedTuple):
 
 
 class FormatContext(NamedTuple):
-    """Argument of the factory of a format.
+    """Argument of a record format's factory.
 
     :param settings: the plugin's own settings without the prefix ``kreplica.plugin.NAME.``.
     """
@@ -118,19 +118,19 @@ class IRecordFormat(Interface):
     """
 
     can_encode: bool = Attribute("True if ``encode`` is supported.")
-    schema_type: str | None = Attribute("Type of the schemas that it needs (AVRO, PROTOBUF, JSON), or None.")
+    schema_type: str | None = Attribute("Type of the schemas that the format requires (AVRO, PROTOBUF, JSON), or None.")
 
     def recognizes(data: bytes, place: Place) -> bool:
-        """Return True if the data is certainly in this format; it is then chosen automatically.
+        """Return True if the data is certainly in this format; the format is then chosen automatically.
 
-        :raise SchemaNotLoaded: a schema is needed first.
+        :raise SchemaNotLoaded: a schema must be loaded first.
         """
 
     def decode(data: bytes, place: Place) -> Decoded:
         """Decode a key or value of at most ``DECODED_BYTES_MAX`` bytes.
 
         :raise FormatError: the data is not in this format. Other exceptions are reported as internal errors.
-        :raise SchemaNotLoaded: a schema is needed first.
+        :raise SchemaNotLoaded: a schema must be loaded first.
         """
 
     def encode(value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:

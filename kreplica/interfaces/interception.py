@@ -18,7 +18,7 @@ class ProducedBatch(Protocol):
 
     :ivar is_transactional: True if the batch belongs to a transaction, which may be aborted.
     :ivar is_compacted: True if the topic is compacted, which would remove notes.
-    :ivar now_ms: append time by the wall clock, milliseconds since 1970.
+    :ivar now_ms: append time by the wall clock, in milliseconds since 1970.
     """
 
     topic_partition: TopicPartition
@@ -50,7 +50,7 @@ class ReplaceRecords:
     :param records: a subset of the batch in its order, possibly changed; ``offset`` is the index in the batch. The
         offsets of dropped records stay unused, as after compaction.
     :param note: stored in the log directly before the records, atomically with them; replicated, and hidden from
-        consumers. The interceptor reads it by ``LedPartitions.read`` on the current leader. In compacted topics and
+        consumers. The interceptor reads it with ``LedPartitions.read`` on the current leader. In compacted topics and
         transactions, notes are not supported and the batch is rejected.
     """
 
@@ -62,10 +62,10 @@ class IProduceInterceptor(Interface):
     """Inspects batches before they are appended (``kreplica.produce.interceptors``, in the order of the setting)."""
 
     def intercept(batch: ProducedBatch) -> RejectBatch | ReplaceRecords | None:
-        """Decide about one batch; None appends it unchanged.
+        """Decide whether to reject or change one batch; None appends it unchanged.
 
         Called by the partition's leader for batches of clients, not for those of coordinators. A retry of a producer
-        is intercepted again before the log recognises it as a duplicate. If it raises, the batch is rejected with
+        is intercepted again before the log recognizes it as a duplicate. If it raises, the batch is rejected with
         UNKNOWN_SERVER_ERROR.
         """
 

@@ -16,19 +16,19 @@ from kreplica.interfaces.formats import FormatContext
 
 
 class IPluginMaker(IPlugin):
-    """Found by ``twisted.plugin`` in ``kreplica.plugins``; makes one object for each broker that selected it."""
+    """A plugin that ``twisted.plugin`` finds in ``kreplica.plugins``; creates one object per broker that selects it."""
 
     name: str = Attribute("Name in the settings; the plugin's own settings begin with kreplica.plugin.NAME.")
     provides: InterfaceClass = Attribute("The interface that its objects provide.")
     description: str = Attribute("One sentence for lists of plugins.")
-    settings: Mapping[str, str] = Attribute("Its settings, without kreplica.plugin.NAME., with descriptions.")
+    settings: Mapping[str, str] = Attribute("Names of its settings without kreplica.plugin.NAME., with descriptions.")
 
     def make(context: PluginContext | FormatContext) -> Any:
-        """Create the object, once, before the broker starts; ``context.broker`` works when the broker runs.
+        """Create the object, once, before the broker starts; ``context.broker`` works once the broker is running.
 
-        A format of records gets a ``FormatContext``.
+        A record format receives a ``FormatContext``.
 
-        :raise ValueError: a setting is missing or wrong; the broker reports the message and does not start.
+        :raise ValueError: a setting is missing or invalid; the broker reports the message and does not start.
         """
 
 

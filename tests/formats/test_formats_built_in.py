@@ -180,7 +180,7 @@ def test_large_values() -> None:
     data = b'"' + b"x" * DECODED_BYTES_MAX + b'"'
     found = FORMATS.part(data, VALUE, AUTO, with_base64=True)
     assert (found["format"], found["truncated"], len(found["value"])) == ("hex", True, 32 * 1024)
-    assert found["error"] == "it is longer than 1,048,576 bytes, so it is not decoded"
+    assert found["error"] == "longer than 1,048,576 bytes, so not decoded"
     assert len(found["base64"]) > DECODED_BYTES_MAX
 
 

@@ -270,7 +270,7 @@ def test_protobuf_source_text(registry: TestRegistry, formats: RecordFormats) ->
         ('edition = "2023"; message A {}', "edition 2023 is not supported"),
         ('syntax = "proto3"; message A { Missing b = 1; }', ""),
         ('syntax = "proto3"; import "other.proto"; message A {}', "it imports other.proto, which is not among"),
-        ("/*" + "x" * 70_000 + "*/", "its text is longer than 65,536 characters"),
+        ("/*" + "x" * 70_000 + "*/", "the schema's text is longer than 65,536 characters"),
     ],
     ids=lambda given: given[:40],
 )
@@ -454,9 +454,9 @@ def test_response_without_object(body: bytes) -> None:
     store = SchemaStore(lambda: 0.0, has_registry=True)
     registry = SchemaRegistry(registry_options("http://registry", None), store, exchange, lambda: 0.0)
     run(registry.load(1))
-    with pytest.raises(FormatError, match="the schema registry returned no JSON object for schema 1"):
+    with pytest.raises(FormatError, match="the schema registry did not return a JSON object for schema 1"):
         store.by_id(1)
-    with pytest.raises(FormatError, match="the schema registry returned no JSON object for subject orders-value"):
+    with pytest.raises(FormatError, match="the schema registry did not return a JSON object for subject orders-value"):
         run(registry.by_subject("orders-value", None))
 
 
@@ -587,13 +587,13 @@ EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields":
 @pytest.mark.parametrize(
     ("schema", "content", "reason"),
     [
-        (NODE, b"\x02" * 1_000_000, "it is nested too deeply"),
+        (NODE, b"\x02" * 1_000_000, "nested too deeply"),
         (NODE, b"\xff" * 1_000_000, "an integer is too long"),
         (NULLS, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
         (EMPTY, b"\xfe\xff\xff\xff\x0f", "array of items that need no bytes"),
-        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "it does not match schema"),
-        ("string", b"\xfe\xff\xff\xff\x0f", "it does not match schema"),
-        ("bytes", b"\x01", "it does not match schema"),
+        ({"type": "array", "items": "int"}, b"\xfe\xff\xff\xff\x0f", "does not match schema"),
+        ("string", b"\xfe\xff\xff\xff\x0f", "does not match schema"),
+        ("bytes", b"\x01", "does not match schema"),
         ("int", b"\x02\x02", "1 bytes follow the value"),
         ({"type": "unknown"}, b"", "is not a valid Avro schema"),
         ({"type": "record", "fields": []}, b"", "is not a valid Avro schema"),
@@ -649,4 +649,4 @@ def test_mutated_data(samples: tuple[RecordFormats, list[bytes]], index: int, da
 def test_formats_without_registry() -> None:
     formats = Formats(SchemaStore(lambda: 0.0, has_registry=False))
     part = formats.part(b"\x00\x00\x00\x00\x01x", VALUE, "avro", with_base64=False)
-    assert part["error"] == "avro: it needs schema 1, but no schema registry is configured"
+    assert part["error"] == "avro: requires schema 1, but no schema registry is configured"
