@@ -59,7 +59,7 @@ def test_users_and_their_access(page, broker):
     page.fill("New password", "planted-secret-1")
     page.fill("Repeat the password", "planted-secret-2")
     page.press("Create")
-    page.until_text("The passwords differ", "dialog")
+    page.until_text("The passwords do not match", "dialog")
     page.fill("Repeat the password", "planted-secret-1")
     page.confirm("Create")
     page.until_text("SCRAM-SHA-512", "tbody")

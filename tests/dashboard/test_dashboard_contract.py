@@ -246,7 +246,7 @@ def test_writes_are_previewed(at, small):
     at.until(lambda: at.address == "plan/plan-0000000001")
     body = {"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 20_000_000, "comment": "for the new disks"}
     assert small.writes == [("POST", "/v1/plans", body)]
-    at.until_text("plan-0000000001 is created.", "#notification")
+    at.until_text("plan-0000000001 was created.", "#notification")
 
 
 def test_a_deletion_must_be_confirmed_by_typing(at, small):

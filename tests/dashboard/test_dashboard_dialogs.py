@@ -87,7 +87,7 @@ def test_a_reset_writes_the_previewed_offsets(at, cluster, text, label, value, a
     at.fill("Topics", "chosen")
     assert [row[:3] for row in preview_rows(at)] == [["chosen-0", "35", str(after)]]
     at.confirm("Reset")
-    at.until_text("are reset.", "#news, #notifications, [role=status]")
+    at.until_text("were reset.", "#news, #notifications, [role=status]")
     committed = consumer.committed([TopicPartition(name, 0) for name in ("chosen", "other")], timeout=10)
     consumer.close()
     assert [each.offset for each in committed] == [after, 35]

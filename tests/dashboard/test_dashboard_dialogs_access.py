@@ -68,7 +68,7 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
             at.choose(label, text)
         at.choose("Resource", resource)
         if name is not None:
-            at.fill("Name of the resource", name)
+            at.fill("Resource name", name)
         if is_prefix:
             at.press("All names that start with this name", "label")
         at.fill("Host", host)
@@ -236,7 +236,7 @@ def test_each_choice_of_a_produced_message_is_written(at, cluster):
     at.until(lambda: at.field("Value"))
     assert set(options(at, "Value is")) - WITH_SCHEMA == FORMATS.keys()
     assert set(options(at, "Key is")) == set(options(at, "Value is"))
-    assert options(at, "Partition") == ["By the key", "0", "1", "2"]
+    assert options(at, "Partition") == ["Chosen by key", "0", "1", "2"]
     at.choose("Partition", "1")
     for number, (name, (text, _)) in enumerate(FORMATS.items()):
         at.choose("Key is", name)

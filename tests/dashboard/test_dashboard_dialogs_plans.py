@@ -162,7 +162,7 @@ def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
     at.press("Cancel plan")
     if reverts:
         at.press("Revert the moves that are finished", "label")
-    at.until_text("All moves are reverted." if reverts else "Finished moves stay.", "dialog")
+    at.until_text("All moves are reverted." if reverts else "Finished moves are kept.", "dialog")
     at.confirm("Cancel the plan")
     until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
     assert [len(each["replicas"]) for each in partitions_of(cluster, name)] == after

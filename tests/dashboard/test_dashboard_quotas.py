@@ -28,8 +28,8 @@ def test_quota_of_a_client(page, broker):
     """An operator sets a quota; a client that exceeds it is listed and explained; the operator deletes the quota."""
     page.base = broker.admin_url
     page.open("quotas")
-    page.until_text("No quota is set.")
-    page.until_text("No client was throttled in the last hour.")
+    page.until_text("No quotas are set.")
+    page.until_text("No clients were throttled in the last hour.")
     set_quota(page, "Client ID", "app", "Produced bytes (bytes/s)", "1000")
     page.until_text("/config/clients/app", "dialog")
     page.confirm("Set")
@@ -60,5 +60,5 @@ def test_quota_of_a_client(page, broker):
         page.press("Delete")
         page.until_text("to ZooKeeper", "dialog")
         page.confirm("Delete")
-    page.until_text("No quota is set.")
+    page.until_text("No quotas are set.")
     assert page.complaints(["400"]) == []

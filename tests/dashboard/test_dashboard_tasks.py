@@ -209,7 +209,7 @@ def test_tasks_with_faults(task, cluster):
     with task("See why a user may not read a topic") as hand:
         hand.press("Access")
         hand.fill("User", "User:alice")
-        hand.fill("Name of the resource", "orders")
+        hand.fill("Resource name", "orders")
         hand.press("Explain")
         hand.at.until_text("User:alice is not allowed Read on topic 'orders'")
     asked(cluster, "/v1/standalone/brokers/2/kill", "POST")

@@ -23,7 +23,7 @@ const HINT = "Drag over a chart to zoom in. Keys: arrows move, plus and minus zo
  * @param {string} options.title
  * @param {[string, string][]} options.series  name in the history and label
  * @param {(value: number|null) => string} options.format
- * @param {number} options.minTop  smallest value of the top of the axis
+ * @param {number} options.minTop  smallest value at the top of the axis
  * @param {string} [options.note]  what the values mean
  * @param {(range: Range|null) => void} options.onZoom  called with a new range; null for the whole one
  * @returns {{node: HTMLElement, update: (range: Range, points: Point[]) => void}}

@@ -60,7 +60,7 @@ export function configEditor(page, path, owner, changed = false) {
     })),
   });
   const reset = (config) => write({
-    title: `Reset ${config.name} to its default?`, body: { remove: [config.name] }, done: `${config.name} of ${owner} is reset to its default.`,
+    title: `Reset ${config.name} to its default?`, body: { remove: [config.name] }, done: `${config.name} of ${owner} was reset to its default.`,
   });
   page.once(load);
   return element("div", { class: "stack" }, element("div", { class: "fields" }, search.node, onlyChanged.node), list.node);
@@ -126,7 +126,7 @@ function split(value, unit) {
   return found ? [String(number / found[0]), found[0]] : [value ?? "", 1];
 }
 
-/** The value in the unit of the setting; a text that is not a number is returned as it is, for the broker's error. */
+/** The value in the unit of the setting; a text that is not a number is returned unchanged, so that the broker reports the error. */
 function joined(text, factor) {
   return factor > 1 && /^\d+(\.\d+)?$/.test(text) ? String(Math.round(Number(text) * factor)) : text;
 }

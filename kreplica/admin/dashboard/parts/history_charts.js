@@ -13,8 +13,8 @@ const RANGE_MIN_MS = 120_000;
 const BROKER_CHARTS = [
   { title: "Throughput", series: [["bytes_in", "In"], ["bytes_out", "Out"]], format: rate, minTop: 1000 },
   {
-    title: "Processing time", series: [["produce_ms", "Produce"], ["fetch_ms", "Fetch"], ["queue_ms", "In the queue (99 %)"]],
-    format: milliseconds, minTop: 1, note: "Mean time of requests that the broker answers at once, and the delay before it reads a request.",
+    title: "Processing time", series: [["produce_ms", "Produce"], ["fetch_ms", "Fetch"], ["queue_ms", "In the queue (99%)"]],
+    format: milliseconds, minTop: 1, note: "Mean time of requests to which the broker responds at once, and the delay before it reads a request.",
   },
   {
     title: "Waiting time", series: [["produce_wait_ms", "Produce: for replicas"], ["fetch_wait_ms", "Fetch: for new records"]],
@@ -57,7 +57,7 @@ export function historyCharts(page, { charts: shownCharts = BROKER_CHARTS, path 
     ranges.update(length_ms, Boolean(from && to));
     const isEmpty = !history.points.some(({ values }) => Object.values(values).some((value) => value !== null));
     show(note, history.problems.length > 0 || (isEmpty && empty !== ""));
-    setText(note, history.problems.length ? `The charts lack some brokers: ${history.problems.join(" ")}` : empty);
+    setText(note, history.problems.length ? `Data from some brokers is missing: ${history.problems.join(" ")}` : empty);
   });
   return element("section", { class: "section" },
     element("div", { class: "head" }, element("h2", null, "Load"), ranges.node),

@@ -7,10 +7,10 @@ export const KINDS = {
   rebalance: ["Rebalance", "Spreads replicas and leaders evenly, with the least movement."],
   add_brokers: ["Fill new brokers", "Moves a fair share of replicas to brokers that have few."],
   drain: ["Drain brokers", "Moves all replicas away from brokers, and places no new ones there."],
-  replication_factor: ["Change replication factor", "More or fewer replicas of topics, in one step."],
+  replication_factor: ["Change replication factor", "Adds or removes replicas of topics, in one step."],
   reassign: ["Move manually", "Assigns replicas to the brokers that you name."],
-  add_partitions: ["Add partitions", "More partitions for a topic."],
-  remove_partitions: ["Remove partitions", "Fewer partitions: the last ones become read-only, are consumed and then deleted."],
+  add_partitions: ["Add partitions", "Adds partitions to a topic."],
+  remove_partitions: ["Remove partitions", "Removes the last partitions: they become read-only, so that they can be consumed, and are then deleted."],
 };
 
 /** @type {Record<string, [string, string]>} */

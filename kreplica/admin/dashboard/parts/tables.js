@@ -24,7 +24,7 @@ import { href } from "../shell/routes.js";
  * @param {{current: () => string, choose: (sort: string) => void}} [options.sorting]  the order, and a function that changes it
  * @returns {{node: HTMLElement, update: (rows: any[]) => void}}
  */
-export function table({ caption, columns, keyOf, empty = "Nothing here.", sorting }) {
+export function table({ caption, columns, keyOf, empty = "No entries.", sorting }) {
   const body = element("tbody");
   const headers = columns.map((column) => headerPart(column, sorting));
   const head = element("tr", null, headers.map(({ node }) => node));

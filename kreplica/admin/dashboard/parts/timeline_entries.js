@@ -10,7 +10,7 @@ import { shortTime, inlineJson, dateTime, withoutUnderscores } from "./format.js
  */
 export function entryList(max, isExpandable) {
   const list = element("ol", { class: "entries" });
-  const empty = element("p", { class: "empty", hidden: true }, "Nothing yet.");
+  const empty = element("p", { class: "empty", hidden: true }, "No entries yet.");
   const node = element("div", { class: "card flush" }, list, empty);
   const seen = new Map();
 

@@ -8,7 +8,7 @@
  * @property {string} path
  * @property {Record<string, any>} [query]
  * @property {any} [body]
- * @property {(document: any) => any} [bodyOf]  body of the write, from the preview, if the broker would choose other values again
+ * @property {(document: any) => any} [bodyOf]  body of the write, from the preview, if the broker would otherwise choose other values
  * @property {string|null} [ifMatch]
  * @property {string} confirm  label of the button
  * @property {string} [dismiss]  label of the button that changes nothing; "Cancel" by default
@@ -108,7 +108,7 @@ export function previewedWrite(write, onDone) {
     write.form ? element("div", {
       class: "stack form",
       oninput: fieldsChanged,
-      // Not for texts, whose event comes when the user leaves the field to press the button.
+      // Not for text fields, whose event is fired when the user leaves the field to press the button.
       onchange: ({ target }) => target.matches("select, [type=checkbox]") && fieldsChanged(),
     }, write.form.nodes) : null,
     loading, preview, problem.node, typedField?.node ?? null,
@@ -116,7 +116,7 @@ export function previewedWrite(write, onDone) {
   return { nodes, confirm, submit };
 }
 
-/** The preview of a write, or the reason why it was refused. @param {Write} write */
+/** The preview of a write, or the reason why it was rejected. @param {Write} write */
 async function readPreview(write) {
   try {
     const document = (await send(write, true)).document ?? {};

@@ -1,5 +1,5 @@
 /**
- * The history of charts, which every broker keeps for six hours, merged over all brokers.
+ * The history of charts, which every broker keeps for six hours, merged across all brokers.
  *
  * @typedef {{at_ms: number, values: Record<string, number|null>}} Point
  * @typedef {{from_ms: number, to_ms: number, step_ms: number, points: Point[], problems: string[]}} History
@@ -10,7 +10,7 @@ import { get, pathOf } from "./api.js";
 /** Ranges that can be chosen: length in milliseconds and label. @type {[number, string][]} */
 export const RANGES = [[900_000, "15 minutes"], [3_600_000, "1 hour"], [21_600_000, "6 hours"]];
 
-/** Series that are summed over brokers are not listed here. */
+/** How to combine the values of several brokers; series that are not listed are summed. */
 const MERGES = {
   queue_ms: highest,
   offline_partitions: highest,

@@ -18,7 +18,7 @@ export const ENTRIES = [
   ["timeline", "Timeline", "l", "M8 2v12M8 4h5M8 8H3M8 12h5"],
 ];
 
-/** The entry that is highlighted for each page that has no entry of its own. */
+/** The entry that is highlighted for each page without its own entry. */
 const PARENTS = { broker: "brokers", topic: "topics", group: "groups", plan: "plans", client: "clients", subscription: "clients" };
 
 export function drawNavigation() {

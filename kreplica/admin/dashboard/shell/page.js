@@ -1,4 +1,4 @@
-/** The argument of page modules: the outlet, the address, and tasks that end with the page. */
+/** The argument of page modules: the page's element, its address, and tasks that end when it is left. */
 
 import { element, setText } from "../parts/elements.js";
 import { problemArea } from "../parts/problems.js";
@@ -68,7 +68,7 @@ export class Page {
     let failures = 0;
     return poll(this.signal, period_ms, task, (error) => {
       failures = error === null ? 0 : failures + 1;
-      // Retry once before the problem is shown: the broker may be busy for a moment.
+      // Retry once before showing the problem: the broker may be busy for a moment.
       const isTransient = error instanceof Problem && (error.status === 0 || error.status >= 500) && failures === 1;
       this.showProblem(task, isTransient ? null : error);
     });

@@ -2,14 +2,14 @@
 
 import { pause } from "./streams.js";
 
-/** Maximum delay of a retry after an error. */
+/** Maximum delay before a retry after an error. */
 const RETRY_MS = 1000;
 
-/** Delay of a retry after a request that the user is not authorized for: permissions rarely change. */
+/** Delay before retrying a request for which the user is not authorized: permissions rarely change. */
 const FORBIDDEN_RETRY_MS = 30_000;
 
 /**
- * Run a task at once, and again a period after each run, until the signal; pauses while the page is hidden.
+ * Run a task at once, and again one period after each run, until the signal is aborted; pause while the page is hidden.
  *
  * @param {AbortSignal} signal
  * @param {number} period_ms

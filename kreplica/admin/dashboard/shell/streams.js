@@ -11,7 +11,7 @@ const RETRY_MS = 2000;
 const TOO_MANY_REQUESTS = 429;
 
 /**
- * Follow a stream until the signal; after an interruption, reconnect and continue after the last event.
+ * Follow a stream until the signal is aborted; after an interruption, reconnect and continue after the last event.
  *
  * @param {string} path
  * @param {Record<string, any>} query

@@ -13,7 +13,7 @@ export function createAcl({ type, name, principal }) {
     permission: selectField({ label: "Permission", name: "permission" }, [["allow", "Allow"], ["deny", "Deny"]], "allow"),
     operation: selectField({ label: "Operation", name: "operation" }, OPERATIONS, "read"),
     resource_type: selectField({ label: "Resource", name: "type" }, RESOURCE_TYPES, type || "topic"),
-    resource_name: topicField({ label: "Name of the resource", name: "name", value: name ?? "", required: true, hint: "* means all." }),
+    resource_name: topicField({ label: "Resource name", name: "name", value: name ?? "", required: true, hint: "* means all." }),
     host: field({ label: "Host", name: "host", value: "*", required: true, hint: "IP address of the client; * means all.", autocomplete: "off" }),
   };
   const prefixed = checkbox({ label: "All names that start with this name" });
@@ -39,7 +39,7 @@ export function createAcl({ type, name, principal }) {
       read: () => (areValid(...Object.values(fields)) ? { body: { acls: [read()] }, summary: aclText(read()) } : null),
     },
     confirm: "Create",
-    done: "The ACL is created.",
+    done: "The ACL was created.",
   });
 }
 
@@ -53,6 +53,6 @@ export function deleteAcl(acl) {
     query: acl,
     confirm: "Delete",
     danger: true,
-    done: "The ACL is deleted.",
+    done: "The ACL was deleted.",
   });
 }

@@ -73,7 +73,7 @@ function accessCheck(page) {
   const principal = field({ label: "User", value: user, placeholder: "User:alice", required: true, autocomplete: "off", spellcheck: "false" });
   const operation = selectField({ label: "Operation" }, OPERATIONS, "read");
   const kind = selectField({ label: "On" }, RESOURCE_TYPES, type || "topic");
-  const name = field({ label: "Name of the resource", value: resource, autocomplete: "off", spellcheck: "false" });
+  const name = field({ label: "Resource name", value: resource, autocomplete: "off", spellcheck: "false" });
   const host = field({ label: "Address (optional)", autocomplete: "off", spellcheck: "false" });
   const result = element("p", { role: "status" });
   const updateVisibility = () => show(name.node, kind.input.value !== "cluster");

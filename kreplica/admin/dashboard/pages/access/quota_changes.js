@@ -15,7 +15,7 @@ export function setQuota(existing) {
     path: pathOf("quotas"),
     form: existing === null ? quotaForm() : valueForm(existing),
     confirm: "Set",
-    done: "The quota is set.",
+    done: "The quota was set.",
   });
 }
 
@@ -37,7 +37,7 @@ export function deleteQuota(entity, name) {
     body: { ...specifiedNames(entity), quotas: { [name]: null } },
     confirm: "Delete",
     danger: true,
-    done: "The quota is deleted.",
+    done: "The quota was deleted.",
   });
 }
 
@@ -46,7 +46,7 @@ function specifiedNames({ user, client_id, ip }) {
 }
 
 function quotaForm() {
-  const hint = "Empty: the default for all without their own quota.";
+  const hint = "Empty: the default for all that have no quota of their own.";
   const attributes = { autocomplete: "off", spellcheck: "false", hint };
   const kind = selectField({ label: "Quota of a", name: "kind" }, KINDS, "user");
   const names = {

@@ -1,4 +1,4 @@
-/** Quotas of users, client IDs and addresses, and the clients that they throttle. */
+/** Quotas for users, client IDs and addresses, and the clients that were throttled. */
 
 import { chipPart, element, setText } from "../../parts/elements.js";
 import { shortTime, pluralize, milliseconds } from "../../parts/format.js";
@@ -34,7 +34,7 @@ function quotaTable(refreshAfter) {
   return table({
     caption: "Quotas",
     keyOf: ({ entity, name }) => JSON.stringify([entity, name]),
-    empty: "No quota is set.",
+    empty: "No quotas are set.",
     columns: [
       { header: "Applies to", names: true, text: ({ entity }) => entityText(entity) },
       { header: "Quota", text: ({ name }) => quotaText(name) },
@@ -59,7 +59,7 @@ function throttledClients(page) {
   const list = table({
     caption: "Clients throttled in the last hour",
     keyOf: (row) => JSON.stringify([row.broker_id, row.quota, row.user, row.client_id, row.address]),
-    empty: "No client was throttled in the last hour.",
+    empty: "No clients were throttled in the last hour.",
     columns: [
       { header: "Client", names: true, text: ({ user, client_id: client }) => [user, client].filter(Boolean).join(", ") || "any" },
       { header: "Address", text: ({ address }) => address },

@@ -23,7 +23,7 @@ export function open(page) {
   const list = table({
     caption: "Users",
     keyOf: ({ user }) => user,
-    empty: "No user has a password. Users of PLAIN and of client certificates are not listed.",
+    empty: "No user has a password. Users who authenticate with PLAIN or a client certificate are not listed.",
     columns: [
       { header: "User", names: true, text: ({ user }) => user },
       { header: "Mechanisms", text: ({ mechanisms }) => mechanisms.map(({ mechanism, iterations }) => `${mechanism} (${iterations})`).join(", ") },
@@ -57,14 +57,14 @@ function openPasswordDialog(existing) {
       async submit() {
         const name = existing ?? user.input.value.trim();
         const differs = password.input.value !== repetition.input.value;
-        showFieldError(repetition, differs ? "The passwords differ." : "");
+        showFieldError(repetition, differs ? "The passwords do not match." : "");
         if (differs || !name || !password.input.value) {
           return;
         }
         set(confirm, "disabled", true);
         try {
           await request("PUT", pathOf("users", name), { body: { password: password.input.value, mechanism: mechanism.input.value } });
-          announce(existing === null ? `The user ${name} is created.` : `The password of ${name} is changed.`);
+          announce(existing === null ? `The user ${name} was created.` : `The password of ${name} was changed.`);
           close(true);
         } catch (error) {
           problem.show(error);
@@ -78,12 +78,12 @@ function openPasswordDialog(existing) {
 function deleteUser(user) {
   return confirmWrite({
     title: `Delete ${user}?`,
-    explain: "The user can no longer log in. Open connections continue until they authenticate again. ACLs remain.",
+    explain: "The user can no longer log in. Open connections stay open until they must authenticate again. ACLs remain.",
     method: "DELETE",
     path: pathOf("users", user),
     confirm: "Delete",
     danger: true,
     typed: user,
-    done: `The user ${user} is deleted.`,
+    done: `The user ${user} was deleted.`,
   });
 }

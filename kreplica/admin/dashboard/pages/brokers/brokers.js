@@ -47,7 +47,7 @@ function brokerTable(onChange, sorting) {
     caption: "Brokers",
     sorting,
     keyOf: ({ broker_id: id }) => id,
-    empty: "No broker is registered.",
+    empty: "No brokers are registered.",
     columns: [
       { header: "Broker", names: true, sort: "broker_id", part: linkPart(({ broker_id: id }) => href(["broker", id]), ({ broker_id: id }) => `Broker ${id}`) },
       { header: "State", part: chipPart(stateOf) },
@@ -158,7 +158,7 @@ function mapPart(page, onChange) {
       }
       show(note, isTooLarge || visible.length === 0);
       setText(note, isTooLarge
-        ? "The cluster has too many partitions for one map: enter a topic to see its map. The table has the topics with the most partitions."
+        ? "The cluster has too many partitions for one map: enter a topic to see its map. The table lists the topics with the most partitions."
         : "No partition matches.");
       if (!map.node.hidden) {
         map.update(brokers, visible.slice(0, MAP_PARTITIONS_MAX));

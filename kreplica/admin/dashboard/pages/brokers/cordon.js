@@ -12,7 +12,7 @@ export function cordon(id) {
     path: pathOf("brokers", id, "cordon"),
     body: { reason: "from the dashboard" },
     confirm: "Cordon",
-    done: `Broker ${id} gets no new replicas.`,
+    done: `Broker ${id} no longer gets new replicas.`,
   });
 }
 
@@ -20,7 +20,7 @@ export function cordon(id) {
 export function uncordon(id) {
   return confirmWrite({
     title: `Uncordon broker ${id}?`,
-    explain: "New replicas may be placed there again.",
+    explain: "New replicas may be placed on it again.",
     method: "DELETE",
     path: pathOf("brokers", id, "cordon"),
     confirm: "Uncordon",

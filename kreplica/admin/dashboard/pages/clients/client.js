@@ -34,7 +34,7 @@ export function open(page) {
     const text = attributeText(pushed.labels);
     setText(labels, `${pluralize(metrics.length, "value")}${measured}${text ? `; ${text}` : ""}`);
     show(note, !pushed.is_complete);
-    setText(note, "The client has more values than shown.");
+    setText(note, "The client has more values than are shown.");
     refresh();
   });
 }

@@ -51,9 +51,9 @@ export function open(page) {
 
 function subscriptions(page) {
   const list = table({
-    caption: "Subscriptions to the metrics of clients",
+    caption: "Client-metrics subscriptions",
     keyOf: ({ name }) => name,
-    empty: "There is no subscription, so clients push no metrics.",
+    empty: "There are no subscriptions, so clients push no metrics.",
     columns: [{ header: "Subscription", names: true, part: linkPart(({ name }) => href(["subscription", name]), ({ name }) => name) }],
   });
   page.poll(PERIOD_MS, async () => {

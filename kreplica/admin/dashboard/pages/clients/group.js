@@ -17,7 +17,7 @@ const CHARTS = [
   { title: "Consumption", series: [["consumed_rate", "Messages committed"]], format: perSecond, minTop: 1 },
   { title: "Members", series: [["members", "Members"]], format: count, minTop: 2 },
 ];
-const NO_HISTORY = "There are no values: the group is new, or 200 other groups were more active. Each broker keeps the charts of 200 groups.";
+const NO_HISTORY = "No data: the group is new, or 200 other groups were more active. Each broker keeps charts for 200 groups.";
 
 /** @param {import("../../shell/page.js").Page} page */
 export function open(page) {

@@ -39,7 +39,7 @@ export function resetOffsets(group) {
       },
     },
     confirm: "Reset",
-    done: `The offsets of ${group} are reset.`,
+    done: `The offsets of ${group} were reset.`,
     preview: ({ offsets = [] }) => {
       const list = table({
         caption: "Offsets before and after",
@@ -72,12 +72,12 @@ function bodyOf(kind, text, topics) {
 export function deleteGroup(group) {
   return confirmWrite({
     title: `Delete ${group}?`,
-    explain: "Its committed offsets are lost: consumers that use this group again start according to auto.offset.reset.",
+    explain: "Its committed offsets are lost: if consumers use this group again, auto.offset.reset decides where they start.",
     method: "DELETE",
     path: pathOf("groups", group),
     confirm: "Delete",
     danger: true,
     typed: group,
-    done: `The group ${group} is deleted.`,
+    done: `The group ${group} was deleted.`,
   });
 }

@@ -9,7 +9,7 @@ const FIELDS = "group,state,status,type,members,topics,lag,partitions_without_co
 
 const FILTERS = [
   ["", "All groups"], ["status!=OK", "Groups with problems"], ["members>0", "Groups with members"], ["members=0", "Groups without members"],
-  ["partitions_without_commit>0", "Groups with partitions never committed"], ["lag>1000", "Lag above 1,000"],
+  ["partitions_without_commit>0", "Groups with uncommitted partitions"], ["lag>1000", "Lag above 1,000"],
 ];
 
 /** Label of each status. @type {Record<string, [string, string]>} */

@@ -1,4 +1,4 @@
-/** One subscription to the metrics of clients: its settings, and dialogs that create and delete it. */
+/** One client-metrics subscription: its settings, and dialogs that create and delete it. */
 
 import { configEditor } from "../../parts/config_editor.js";
 import { dismissButton, openDialog } from "../../parts/dialogs.js";
@@ -28,12 +28,12 @@ export async function newSubscription() {
   const { name, ...settings } = chosen;
   const written = await confirmWrite({
     title: `Create the subscription ${name}?`,
-    explain: "Clients that match push these metrics to the brokers. A client that is connected already finds its first subscription when it reconnects.",
+    explain: "Clients that match push these metrics to the brokers. A client that is already connected gets its first subscription when it reconnects.",
     method: "PATCH",
     path: pathOf("configs", "client-metrics", name),
     body: { set: settings },
     confirm: "Create",
-    done: `The subscription ${name} is created.`,
+    done: `The subscription ${name} was created.`,
   });
   return written ? name : null;
 }
@@ -47,7 +47,7 @@ function deleteSubscription(name) {
     body: { remove: SETTINGS },
     confirm: "Delete",
     danger: true,
-    done: `The subscription ${name} is deleted.`,
+    done: `The subscription ${name} was deleted.`,
   });
 }
 

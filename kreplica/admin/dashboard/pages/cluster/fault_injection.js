@@ -14,9 +14,9 @@ const STATES = {
 
 /** Buttons by state: label, action, and message after success. */
 const BUTTONS = [
-  (state) => (state === "dead" ? ["Start", "start", "is started"] : ["Kill", "kill", "was killed"]),
-  (state) => (state === "paused" ? ["Resume", "resume", "is resumed"] : ["Pause", "pause", "is paused"]),
-  (state) => (state === "cut" ? ["Reconnect", "mend", "is connected again"] : ["Disconnect", "cut", "is disconnected"]),
+  (state) => (state === "dead" ? ["Start", "start", "was started"] : ["Kill", "kill", "was killed"]),
+  (state) => (state === "paused" ? ["Resume", "resume", "was resumed"] : ["Pause", "pause", "was paused"]),
+  (state) => (state === "cut" ? ["Reconnect", "mend", "was reconnected"] : ["Disconnect", "cut", "was disconnected"]),
 ];
 
 const ALLOWED = { running: ["kill", "pause", "cut"], paused: ["kill", "resume"], cut: ["kill", "mend"], dead: ["start"] };
@@ -78,7 +78,7 @@ async function isConfirmed(broker, action) {
   }
   return confirmAction({
     title: `Broker ${broker.broker_id} serves this page`,
-    text: "This page is not updated until the broker is back. The other brokers serve the same page at their admin addresses.",
+    text: "This page will not be updated until the broker is back. The other brokers serve the same page at their admin addresses.",
     confirm: "Continue",
   });
 }

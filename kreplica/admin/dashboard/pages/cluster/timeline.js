@@ -11,7 +11,7 @@ const ROWS_MAX = 1000;
 const STATES = {
   connected: "Live: new entries appear automatically.",
   interrupted: "The stream was interrupted; reconnecting.",
-  rejected: "Not live: open the page again to see new entries.",
+  rejected: "Not live: reload the page to see new entries.",
 };
 
 /** @param {import("../../shell/page.js").Page} page */

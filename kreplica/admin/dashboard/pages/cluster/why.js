@@ -56,12 +56,12 @@ function chooseSubject(page) {
   const kind = selectField({ label: "Subject", name: "kind" }, [["partitions", "A partition"], ["groups", "A group"], ["plans", "A plan"], ["brokers", "A broker"]]);
   const name = field({ label: "Name", name: "name", required: true, autocomplete: "off", spellcheck: "false" });
   const hint = element("p", { class: "hint" });
-  const hints = { partitions: "A topic and a number: orders-3.", groups: "The group's name.", plans: "The plan's id: plan-0000000001.", brokers: "The broker's id: 2." };
+  const hints = { partitions: "A topic and a number: orders-3.", groups: "The group's name.", plans: "The plan's ID: plan-0000000001.", brokers: "The broker's ID: 2." };
   const updateVisibility = () => setText(hint, hints[kind.input.value]);
   kind.input.addEventListener("change", updateVisibility);
   updateVisibility();
   page.add(
-    element("p", { class: "muted" }, "Shows the decisions about a partition, group, plan or broker, their causes, and what blocks it now."),
+    element("p", { class: "muted" }, "Shows the decisions about a partition, group, plan or broker, their causes, and what is blocking it now."),
     element("form", {
       class: "form card section",
       onsubmit: (event) => {
@@ -81,7 +81,7 @@ function explanation(response, changed) {
     element("div", { class: "card stack" }, element("p", null, chip(STATE_KINDS[response.state] ?? "busy", withoutUnderscores(response.state))), element("p", { class: "why-summary" }, response.summary)),
     section("Waiting for", response.waits_for.map((sentence) => element("li", null, sentence)), "Nothing."),
     section("Possible actions", response.you_can.map((option) => actionRow(option, changed)), "Nothing needs to be done."),
-    section("Decisions", response.decided.map(decision), "No decision is recorded."),
+    section("Decisions", response.decided.map(decision), "No decisions are recorded."),
     facts(response.facts ?? {}),
   ];
 }

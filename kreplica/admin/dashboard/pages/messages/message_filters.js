@@ -4,7 +4,7 @@ import { checkbox, field, selectField, showFieldError } from "../../parts/forms.
 import { decodingChoices } from "../../parts/message_formats.js";
 import { partitionChoices } from "../../parts/partition_choices.js";
 
-const FILTER_HINT = "An expression (CEL) of key, value, headers, timestamp, offset and partition.";
+const FILTER_HINT = "A CEL expression over key, value, headers, timestamp, offset and partition.";
 
 /**
  * @param {Record<string, string>} query  of the address

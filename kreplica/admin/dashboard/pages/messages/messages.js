@@ -19,7 +19,7 @@ export function open(page) {
     return;
   }
   page.title(topic, ["#/messages", "Messages"]);
-  page.actions.append(element("a", { class: "button", href: href(["topic", topic]) }, "About the topic"));
+  page.actions.append(element("a", { class: "button", href: href(["topic", topic]) }, "Topic details"));
   page.add(tabs("Operations on messages", Object.entries(TABS).map(([name, [title]]) =>
     [href(["messages", topic, ...(name === "browse" ? [] : [name])]), title, name === tab])));
   page.once(async () => {

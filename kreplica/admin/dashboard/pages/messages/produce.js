@@ -15,7 +15,7 @@ const TEXTS = ["text", "base64", "hex"];
 /** @param {import("../../shell/page.js").Page} page @param {string} topic @param {number} partitions */
 export async function produce(page, topic, partitions) {
   const formats = (await readFormats(page.signal)).filter((format) => format.can_encode);
-  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "By the key"));
+  const partition = selectField({ label: "Partition", name: "partition" }, partitionChoices(partitions, "Chosen by key"));
   const key = field({ label: "Key", name: "key", autocomplete: "off", spellcheck: "false" });
   const noKey = checkbox({ label: "No key (null)", checked: true });
   const keyFormat = formatChoice("Key", formats);
@@ -71,7 +71,7 @@ function formatChoice(part, formats) {
   const choice = selectField({ label: `${part} is`, name: `${part.toLowerCase()}_format` }, names.map((name) => [name, name]));
   const subject = field({ label: `Schema subject of the ${part.toLowerCase()}`, name: "subject", autocomplete: "off", spellcheck: "false" });
   const version = field({ label: "Version", name: "version", type: "number", min: 1, placeholder: "latest" });
-  const message = field({ label: "Message", name: "message", autocomplete: "off", spellcheck: "false", placeholder: "the first of the file" });
+  const message = field({ label: "Message", name: "message", autocomplete: "off", spellcheck: "false", placeholder: "the first one in the file" });
   const schemaNode = element("div", { class: "pair", hidden: true }, subject.node, version.node, message.node);
   const needsSchema = () => formats.some(({ name, needs_schema: needs }) => needs && name === choice.input.value);
   choice.input.addEventListener("change", () => {
@@ -97,7 +97,7 @@ function contentOf(choice, input) {
   try {
     return parseJson(input.input.value);
   } catch (error) {
-    showFieldError(input, `This is not JSON: ${error.message}.`);
+    showFieldError(input, `Invalid JSON: ${error.message}.`);
     return undefined;
   }
 }
@@ -117,7 +117,7 @@ function headersIn(formField) {
   for (const line of formField.input.value.split("\n").filter((text) => text.trim())) {
     const [, key, value] = /^\s*([^:]+?)\s*:\s*(.*)$/.exec(line) ?? [];
     if (key === undefined) {
-      showFieldError(formField, `“${line}” is not name: value.`);
+      showFieldError(formField, `“${line}”: expected name: value.`);
       return null;
     }
     headers.push({ key, value, encoding: "utf8" });

@@ -53,7 +53,7 @@ export function open(page) {
   const start = async (body) => {
     try {
       const { document } = await request("POST", pathOf("plans"), { body });
-      announce(`${document.plan.id} is created.`);
+      announce(`${document.plan.id} was created.`);
       page.go(["plan", document.plan.id]);
     } catch (error) {
       problem.show(error);

@@ -1,4 +1,4 @@
-/** One plan: its progress, and changes while it runs. */
+/** One plan: its progress, and changes to it while it runs. */
 
 import { chip, element, set, setText, show, termList } from "../../parts/elements.js";
 import { pluralize, dateTime, rate } from "../../parts/format.js";
@@ -83,8 +83,8 @@ function changeThrottle(id, plan) {
 /** @param {string} id */
 function forgetPlan(id) {
   return confirmWrite({
-    title: `Forget ${id}?`, explain: "The plan has ended. Its record is deleted; the moved replicas stay.", method: "DELETE", path: pathOf("plans", id),
-    confirm: "Forget", done: `${id} is deleted.`,
+    title: `Forget ${id}?`, explain: "The plan has ended. Its record is deleted; the moved replicas stay in place.", method: "DELETE", path: pathOf("plans", id),
+    confirm: "Forget", done: `${id} was deleted.`,
   });
 }
 
@@ -93,13 +93,13 @@ function cancelPlan(id) {
   const revert = checkbox({ label: "Revert the moves that are finished", checked: false });
   return confirmWrite({
     title: `Cancel ${id}?`,
-    explain: "Waiting moves are skipped, and ongoing moves are reverted. Finished moves stay unless you revert them.",
+    explain: "Waiting moves are skipped, and ongoing moves are reverted. Finished moves are kept unless you revert them.",
     method: "POST", path: pathOf("plans", id, "cancel"),
     form: {
       nodes: [revert.node],
       read: () => ({
         body: { rollback: revert.input.checked },
-        summary: revert.input.checked ? "All moves are reverted." : "Finished moves stay.",
+        summary: revert.input.checked ? "All moves are reverted." : "Finished moves are kept.",
       }),
     },
     confirm: "Cancel the plan", dismiss: "Keep it running", danger: true,

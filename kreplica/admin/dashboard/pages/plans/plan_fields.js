@@ -86,7 +86,7 @@ function parseAssignments(text) {
   return text.split("\n").map((line) => line.trim()).filter(Boolean).map((line) => {
     const [, topic, partition, replicas] = /^(\S+)\s+(\d+)\s+(\d+(?:\s*,\s*\d+)*)$/.exec(line) ?? [];
     if (topic === undefined) {
-      throw new Problem(400, { title: "Not an assignment", detail: `“${line}” is not: topic, partition, brokers`, what_to_do: "Write, for example: orders 0 1,2,3" });
+      throw new Problem(400, { title: "Not an assignment", detail: `“${line}”: expected topic, partition, brokers`, what_to_do: "Write, for example: orders 0 1,2,3" });
     }
     return { topic, partition: Number(partition), replicas: replicas.split(",").map(Number) };
   });

@@ -17,7 +17,7 @@ export function open(page) {
   const list = table({
     caption: "Plans",
     keyOf: ({ id }) => id,
-    empty: "There are no plans. A plan moves replicas with a preview, a throttle and progress, and can be cancelled.",
+    empty: "There are no plans. A plan moves replicas; it can be previewed, throttled, followed and cancelled.",
     columns: [
       { header: "Plan", names: true, part: linkPart(({ id }) => href(["plan", id]), ({ id }) => id) },
       { header: "Kind", text: kindTitle },

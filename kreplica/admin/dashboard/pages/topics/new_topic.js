@@ -55,13 +55,13 @@ function partOf(name, partitions, replicationFactor, settings) {
   const body = { name, partitions, replication_factor: replicationFactor, configs };
   return {
     body,
-    // Without it, the broker would choose other replicas than in the preview.
+    // Without the assignment, the broker would choose other replicas than in the preview.
     bodyOf: ({ assignment }) => (assignment ? { name, assignment, configs } : body),
-    done: `${name} is created.`,
+    done: `${name} was created.`,
   };
 }
 
-/** This broker learns of a new topic slightly after ZooKeeper does, so wait for it. */
+/** A broker receives a new topic slightly after it is in ZooKeeper, so wait for it. */
 async function waitUntilVisible(name, signal) {
   for (let attempt = 0; attempt < ATTEMPTS_MAX && !signal.aborted; attempt += 1) {
     const { topics } = await get(pathOf("topics"), { search: name }, signal);
@@ -78,7 +78,7 @@ function settingsIn(formField) {
   for (const line of formField.input.value.split("\n").map((text) => text.trim()).filter(Boolean)) {
     const [, name, value] = /^([^=\s]+)\s*=\s*(.*)$/.exec(line) ?? [];
     if (name === undefined) {
-      showFieldError(formField, `“${line}” is not name=value.`);
+      showFieldError(formField, `“${line}”: expected name=value.`);
       return null;
     }
     settings[name] = value;

@@ -23,7 +23,7 @@ const CHARTS = [
   { title: "Messages", series: [["records_in_rate", "In"]], format: perSecond, minTop: 1 },
   { title: "Size", series: [["size_bytes", "Logs, without replicas"]], format: bytes, minTop: 1000 },
 ];
-const NO_HISTORY = "There are no values: the topic is new, or 200 other topics were more active. Each broker keeps the charts of 200 topics.";
+const NO_HISTORY = "No data: the topic is new, or 200 other topics were more active. Each broker keeps charts for 200 topics.";
 
 /** @param {import("../../shell/page.js").Page} page */
 export function open(page) {

@@ -1,4 +1,4 @@
-/** Changes of a topic: add partitions, elect leaders, delete its records, delete it. */
+/** Changes to a topic: add partitions, elect leaders, delete its records, delete it. */
 
 import { element } from "../../parts/elements.js";
 import { count, pluralize, timeFieldValue } from "../../parts/format.js";
@@ -14,9 +14,9 @@ const ROWS_MAX = 200;
 /** @param {string} name @param {number} partitions  the current number */
 export function addPartitions(name, partitions) {
   const number = field({ label: "New number of partitions", type: "number", min: partitions + 1, value: String(partitions + 1), required: true,
-    hint: `It has ${partitions}. Keys map to other partitions afterwards, so records with the same key are no longer in order across the change.` });
+    hint: `It has ${partitions}. Afterwards, keys map to different partitions, so records with the same key are not in order across the change.` });
   return confirmWrite({
-    title: `More partitions for ${name}`,
+    title: `Add partitions to ${name}`,
     method: "PATCH",
     path: pathOf("topics", name),
     form: {
@@ -62,7 +62,7 @@ export function deleteRecords(name, partitions) {
     confirm: "Delete records",
     danger: true,
     typed: name,
-    done: `The records of ${name} are deleted.`,
+    done: `The records of ${name} were deleted.`,
     preview: ({ partitions: rows = [] }) => {
       const list = table({
         caption: "First offset before and after",
@@ -105,6 +105,6 @@ export async function electPreferred(name) {
     path: pathOf("elections"),
     body: { type: "preferred", partitions: partitions.map(({ topic, partition }) => ({ topic, partition })) },
     confirm: "Elect",
-    done: `The election of preferred leaders of ${name} is requested.`,
+    done: `The election of preferred leaders for ${name} was requested.`,
   });
 }
