@@ -1,4 +1,4 @@
-"""The REST admin API, based on Klein. It uses the broker only through the small protocols that it declares.
+"""The REST admin API, based on Klein. It accesses the broker only through the small protocols that it declares.
 
 * ``http/``: the server, routing, access rules, errors and the generated OpenAPI description
 * ``resources/``: the resources, one module each

@@ -197,18 +197,18 @@ def test_offset_reset_creates_a_group(cluster: StandaloneProcess) -> None:
 
 
 BAD = [
-    ({"to": {"kind": "offset"}}, 400, "body.to: offset needs a value"),
+    ({"to": {"kind": "offset"}}, 400, "body.to: offset requires a value"),
     ({"to": {"kind": "latest", "value": 1}}, 400, "body.to: latest takes no value"),
     ({"to": {"kind": "latest"}, "topics": {"nothing": None}}, 404, "topic 'nothing' does not exist"),
     (
         {"to": {"kind": "latest"}, "topics": {TOPIC: [3]}},
         404,
-        f"partition 3 of {TOPIC} does not exist; the topic has 3",
+        f"partition 3 of {TOPIC} does not exist (number of partitions: 3)",
     ),
     (
         {"to": {"kind": "shift", "value": 1}, "topics": {OTHER: None}},
         409,
-        f"no offset to shift: the group has no committed offset of {OTHER}-0",
+        f"no offset to shift: the group has no committed offset for {OTHER}-0",
     ),
 ]
 

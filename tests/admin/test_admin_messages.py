@@ -215,8 +215,8 @@ def test_open_transaction(cluster: StandaloneProcess) -> None:
 
 BAD = [
     ("nothing", {}, 404, "topic 'nothing' does not exist"),
-    (ORDERS, {"partition": 3}, 404, "partition 3 of orders does not exist; the topic has 3"),
-    (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not a `next` of a response for this topic and"),
+    (ORDERS, {"partition": 3}, 404, "partition 3 of orders does not exist (number of partitions: 3)"),
+    (ORDERS, {"after": "zz"}, 400, "the query parameter 'after' is not the `next` of a response for this topic and"),
     (ORDERS, {"filter": "value.x >"}, 400, "the query parameter 'filter': "),
     (ORDERS, {"value_format": "xml"}, 400, "the query parameter 'value_format': unknown format 'xml'"),
     (ORDERS, {"search": "/(/"}, 400, "the query parameter 'search': missing ) of a group, at character 1 of '('"),
@@ -351,10 +351,10 @@ def test_empty_record(cluster: StandaloneProcess) -> None:
 
 
 BAD_BODIES = [
-    (EMPTY, {"partition": 2}, 404, "partition 2 of empty does not exist; the topic has 2"),
+    (EMPTY, {"partition": 2}, 404, "partition 2 of empty does not exist (number of partitions: 2)"),
     (EMPTY, {"value": "é", "value_format": "base64"}, 400, "body.value is not valid base64"),
     ("nothing", {}, 404, "topic 'nothing' does not exist"),
-    ("__transaction_state", {}, 403, "__transaction_state can only be written by coordinators"),
+    ("__transaction_state", {}, 403, "only coordinators can write to __transaction_state"),
 ]
 
 
@@ -465,12 +465,13 @@ def test_delete(cluster: StandaloneProcess) -> None:
     ("topic", "query", "status", "detail"),
     [
         (ORDERS, {}, 400, "the query parameter 'before' is missing"),
-        (ORDERS, {"before": "latest", "partition": 9}, 404, "partition 9 of orders does not exist; the topic has 3"),
+        (ORDERS, {"before": "latest", "partition": 9}, 404, "partition 9 of orders does not exist (number of "
+                                                            "partitions: 3)"),
         ("nosuch", {"before": "latest"}, 404, "topic 'nosuch' does not exist"),
         ("compacted", {"before": "latest"}, 403, "records of compacted cannot be deleted: cleanup.policy is compact, "
                                                  "without delete"),
-        ("__transaction_state", {"before": "latest"}, 400, "records of __transaction_state are deleted only by "
-                                                           "coordinators"),
+        ("__transaction_state", {"before": "latest"}, 400, "only coordinators can delete records of "
+                                                           "__transaction_state"),
     ],
 )  # fmt: skip
 def test_refused_deletion(

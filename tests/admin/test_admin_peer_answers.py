@@ -125,7 +125,7 @@ def test_unknown_members_are_accepted():
         (b'{"rows": [], "text": "\\ud800"}', "is not JSON"),
         (b'{"rows": [], "deep": %b}' % (b"[" * DEPTH_MAX + b"]" * DEPTH_MAX), "is nested deeper than 64 levels"),
         (b"[" * 100_000, "is nested too deeply"),
-        (b"[]", "is wrong: [] is not of type 'object'"),
+        (b"[]", "is invalid: [] is not of type 'object'"),
         (b'{"rows": [{"count": 1, "state": "on"}, {"count": -1, "state": "on"}]}', "at .rows[1].count: -1 is less"),
         (b'{"rows": [{"state": "on"}]}', "at .rows[0]: 'count' is a required property"),
         (b'{"rows": "%b"}' % (b"x" * 100_000), "at .rows: "),

@@ -109,7 +109,7 @@ def test_drained_broker_is_cordoned_with_the_plan(scene):
     """One write contains the cordon and the plan, so that no new replica is placed on the broker in between."""
     made = scene.api.document("POST", "/v1/plans", {"kind": "drain", "brokers": [3]})
     cordon = decode_cordon(3, scene.data(znodes.cordoned_path(3)))
-    assert cordon.reason == f"{made['plan']['id']} drains it"
+    assert cordon.reason == f"drained by {made['plan']['id']}"
     assert all(3 not in move["to"] for move in made["moves"])
 
 

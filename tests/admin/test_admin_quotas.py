@@ -115,7 +115,7 @@ def test_why_a_client_is_throttled() -> None:
 
     found = why(principal="User:alice", client_id="app")
     assert found["state"] == "throttled"
-    assert found["summary"].startswith("User:alice with the client ID app is throttled, the last time at 2023-")
+    assert found["summary"].startswith("User:alice with the client ID app is throttled, most recently at 2023-")
     assert found["summary"].endswith(
         "Brokers 2 and 3 delayed 4 requests, for 8.0 s in total, because of producer_byte_rate (1,000 bytes per second "
         "and broker, the quota of user alice)."

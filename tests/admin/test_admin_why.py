@@ -148,7 +148,7 @@ def test_move_waits_for_the_copy():
     scene.cluster.run(5)
     why = scene.why()
     assert (why["state"], why["facts"]["plan"]) == ("moving", plan)
-    assert "its replicas move: to broker 1, away from broker 3." in why["summary"]
+    assert "its replicas are being moved: to broker 1, away from broker 3." in why["summary"]
     (waits,) = why["waits_for"]
     assert waits.startswith("Broker 1 to catch up: it has ")
     assert waits.endswith(f"at no more than 1,000 bytes per second (throttle of {plan}).")
@@ -186,7 +186,7 @@ def test_open_transaction():
     assert why["state"] == "open_transaction"
     assert "read-committed consumers cannot read beyond offset 0" in why["summary"]
     (transaction,) = why["facts"]["open_transactions"]
-    assert f"producer id {transaction['producer_id']} " in why["waits_for"][0]
+    assert f"producer ID {transaction['producer_id']} " in why["waits_for"][0]
     scene.run(producer.commit())
     scene.cluster.run(2)
     assert scene.why()["state"] == "healthy"

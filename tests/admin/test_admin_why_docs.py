@@ -109,7 +109,7 @@ def normalized(document):
         (r'"at_ms": \d+', '"at_ms": 1772384529000'),
         (r"(member|Member) \S+ \(client (\S+) at [^)]+\)", r"\1 \2-51e2 (client \2 at 10.0.0.7)"),
         (r"it has [\d,]+ bytes of [\d,]+ bytes", "it has 1,001,730 bytes of 3,005,190 bytes"),
-        (r"producer id \d+", "producer id 7"),
+        (r"producer ID \d+", "producer ID 7"),
         (r"broker \d coordinates", "broker 1 coordinates"),
     ):
         text = re.sub(pattern, replacement, text)

@@ -145,7 +145,7 @@ BAD_BODIES = [
     ({"value": {"total": "x"}}, "body.value as avro: does not match schema 1: value.Order.total is <x> of type"),
     ({"value": {"totl": 1}}, "body.value as avro: value.totl: the record Order has no such field"),
     ({"value": {}, "value_schema": {"id": 77}}, "body.value as avro: the schema registry does not have schema 77"),
-    ({"value": {}, "value_schema": {}}, "body.value_schema: the format needs either the id or the subject"),
+    ({"value": {}, "value_schema": {}}, "body.value_schema: the format requires either the ID or the subject"),
     ({"value": {}, "value_format": "xml"}, "body.value_format: unknown format 'xml'"),
     ({"value": {}, "value_format": "group-record"}, "body.value_format: records cannot be written as group-record"),
     ({"value": 5, "value_format": "text"}, "body.value as text: expected a string"),

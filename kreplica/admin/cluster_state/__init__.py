@@ -1,1 +1,1 @@
-"""The state of the cluster as the admin API reads it."""
+"""Readers of the cluster's state for the admin API."""

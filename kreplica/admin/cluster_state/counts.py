@@ -54,8 +54,8 @@ class TopicCounts:
 class Counts:
     """Counts of the cluster.
 
-    A partition without a leader counts only as offline; the leaders' metrics do not count it as under-replicated
-    either.
+    A partition without a leader is counted only as offline; likewise, the leaders' metrics do not count it as
+    under-replicated.
 
     :ivar offline: partitions without a leader, sorted.
     :ivar under_replicated: partitions with a leader and with replicas out of sync.
@@ -88,16 +88,16 @@ class CachedCounts:
         """True if the metadata changed after counting started."""
         self._is_counting = False
         self._waiting: list[Deferred[Counts]] = []
-        published.on_change(self._forget)
+        published.on_change(self._invalidate)
 
-    def _forget(self) -> None:
+    def _invalidate(self) -> None:
         self._kept, self._is_old = None, True
 
     async def current(self) -> Counts:
         """Return the counts of the current metadata; wait for the count in progress, if any."""
-        kept = self._kept
-        if kept is not None and self._reactor.seconds() - self._kept_since_s < KEPT_SECONDS_MAX:
-            return kept
+        counts = self._kept
+        if counts is not None and self._reactor.seconds() - self._kept_since_s < KEPT_SECONDS_MAX:
+            return counts
         # A cancelled caller stops waiting; the count continues for the others.
         waiter: Deferred[Counts] = Deferred()
         self._waiting.append(waiter)
@@ -110,7 +110,7 @@ class CachedCounts:
         counts, started_s, self._is_old = Counts(), self._reactor.seconds(), False
         time_slice = TimeSlice(self._reactor)
         for name in sorted(self._published.topics):
-            topic = self._published.topics.get(name)  # it may be deleted meanwhile
+            topic = self._published.topics.get(name)  # None if it was deleted in the meantime
             if topic is not None:
                 _add(counts, topic, self._min_insync_replicas(name))
             if time_slice.is_over:

@@ -56,9 +56,9 @@ def entry_schema(kinds: Mapping[str, str]) -> Mapping[str, Any]:
     kinds_text = "; ".join(f"`{kind}`: {text}" for kind, text in kinds.items())
     return record(
         {
-            "id": {**STRING, "pattern": ID_PATTERN, "description": "Sorts by time over all brokers."},
+            "id": {**STRING, "pattern": ID_PATTERN, "description": "Sortable by time across all brokers."},
             "at_ms": TIME_MS,
-            "broker_id": {**BROKER_ID, "description": "The broker that recorded it, by its clock."},
+            "broker_id": {**BROKER_ID, "description": "The broker that recorded the entry; `at_ms` is from its clock."},
             "controller_epoch": {**nullable(COUNT), "description": "Epoch of the recording controller, or null."},
             "kind": {**one_of(*kinds), "description": f"{kinds_text}."},
             "subject": {**STRING, "description": "`broker 3`, `topic orders`, ...; empty for several subjects."},
@@ -94,8 +94,8 @@ def documents_of(
         key = key_of(entry.entry_id)
         if lower is not None and key <= lower:
             break
-        wanted = (kind is None or entry.kind == kind) and (subject is None or entry.subject == subject)
-        if wanted and (upper is None or key < upper):
+        matches = (kind is None or entry.kind == kind) and (subject is None or entry.subject == subject)
+        if matches and (upper is None or key < upper):
             found.append(_document(entry))
             if len(found) == limit:
                 break

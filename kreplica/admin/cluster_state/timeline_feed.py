@@ -24,7 +24,7 @@ SEEN_MAX = 5000
 """Maximum number of entries remembered as delivered."""
 
 ReadEntries = Callable[[Call, Mapping[int, str]], Awaitable[Iterable[Document]]]
-"""Reads entries of all brokers; for each broker ID in the mapping, only those newer than the given entry."""
+"""Reads the entries of all brokers; for each broker ID in the mapping, only those newer than the given entry."""
 
 
 class TimelineFeed:
@@ -115,9 +115,9 @@ class _Listener:
         self._available: Deferred[None] | None = None
         self._is_behind = False
 
-    def begin(self, known: set[str]) -> None:
-        """Mark these entries as known; later ones are delivered."""
-        self._known = known
+    def begin(self, entry_ids: set[str]) -> None:
+        """Mark these entries as delivered; later ones are delivered to the listener."""
+        self._known = entry_ids
 
     def deliver(self, documents: Iterable[Document]) -> None:
         """Queue new entries."""

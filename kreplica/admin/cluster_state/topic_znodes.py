@@ -1,4 +1,4 @@
-"""Reads topic state that only ZooKeeper has: reassignments, partition removals and topic deletions."""
+"""Reads topic state that is only in ZooKeeper: reassignments, partition removals and topic deletions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ READ_SECONDS_MAX = 1.0
 """Maximum time of a read: ZooKeeper may be unreachable although the connection looks intact."""
 
 TOPICS_AT_ONCE = 500
-"""Number of topics that are read together, about two milliseconds."""
+"""Number of topics that are read together, which takes about two milliseconds."""
 
 _NO_REASSIGNMENT = b'"adding_replicas":{},"removing_replicas":{}'
 _READ_ONLY = b'"kreplica_read_only"'
@@ -28,7 +28,7 @@ _READ_ONLY = b'"kreplica_read_only"'
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Ongoing changes of a topic's partitions.
+    """Ongoing changes to a topic's partitions.
 
     :param adding: replicas that are being added, by partition.
     :param removing: replicas that are being removed, by partition.
@@ -58,12 +58,12 @@ class TopicZnodes:
         """Return the ongoing changes of each topic; a missing topic has none."""
         found: dict[str, Changes] = {}
         for start in range(0, len(topics), TOPICS_AT_ONCE):
-            some = topics[start : start + TOPICS_AT_ONCE]
-            paths = [znodes.topic_path(topic) for topic in some]
+            chunk = topics[start : start + TOPICS_AT_ONCE]
+            paths = [znodes.topic_path(topic) for topic in chunk]
             responses = await read_if_connected(self._reactor, self._client, partial(read_all, self._client, paths))
             if responses is None:
                 return None
-            for topic, response in zip(some, responses, strict=True):
+            for topic, response in zip(chunk, responses, strict=True):
                 found[topic] = _changes(topic, response[0]) if isinstance(response, tuple) else NO_CHANGES
         return found
 

@@ -106,9 +106,9 @@ def _conflict(failed: MultiFailed, bad_version_status: int) -> Problem:
     if isinstance(failed.error, BadVersion):
         title = "CONFLICT" if bad_version_status == 409 else "PRECONDITION_FAILED"
         detail = f"{path} was changed concurrently; nothing was written"
-        return Problem(bad_version_status, title, detail, what_to_do="Read it again and repeat the change.")
+        return Problem(bad_version_status, title, detail, what_to_do="Read it again, then repeat the change.")
     for kind, (status, state) in _CONFLICTS.items():
         if isinstance(failed.error, kind):
             detail = f"{path} {state}; nothing was written"
-            return Problem(status, "CONFLICT", detail, what_to_do="Read the current state and repeat the change.")
+            return Problem(status, "CONFLICT", detail, what_to_do="Read the current state, then repeat the change.")
     return Problem(500, "UNKNOWN_SERVER_ERROR", f"ZooKeeper rejected the transaction; nothing was written: {failed}")

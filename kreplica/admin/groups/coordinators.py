@@ -27,7 +27,7 @@ _RETRIABLE = (
 
 
 class CoordinatorLookup(Protocol):
-    """A broker's knowledge of group coordinators."""
+    """Lookup of group coordinators in a broker's metadata."""
 
     @property
     def has_any(self) -> bool:

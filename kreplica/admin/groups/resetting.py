@@ -108,7 +108,7 @@ class OffsetResets:
             known = topic_of(self._leaders.published, name).partitions
             for number in sorted(known) if numbers is None else numbers:
                 if number not in known:
-                    detail = f"partition {number} of {name} does not exist; the topic has {len(known)}"
+                    detail = f"partition {number} of {name} does not exist (number of partitions: {len(known)})"
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
                 keys[TopicPartition(name, number)] = None
         return sorted(keys)
@@ -122,15 +122,15 @@ class OffsetResets:
             now_ms = self._runtime.wall_clock_ms()
             time_ms = target.value if target.kind == "timestamp" else max(0, now_ms - target.value)
             timed = await self._offsets(keys, time_ms)
-            wanted = {key: timed[key] if timed[key] >= 0 else ends[key] for key in keys}
+            target_offsets = {key: timed[key] if timed[key] >= 0 else ends[key] for key in keys}
         elif target.kind == "shift":
             _require_committed(keys, committed)
-            wanted = {key: committed[key] + target.value for key in keys}
+            target_offsets = {key: committed[key] + target.value for key in keys}
         elif target.kind == "offset":
-            wanted = dict.fromkeys(keys, target.value)
+            target_offsets = dict.fromkeys(keys, target.value)
         else:
-            wanted = starts if target.kind == "earliest" else ends
-        return {key: max(starts[key], min(wanted[key], ends[key])) for key in keys}
+            target_offsets = starts if target.kind == "earliest" else ends
+        return {key: max(starts[key], min(target_offsets[key], ends[key])) for key in keys}
 
     async def _offsets(self, keys: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
         """Return log offsets by partition, from the leaders.
@@ -226,8 +226,8 @@ def _require_committed(keys: Sequence[TopicPartition], committed: Mapping[TopicP
         raise Problem(
             409,
             "NO_COMMITTED_OFFSET",
-            f"no offset to shift: the group has no committed offset of {', '.join(map(str, missing[:5]))}",
-            what_to_do="Name only partitions with committed offsets, or reset them to earliest or latest.",
+            f"no offset to shift: the group has no committed offset for {', '.join(map(str, missing[:5]))}",
+            what_to_do="Specify only partitions with committed offsets, or reset them to earliest or latest.",
         )
 
 

@@ -1,1 +1,1 @@
-"""Health of the brokers and of the cluster: one report that the API, the commands, the dashboard and metrics show."""
+"""Health of brokers and of the cluster: one report for the API, the commands, the dashboard and the metrics."""

@@ -22,9 +22,9 @@ def cluster_faults(counts: Counts, live: Collection[int], controller_id: int) ->
         yield Fault("no_controller", "cluster", text)
     if counts.under_min_isr:
         yield under_min_isr_fault(counts.under_min_isr)
-    for broker, held in sorted(counts.brokers.items()):
-        if broker not in live and held.replicas:
-            replicas = "1 replica" if held.replicas == 1 else f"{held.replicas:,} replicas"
+    for broker, broker_counts in sorted(counts.brokers.items()):
+        if broker not in live and broker_counts.replicas:
+            replicas = "1 replica" if broker_counts.replicas == 1 else f"{broker_counts.replicas:,} replicas"
             why = "it stopped, died or lost its ZooKeeper session"
             text = f"Broker {broker}, which holds {replicas}, is not registered: {why}."
             yield broker_fault("broker_gone", broker, text)

@@ -1,7 +1,7 @@
 """The health report of the cluster: the faults of all brokers, and those that follow from the published metadata.
 
-Overview, ``kreplica cluster``, ``/v1/cluster`` and ``/v1/health`` show this report, and ``/v1/brokers/{broker_id}``
-the faults of its broker.
+Overview, ``kreplica cluster``, ``/v1/cluster`` and ``/v1/health`` show this report;
+``/v1/brokers/{broker_id}`` shows the faults of one broker.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LocalFaults(Protocol):
 class HealthReport:
     """The health of the cluster at one moment.
 
-    :param counts: the counts of the published metadata, on which the figures are based.
+    :param counts: counts from the published metadata, from which ``figures`` are derived.
     :param faults: documents of faults, the most important first.
     """
 
@@ -102,8 +102,8 @@ class HealthReport:
             brokers = "1 broker" if self.brokers_count == 1 else f"{self.brokers_count} brokers"
             return f"All is well: {brokers}, every partition has a leader, and all replicas are in sync."
         text = str(self.faults[0]["text"])
-        others = len(self.faults) - 1
-        return text if not others else f"{text} ({others} more {'problem' if others == 1 else 'problems'})"
+        more = len(self.faults) - 1
+        return text if not more else f"{text} ({more} more {'problem' if more == 1 else 'problems'})"
 
     def document(self) -> dict[str, Any]:
         return {
@@ -121,7 +121,7 @@ class _Peer:
 
     :ivar requested_s: time of the last request; ``is_pending`` while it has no response.
     :ivar problem: why the last request failed; None if it succeeded or there was none.
-    :ivar unknown: why its faults are not known, if the broker did not cause that; a sentence.
+    :ivar unknown: why its faults are not known, if the cause is not the broker; a sentence.
     """
 
     faults: Sequence[Mapping[str, Any]] = ()
@@ -167,11 +167,11 @@ class ClusterHealth:
         """
         live = sorted(self._published.brokers)
         counts = await self._counts.current()
-        own = (await self.local_document())["faults"]
+        local_faults = (await self.local_document())["faults"]
         await self._request_peers(call, [broker for broker in live if broker != self._broker_id])
         of_cluster = cluster_faults(counts, live, self._published.controller_id)
         found: list[Mapping[str, Any]] = [fault.document() for fault in of_cluster]
-        rows = [*own, *(row for _, peer in sorted(self._peers.items()) for row in peer.faults)]
+        rows = [*local_faults, *(row for _, peer in sorted(self._peers.items()) for row in peer.faults)]
         found += [row for row in rows if row["kind"] not in (*PUBLISHED_KINDS, *BROKER_ONLY_KINDS)]
         silent, problems = self._silent_peers()
         found += silent

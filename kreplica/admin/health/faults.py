@@ -62,12 +62,12 @@ KINDS: Mapping[str, FaultKind] = {
     "rejected_appends": FaultKind(
         BAD,
         "Appends were rejected for lack of file descriptors, memory or quota.",
-        "Raise the limit that the cause names; the broker does not need a restart.",
+        "Raise the limit named in the cause; the broker does not need a restart.",
     ),
     "unopened_replicas": FaultKind(
         BAD,
         "Replicas could not be opened for lack of space or file descriptors.",
-        "Free space or raise the limit of open files; the broker opens the replicas when they are requested.",
+        "Free space or raise the limit on open files; the broker opens the replicas when they are requested.",
     ),
     "damaged_log": FaultKind(
         BAD,
@@ -129,16 +129,16 @@ KINDS: Mapping[str, FaultKind] = {
 """Kinds of faults, the most important first."""
 
 CLUSTER_KINDS = ("no_leader", "no_controller", "broker_gone", "broker_silent")
-"""Kinds that only the whole cluster has."""
+"""Kinds of faults that affect the whole cluster, not one broker."""
 
 PUBLISHED_KINDS = ("under_min_isr", "under_replicated")
-"""Kinds that leaders report too, but that the cluster counts from the published metadata."""
+"""Kinds that leaders also report, but that are counted from the published metadata for the cluster."""
 
 BROKER_ONLY_KINDS = ("stalling",)
-"""Kinds that only the explanation and the metrics of the broker show, since a busy machine always has some."""
+"""Kinds shown only in the explanation and the metrics of the broker, since a busy machine always has some."""
 
 CERTIFICATE_KINDS = ("certificate_expired", "certificate_expiring")
-"""Kinds that concern a listener of a broker."""
+"""Kinds of faults of a broker's listener."""
 
 BROKER_KINDS = tuple(kind for kind in KINDS if kind not in CLUSTER_KINDS)
 """Kinds of faults that a broker reports about itself."""
@@ -186,12 +186,12 @@ def by_importance(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, A
 def broker_fault(
     kind: str, broker_id: int, text: str, partitions: Sequence[TopicPartition] = (), *, detail: str = ""
 ) -> Fault:
-    """Return a fault of a broker, which ``/v1/why/brokers`` explains."""
+    """Return a fault of a broker; ``/v1/why/brokers`` explains it."""
     return Fault(kind, f"broker {broker_id}", text, f"/v1/why/brokers/{broker_id}", partitions, detail)
 
 
 def partitions_fault(kind: str, partitions: Sequence[TopicPartition], singular: str, plural: str) -> Fault:
-    """Return a fault of at least one partition, explained by the first one.
+    """Return a fault that affects partitions; its explanation is that of the first one.
 
     :param singular: the predicate for one partition; ``plural`` is the one for several.
     """

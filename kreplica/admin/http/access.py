@@ -26,7 +26,7 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-"""Allows only content of this server, and forbids other pages from embedding it in a frame."""
+"""Allows only content from this server, and forbids other pages to embed it in a frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,11 @@ class Access:
         # The scheme is ignored, because a proxy may terminate TLS.
         if origin is not None and _host_of_origin(origin) != (request.getHeader("host") or "").lower():
             raise Problem(
-                403, "FORBIDDEN", f"pages of {origin[:200]!r} must not write here", what_to_do="Use the dashboard."
+                403, "FORBIDDEN", f"pages from {origin[:200]!r} must not send writes", what_to_do="Use the dashboard."
             )
         if request.getHeader("sec-fetch-site") not in (None, "same-origin", "none"):
-            raise Problem(403, "FORBIDDEN", "pages of other sites must not write here", what_to_do="Use the dashboard.")
+            detail = "pages from other sites must not send writes"
+            raise Problem(403, "FORBIDDEN", detail, what_to_do="Use the dashboard.")
 
 
 def _host_of_origin(origin: str) -> str | None:

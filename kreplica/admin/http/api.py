@@ -114,10 +114,10 @@ class RawResponse:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file that is sent while it is made.
+    """A file that is sent while it is generated.
 
     :param name: proposed name of the file, in ASCII.
-    :param parts: closed (``aclose``) when the client disconnects; an error breaks the connection.
+    :param parts: closed (``aclose``) when the client disconnects; after an error, the connection is closed early.
     """
 
     name: str
@@ -198,8 +198,8 @@ def page_of(names: Sequence[str], call: Call) -> tuple[Sequence[str], str | None
     """
     after, limit = call.query.get("after"), call.query["limit"]
     first = 0 if after is None else bisect_right(names, after)
-    shown = names[first : first + limit]
-    return shown, shown[-1] if first + limit < len(names) else None
+    page = names[first : first + limit]
+    return page, page[-1] if first + limit < len(names) else None
 
 
 LIMIT = Parameter(

@@ -50,10 +50,10 @@ class BoundedRequest(Request):
             channel.reject(Problem(400, "INVALID_REQUEST", reason))
 
     def handleContentChunk(self, data: bytes) -> None:
-        left = BODY_BYTES_MAX + 1 - self._body_bytes
+        remaining = BODY_BYTES_MAX + 1 - self._body_bytes
         self._body_bytes += len(data)
-        if left > 0:
-            super().handleContentChunk(data[:left])  # type: ignore[no-untyped-call]
+        if remaining > 0:
+            super().handleContentChunk(data[:remaining])  # type: ignore[no-untyped-call]
         elif self._body_bytes > IGNORED_BYTES_MAX:
             transport: Any = self.transport
             transport.abortConnection()
@@ -144,7 +144,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, channel: BoundedChannel, address: str) -> bool:
-        """Add a new connection; return False if there is no room."""
+        """Add a new connection; return False if the limit is reached and no connection can be evicted."""
         if self._by_address[address] >= ADDRESS_CONNECTIONS_MAX:
             has_room = self._make_room(address)
         else:
@@ -174,7 +174,7 @@ class Connections:
             self._half_sent[channel] = None
 
     def mark_received(self, channel: BoundedChannel) -> None:
-        """Mark that a request arrived completely and is being processed."""
+        """Mark that a complete request was received and is being processed."""
         self._half_sent.pop(channel, None)
         self._idle.pop(channel, None)
 
@@ -217,7 +217,7 @@ class BoundedChannel(HTTPChannel):
         self._connections = connections
         self._deadline: IDelayedCall | None = None
         self._is_idle = False  # idle after a response
-        self._is_rejected = False  # bytes that follow are dropped
+        self._is_rejected = False  # further bytes are dropped
 
     def connectionMade(self) -> None:
         super().connectionMade()  # type: ignore[no-untyped-call]

@@ -20,7 +20,7 @@ class Authorizer(Protocol):
     """Decides whether a request is authorized, by the same rules as for Kafka clients."""
 
     def permits(self, principal: Principal, operation: Operation, resource: Resource) -> bool:
-        """Return True if the principal may do the operation."""
+        """Return True if the principal may perform the operation."""
 
 
 @dataclass(frozen=True, slots=True)

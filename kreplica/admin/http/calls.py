@@ -78,15 +78,15 @@ class CallReader:
 
     # --- parameters --------------------------------------------------------------------------------------------------
 
-    def _read_query(self, given: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
+    def _read_query(self, parameters: Mapping[bytes, Sequence[bytes]]) -> dict[str, Any]:
         values = {name: parameter.default for name, parameter in self._in_query.items()}
-        for raw_name, texts in given.items():
+        for raw_name, texts in parameters.items():
             name = _text(raw_name, "the query")
             parameter = self._in_query.get(name)
             if parameter is None:
                 raise _invalid(f"unknown query parameter {_shown(name)}", _nearest(name, self._in_query))
             if len(texts) > 1:
-                raise _invalid(f"the parameter {name!r} is given {len(texts)} times", "Send it once.")
+                raise _invalid(f"the parameter {name!r} occurs {len(texts)} times", "Send it once.")
             values[name] = self._value(parameter, _text(texts[0], f"the parameter {name!r}"), "query")
         return values
 
@@ -136,7 +136,7 @@ class CallReader:
     def _default_body(self) -> Any:
         assert self._body is not None
         if not self._body.is_valid({}):
-            raise _invalid("the request needs a JSON body", _members(self._body.schema))
+            raise _invalid("the request requires a JSON body", _members(self._body.schema))
         return {}
 
 
@@ -161,7 +161,7 @@ def query_parameters(route: Route) -> list[Parameter]:
 
 
 def _validator(schema: Schema) -> Draft202012Validator:
-    # Imported at the first validation, because it takes 4 MB and most brokers get no such request.
+    # Imported for the first validation, because it takes 4 MB and most brokers receive no such request.
     from jsonschema import Draft202012Validator
 
     return Draft202012Validator(schema)
@@ -212,9 +212,9 @@ def _reject_constant(name: str) -> Any:
 
 
 def _message(error: ValidationError) -> str:
-    """Keep the end of the message, which names the error, and cut the value, which may be long; hide secrets."""
+    """Return the message with a long value cut at its start, so that the error at the end remains; hide secrets."""
     if isinstance(error.schema, Mapping) and error.schema.get("writeOnly"):
-        return f"the value is not valid: {error.validator} {error.validator_value}"
+        return f"the value is invalid: {error.validator} {error.validator_value}"
     text = error.message
     return text if len(text) <= SHOWN_MAX else f"{text[: SHOWN_MAX // 2]} ... {text[-SHOWN_MAX // 2 :]}"
 
@@ -260,11 +260,11 @@ def _typed(text: str, schema: Schema) -> Any:
     return text
 
 
-def _text(raw: bytes, what: str) -> str:
+def _text(raw: bytes, source: str) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError:
-        raise _invalid(f"{what} is not UTF-8") from None
+        raise _invalid(f"{source} is not UTF-8") from None
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:

@@ -42,7 +42,7 @@ class StreamSender(Generic[T]):
         self._timer: IDelayedCall | None = None
 
     async def run(self) -> None:
-        """Send items until they end, or until cancelled by a disconnect or a stop."""
+        """Send items until they end, or until a disconnect or the server's stop cancels this task."""
         self._request.registerProducer(self, True)
         try:
             self._begin()
@@ -144,7 +144,7 @@ class FileSender(StreamSender[bytes]):
         return item
 
     def _fail(self, error: Exception) -> None:
-        """Break the connection, so that the client does not take the file for complete."""
+        """Close the connection early, so that the client does not treat the file as complete."""
         if problem_of(error) is None:
             log.failure("a download failed")
         self._abort()

@@ -77,7 +77,7 @@ _WHAT_TO_DO = {
     ErrorCode.NOT_COORDINATOR: "Send the request to the coordinator of the group.",
     ErrorCode.REASSIGNMENT_IN_PROGRESS: "Wait until the replicas have moved, or cancel the plan that moves them.",
     ErrorCode.TOPIC_ALREADY_EXISTS: "Choose another name, or change the existing topic.",
-    ErrorCode.TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true in the brokers' files, and restart them.",
+    ErrorCode.TOPIC_DELETION_DISABLED: "Set delete.topic.enable=true on all brokers, and restart them.",
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "GET /v1/topics lists the topics.",
     ErrorCode.GROUP_ID_NOT_FOUND: "GET /v1/groups lists the groups.",
 }

@@ -13,7 +13,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
 
 ROWS_AT_ONCE = 50
-"""Rows of a list that are encoded between two checks of the clock, a fraction of a millisecond."""
+"""Number of rows that are encoded between two checks of the clock, which takes a fraction of a millisecond."""
 
 ROWS_WHOLE_MAX = 200
 """Longer lists are split."""

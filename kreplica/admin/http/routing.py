@@ -182,7 +182,7 @@ async def _handled(route: Route, call: Any) -> AnyResponse:
 
 
 def _rule(path: str) -> str:
-    """Convert a path such as ``/v1/topics/{topic}`` to the syntax of Klein."""
+    """Convert a path such as ``/v1/topics/{topic}`` to Klein's syntax."""
     names = path.split("{")
     return names[0] + "".join(
         f"<path:{name.removesuffix(':path')}>{rest}" if name.endswith(":path") else f"<{name}>{rest}"
@@ -255,11 +255,11 @@ def _set_stream_headers(request: Request, content_type: str) -> None:
 
 def _matches_etag(request: Request, etag: str) -> bool:
     """Return True if ``If-None-Match`` of a read matches."""
-    given = request.getHeader("if-none-match") if request.method in (b"GET", b"HEAD") else None
-    if given is None:
+    header = request.getHeader("if-none-match") if request.method in (b"GET", b"HEAD") else None
+    if header is None:
         return False
-    known = [text.strip().removeprefix("W/") for text in given.split(",")]
-    return f'"{etag}"' in known or known == ["*"]
+    etags = [text.strip().removeprefix("W/") for text in header.split(",")]
+    return f'"{etag}"' in etags or etags == ["*"]
 
 
 # --- problems --------------------------------------------------------------------------------------------------------
@@ -283,8 +283,8 @@ def _not_found(request: Request, failure: Failure) -> None:
     write_problem(request, problem)
 
 
-def _too_many(what: str, count: int) -> Problem:
-    return Problem(503, "OVERLOADED", f"{count} {what} are in progress, which is the limit", what_to_do="Retry later.")
+def _too_many(kind: str, count: int) -> Problem:
+    return Problem(503, "OVERLOADED", f"{count} {kind} are in progress, which is the limit", what_to_do="Retry later.")
 
 
 def _unexpected(request: Request) -> Problem:

@@ -52,7 +52,7 @@ def listing(of: Schema, **bounds: int) -> Schema:
 
 
 def one_of(*values: str) -> Schema:
-    """Return the schema of a text that is one of these values."""
+    """Return the schema of a string that is one of these values."""
     return {"type": "string", "enum": list(values)}
 
 

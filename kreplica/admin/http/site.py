@@ -86,7 +86,7 @@ class AdminSite:
             reactor=reactor,
             logFormatter=_access_line,
         )
-        # Replaces the default channel, which needs a library for HTTP/2.
+        # Replaces the default channel, which requires a library for HTTP/2.
         self._site.protocol = partial(BoundedChannel, self.connections)  # type: ignore[method-assign, assignment]
         self._host = host
         self._requested_port = port
@@ -128,7 +128,7 @@ class AdminSite:
         except CannotListenError as error:
             raise SettingsError(
                 f"the admin API cannot listen on {self._host}:{self._requested_port}: {error.socketError}; "
-                "choose another with kreplica.admin.listener (standalone: --admin-port)"
+                "choose another address with kreplica.admin.listener (standalone: --admin-port)"
             ) from None
         for loop in self._background:
             loop.start()

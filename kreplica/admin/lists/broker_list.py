@@ -16,7 +16,7 @@ LIVE_METRICS = "live-metrics"
 HEALTH = "health"
 """Source of the column ``faults``: the health report, which waits up to a second for a broker that does not respond."""
 
-_NULL_IF_DEAD = "Null if it is not alive, or unknown while ZooKeeper does not respond."
+_NULL_IF_DEAD = "Null if the broker is not alive, or if ZooKeeper does not respond."
 
 MEMBERS = {
     "broker_id": BROKER_ID,
@@ -27,7 +27,7 @@ MEMBERS = {
     "registered_at_ms": {**nullable(TIME_MS), "description": f"Milliseconds since 1970. {_NULL_IF_DEAD}"},
     "admin_url": {**nullable(STRING), "description": "URL of its admin API, if enabled."},
     "is_controller": BOOLEAN,
-    "cordoned": {**BOOLEAN, "description": "True if it gets no new replicas; existing ones stay."},
+    "cordoned": {**BOOLEAN, "description": "True if the broker gets no new replicas; existing ones stay."},
     "leaders": {**COUNT, "description": "Partitions that it leads."},
     "replicas": {**COUNT, "description": "Replicas on the broker, including leaders."},
     "under_replicated_leaders": {**COUNT, "description": "Under-replicated partitions that it leads."},
@@ -44,7 +44,7 @@ LIVE = {
     },
     "connections": {**nullable(COUNT), "description": f"Open connections. {_SILENT}"},
     "log_bytes": {**nullable(COUNT), "description": f"Size of all its logs. {_SILENT}"},
-    "usable_bytes": {**nullable(COUNT), "description": f"Free space of the log directory with the least. {_SILENT}"},
+    "usable_bytes": {**nullable(COUNT), "description": f"Smallest free space of its log directories. {_SILENT}"},
     "offline_log_dirs": {**nullable(COUNT), "description": f"Failed log directories. {_SILENT}"},
     "bytes_in_rate": {**RATE_OR_NULL, "description": f"Bytes of produce requests per second. {_SILENT}"},
     "bytes_out_rate": {**RATE_OR_NULL, "description": f"Bytes of fetch responses per second. {_SILENT}"},
@@ -52,7 +52,7 @@ LIVE = {
     "reactor_delay_p99_ms": {**RATE_OR_NULL, "description": f"99th percentile of the event loop's delay. {_SILENT}"},
 }
 
-FAULTS = {**listing(FAULT), "description": "Its faults, the most important first."}
+FAULTS = {**listing(FAULT), "description": "Its faults, most important first."}
 
 COLUMNS = Columns(
     "broker_id",

@@ -47,7 +47,7 @@ METRIC = record(
         "name": STRING,
         "kind": {**one_of("gauge", "sum"), "description": "`sum`: a total since the client's start."},
         "unit": STRING,
-        "attributes": {**TEXTS, "description": "Such as the broker or topic of the value."},
+        "attributes": {**TEXTS, "description": "For example, the broker or topic of the value."},
         "value": {"type": ["number", "null"], "description": "Null if the client's value is not a number."},
         "at_ms": {**TIME_MS, "description": "Time of the measurement in milliseconds since 1970; 0 if unknown."},
     },
@@ -55,9 +55,9 @@ METRIC = record(
 )
 METRICS = record(
     {
-        "labels": {**TEXTS, "description": "Such as the client's group."},
+        "labels": {**TEXTS, "description": "For example, the client's group."},
         "metrics": listing(METRIC),
-        "is_complete": {**BOOLEAN, "description": "False if there are more values than shown."},
+        "is_complete": {**BOOLEAN, "description": "False if there are more values than are shown."},
     },
     title="ClientMetrics",
 )
@@ -86,7 +86,7 @@ class ClientList:
                 "GET",
                 PATH,
                 self.list_all,
-                "Clients that request subscriptions to their metrics, on all brokers.",
+                "The clients of all brokers that request subscriptions to their metrics.",
                 response=COLUMNS.page_schema("clients", "Client"),
                 query=(LIMIT, AFTER, *COLUMNS.parameters()),
             ),
@@ -97,7 +97,7 @@ class ClientList:
                 "The last metrics of a client.",
                 response=METRICS,
                 query=(IN_CLIENT,),
-                problems={404: "No broker has metrics of the client."},
+                problems={404: "No broker has metrics for the client."},
             ),
         )
 
@@ -124,7 +124,7 @@ class ClientList:
             raise Problem(
                 404,
                 "UNKNOWN_CLIENT",
-                f"no broker has metrics of the client {client_instance_id}",
+                f"no broker has metrics for the client {client_instance_id}",
                 what_to_do="GET /v1/clients lists the clients; PATCH /v1/configs/client-metrics/NAME subscribes to "
                 "their metrics.",
             )

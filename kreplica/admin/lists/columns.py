@@ -49,7 +49,7 @@ class Selection:
     sources: Collection[str]
 
     def needs(self, source: str) -> bool:
-        """Return True if columns of a source are shown, filtered or sorted."""
+        """Return True if columns of a source are shown, filtered or used for sorting."""
         return source in self.sources
 
 
@@ -72,7 +72,7 @@ class Columns:
     def parameters(self) -> Sequence[Parameter]:
         """Return the query parameters of the list, without ``limit`` and ``after``."""
         more = [column.name for column in self._columns.values() if not column.is_default]
-        sort = f"A column, with `-` for descending order; unknown values are last. Default: `{self.key}`."
+        sort = f"A column, preceded by `-` for descending order; unknown values are last. Default: `{self.key}`."
         number = {"type": "integer", "minimum": 1, "maximum": PAGES_MAX}
         fields = "The columns of the response, separated by commas."
         if more:
@@ -81,7 +81,7 @@ class Columns:
             Parameter("fields", _text(FIELDS_LENGTH_MAX), fields),
             Parameter("sort", _text(SORT_LENGTH_MAX), sort),
             Parameter("filter", _text(FILTER_LENGTH_MAX), SYNTAX),
-            Parameter("page", number, "The number of the page, which has `limit` entries; not together with `after`."),
+            Parameter("page", number, "Number of the page, which has `limit` entries; not allowed with `after`."),
         )
 
     def row_schema(self, title: str) -> Schema:
@@ -115,7 +115,7 @@ class Columns:
             raise Problem(
                 400,
                 "INVALID_REQUEST",
-                f"after: this parameter needs a list that is sorted by {self.key}",
+                f"after: this parameter requires a list that is sorted by {self.key}",
                 what_to_do="Use the parameter page.",
             )
         used = (*fields, sort, *(condition.column for condition in conditions))

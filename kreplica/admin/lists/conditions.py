@@ -15,7 +15,7 @@ CONDITIONS_MAX = 20
 
 SYNTAX = (
     "Conditions separated by commas, which must all hold, such as `lag>1000,state=Stable`. Operators: `=`, `!=`, "
-    "`<`, `<=`, `>`, `>=`, and `~` for a substring, ignoring case. `null` stands for an unknown value."
+    "`<`, `<=`, `>`, `>=`, and `~` for a substring, ignoring case. `null` denotes an unknown value."
 )
 
 _CONDITION = re.compile(r"\s*([a-z_]+)\s*(!=|<=|>=|=|<|>|~)\s*(.*?)\s*", re.DOTALL)
@@ -44,7 +44,7 @@ class Condition:
     def holds(self, value: Any) -> bool:
         """Return True if a value meets the condition.
 
-        An unknown value only meets ``=null`` and ``!=``.
+        An unknown value meets only ``=null`` and ``!=``.
         """
         if self.operator == "=":
             return bool(value == self.value)

@@ -48,14 +48,14 @@ COLUMNS = Columns(
         ),
         Column("is_broker", {**BOOLEAN, "description": "True for the controller and followers."}, is_default=True),
         Column("opened_at_ms", TIME_MS, is_default=True),
-        Column("idle_ms", {**COUNT, "description": "Time since the last byte was read or written."}, is_default=True),
+        Column("idle_ms", {**COUNT, "description": "Time since the last byte was received or sent."}, is_default=True),
         Column(
             "in_flight",
-            {**COUNT, "description": "Requests whose responses are not sent, including fetches that wait."},
+            {**COUNT, "description": "Requests whose responses were not sent yet, including waiting fetches."},
             is_default=True,
         ),
         Column("bytes_in", {**nullable(COUNT), "description": f"Bytes received. {_KERNEL}"}, is_default=True),
-        Column("bytes_out", {**nullable(COUNT), "description": f"Acknowledged bytes. {_KERNEL}"}, is_default=True),
+        Column("bytes_out", {**nullable(COUNT), "description": f"Bytes acknowledged. {_KERNEL}"}, is_default=True),
         Column("bytes_in_rate", {**RATE_OR_NULL, "description": _RATE_TEXT}, is_default=True),
         Column("bytes_out_rate", {**RATE_OR_NULL, "description": _RATE_TEXT}, is_default=True),
     ],
@@ -109,7 +109,7 @@ class ConnectionList:
                 raise Problem(
                     404,
                     "BROKER_ID_NOT_REGISTERED",
-                    f"broker {broker_id} is not alive, and only it knows its connections",
+                    f"broker {broker_id} is not alive, and only it can list its connections",
                     what_to_do="GET /v1/brokers lists the known brokers.",
                 )
             path = PATH.replace("{broker_id}", str(broker_id))

@@ -52,10 +52,10 @@ COLUMNS = Columns(
         ),
         Column(
             "partitions_without_commit",
-            {**nullable(COUNT), "description": f"Partitions in which the group never committed an offset. {_NULL}"},
+            {**nullable(COUNT), "description": f"Partitions for which the group never committed an offset. {_NULL}"},
             LOAD,
         ),
-        Column("last_commit_at_ms", {**nullable(TIME_MS), "description": "Null without a commit."}, LOAD),
+        Column("last_commit_at_ms", {**nullable(TIME_MS), "description": "Null if there was no commit."}, LOAD),
         Column(
             "status",
             {

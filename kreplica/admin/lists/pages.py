@@ -47,28 +47,28 @@ async def read_page(
     :param keys: keys of all rows, in their order.
     :param values: functions for all columns that the request needs.
     """
-    time_slice = TimeSlice(reactor)  # shared by all steps, so that two steps do not add up to a longer slice
-    found = await _matching(time_slice, keys, selection, values)
+    time_slice = TimeSlice(reactor)  # shared by all steps, so that consecutive steps do not add up to a longer slice
+    matching = await _matching(time_slice, keys, selection, values)
     key = selection.fields[0]
     if selection.sort != key:
-        found = await _sorted(time_slice, found, values[selection.sort], descending=selection.descending)
+        matching = await _sorted(time_slice, matching, values[selection.sort], descending=selection.descending)
     elif selection.descending:
-        found = found[::-1]
+        matching = matching[::-1]
     number, limit = call.query.get("page"), call.query["limit"]
     following = None
     if number is not None:
-        shown = found[(number - 1) * limit : number * limit]
+        page_keys = matching[(number - 1) * limit : number * limit]
     elif selection.sort == key and not selection.descending:
-        shown, following = page_of(found, call)
+        page_keys, following = page_of(matching, call)
     else:
-        shown = found[:limit]
+        page_keys = matching[:limit]
     rows = []
     columns = [(field, values[field]) for field in selection.fields]
-    for each in shown:
+    for each in page_keys:
         rows.append({field: value_of(each) for field, value_of in columns})
         if time_slice.is_over:
             await time_slice.next()
-    return Page(rows, following, len(found))
+    return Page(rows, following, len(matching))
 
 
 async def keys_with(reactor: Reactor, keys: Iterable[Key], predicate: Callable[[Key], bool]) -> list[Key]:

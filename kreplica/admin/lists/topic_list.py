@@ -86,7 +86,7 @@ COLUMNS = Columns(
         ),
         Column(
             "health",
-            {**one_of(*HEALTH), "description": "The worst state of its partitions; `deleting` while it is deleted."},
+            {**one_of(*HEALTH), "description": "The worst state of its partitions, or `deleting`."},
             DELETIONS,
         ),
         *(Column(name, schema) for name, schema in _SETTINGS.items()),
@@ -115,7 +115,7 @@ class TopicSettings(Protocol):
 
 
 class Settings(Protocol):
-    """Effective settings of all topics, which every broker knows."""
+    """Effective settings of all topics, which every broker has in memory."""
 
     def log_config(self, topic: str) -> TopicSettings: ...
 

@@ -1,4 +1,4 @@
-"""Clients with telemetry (KIP-714), which only the brokers know to which they push their metrics."""
+"""Clients with telemetry (KIP-714); each is known only to the broker to which it pushes its metrics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TABLE = TableFormat(
         "subscriptions": (TEXTS, "Names of the subscriptions that apply."),
         "push_interval_ms": (NUMBER, "Interval between two pushes."),
         "last_request_at_ms": (NUMBER, "Time of the last request for a subscription, or push."),
-        "pushed_at_ms": (NUMBER_OR_NULL, "Time of the last metrics; null if there are none in memory."),
+        "pushed_at_ms": (NUMBER_OR_NULL, "Time of the last push of metrics; null if none are in memory."),
         "pushes": (NUMBER, "Number of pushes with metrics to this broker."),
         "metrics": (NUMBER, "Number of metrics of the last push."),
         "bytes": (NUMBER, "Compressed size of the last push."),
@@ -99,7 +99,7 @@ class ClientLoads:
         return await TABLE.document(self._reactor, self._now_ms(), await self._local.current())
 
     async def _merged(self, tables: list[Rows]) -> dict[str, ClientLoad]:
-        """Return the clients; for one that has moved to another broker, its row of the last request."""
+        """Return the clients; if a client has moved to another broker, the row with its last request."""
         time_slice = TimeSlice(self._reactor)
         merged: dict[str, ClientLoad] = {}
         for rows in tables:

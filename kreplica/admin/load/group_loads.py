@@ -1,4 +1,4 @@
-"""Load of groups: members, topics and lag, which only their coordinators know."""
+"""Load of groups: members, topics and lag, which only the groups' coordinators can report."""
 
 from __future__ import annotations
 

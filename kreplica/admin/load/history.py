@@ -14,7 +14,7 @@ COARSE_MS, COARSE_POINTS = 60_000, 360
 """Points of a minute for 6 hours."""
 
 SLACK_POINTS = 4
-"""Points that may be missing at the start of a range of fine points, because the clocks of brokers differ."""
+"""Points that may be missing at the start of a range with 5-second points, because brokers' clocks differ."""
 
 SAMPLE_SECONDS = FINE_MS / 1000
 """Interval of the samples."""

@@ -100,7 +100,7 @@ class HistoryResource:
         return await self._read(call, PATH, SERIES, self._history.read)
 
     async def of_topic(self, call: Call) -> JsonResponse:
-        """``GET /v1/topics/{topic}/history``: the leaders' points, whose sum is that of the topic."""
+        """``GET /v1/topics/{topic}/history``: the points of the leaders, which add up to those of the topic."""
         topic = call.path["topic"]
         if not call.forwarded:
             topic_of(await once_complete(self._published), topic)
@@ -129,7 +129,7 @@ class HistoryResource:
             row
             for document in responses.documents.values()
             for row in document["brokers"]
-            # If another broker's clock is very wrong, its points are at other times.
+            # If another broker's clock is far off, its points are at other times.
             if (document["from_ms"], document["step_ms"]) == (span.from_ms, span.step_ms)
         ]
         return JsonResponse({**_document(now_ms, span, rows), "problems": list(responses.problems)})

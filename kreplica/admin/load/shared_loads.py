@@ -1,4 +1,4 @@
-"""The tables of all brokers, merged and cached briefly, so that not every poll of a page causes requests."""
+"""The tables of all brokers, merged and cached briefly, so that polling pages do not cause a request each time."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.reused_result import ReusedResult
 
 REUSE_SECONDS = 2.0
-"""Time for which a result is reused."""
+"""Time in seconds for which a result is reused."""
 
 THIS_BROKER = Caller(is_super=True)
-"""The caller of requests to other brokers: the result is shared by callers with different permissions."""
+"""The caller in requests to other brokers, because callers with different permissions share the result."""
 
 T = TypeVar("T")
 
@@ -73,8 +73,8 @@ class SharedLoads(Generic[T]):
         return await self._result.current(lambda: self._read(call))
 
     async def _read(self, call: Call) -> Load[T]:
-        own = Call(authorization=call.authorization, caller=THIS_BROKER)
-        responses = await self._others.request_all(own, self._path, self._validator, self._read_local)
+        broker_call = Call(authorization=call.authorization, caller=THIS_BROKER)
+        responses = await self._others.request_all(broker_call, self._path, self._validator, self._read_local)
         problems = list(responses.problems)
         tables = []
         for broker_id, document in responses.documents.items():

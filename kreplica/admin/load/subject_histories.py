@@ -14,10 +14,10 @@ REPLACEMENTS_MAX = 20
 """Maximum number of subjects per minute that lose their history to more active ones."""
 
 ADVANTAGE = 1.5
-"""A subject replaces another one if it was this many times more active, so that equals do not alternate."""
+"""A subject must be this many times more active to replace another one, so that similar subjects do not alternate."""
 
 DECAY = 0.5 ** (1 / 180)
-"""Factor of the activity per minute: activity three hours ago counts half."""
+"""Factor of the activity per minute: activity three hours ago has half the weight."""
 
 KEPT_MS = COARSE_MS * COARSE_POINTS
 
@@ -83,7 +83,7 @@ class SubjectHistories:
             self._activity[subject] = self._activity.get(subject, 0.0) + activity
 
     def end_sample(self, at_ms: int) -> None:
-        """Once a minute, drop old subjects, and replace the least active ones by more active ones."""
+        """Once a minute, drop old subjects, and replace the least active ones with more active ones."""
         minute = at_ms // COARSE_MS
         if minute == self._replaced_minute:
             return
@@ -96,7 +96,7 @@ class SubjectHistories:
         self._waiting = set()
 
     def _replace(self, at_ms: int) -> None:
-        """Start the history of the most active subjects without one, in free places or those of less active ones."""
+        """Start histories of the most active subjects without one, in free slots or those of less active subjects."""
         waiting = nlargest(REPLACEMENTS_MAX, ((self._activity[name], name) for name in self._waiting))
         if not waiting:
             return

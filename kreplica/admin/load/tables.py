@@ -17,7 +17,7 @@ from kreplica.runtime import Reactor
 from kreplica.runtime.time_slice import TimeSlice
 
 ROWS_AT_ONCE = 200
-"""Number of rows between two checks of the clock, a fraction of a millisecond."""
+"""Number of rows between two checks of the clock, which takes a fraction of a millisecond."""
 
 NUMBER, NUMBER_OR_NULL, TEXT, TEXTS = "number", "number_or_null", "text", "texts"
 
@@ -48,7 +48,7 @@ class TableFormat:
     columns: Mapping[str, tuple[str, str]]
 
     def schema(self, title: str) -> Schema:
-        """Return the schema of the document; ``rows`` checks the values, because a schema does so too slowly."""
+        """Return the schema of the document; ``rows`` checks the values, because a schema would be too slow."""
         lists = {name: {"type": "array", "description": text} for name, (_, text) in self.columns.items()}
         return record({"at_ms": TIME_MS, **lists}, title=title)
 
@@ -64,8 +64,8 @@ class TableFormat:
         """Return the document of rows, each with the values of all columns in order; yields to the reactor."""
         lists: list[list[Any]] = [[] for _ in self.columns]
         time_slice, source = TimeSlice(reactor), iter(rows)
-        while some := list(islice(source, ROWS_AT_ONCE)):
-            for values, more in zip(lists, zip(*some, strict=True), strict=True):
+        while chunk := list(islice(source, ROWS_AT_ONCE)):
+            for values, more in zip(lists, zip(*chunk, strict=True), strict=True):
                 values += more
             if time_slice.is_over:
                 await time_slice.next()
@@ -81,16 +81,16 @@ class TableFormat:
         time_slice = TimeSlice(reactor)
         rows: list[tuple[Any, ...]] = []
         for start in range(0, max(map(len, lists)), ROWS_AT_ONCE):
-            some = [values[start : start + ROWS_AT_ONCE] for values in lists]
-            for (name, (kind, _)), values, whole in zip(self.columns.items(), some, lists, strict=True):
+            slices = [values[start : start + ROWS_AT_ONCE] for values in lists]
+            for (name, (kind, _)), values, whole in zip(self.columns.items(), slices, lists, strict=True):
                 if len(whole) != count or not _is_valid(kind, values):
                     raise Problem(
                         502,
                         "unexpected response",
-                        f"broker {broker_id}: the column {name} of its response is not valid",
+                        f"broker {broker_id}: the column {name} of its response is invalid",
                         what_to_do=f"Check that broker {broker_id} runs a compatible release of kreplica.",
                     )
-            rows += zip(*some, strict=True)
+            rows += zip(*slices, strict=True)
             if time_slice.is_over:
                 await time_slice.next()
         return rows

@@ -1,4 +1,4 @@
-"""Load of topics: records, bytes and rates, which only the leaders of their partitions know."""
+"""Load of topics: records, bytes and rates, which only the leaders of the partitions can report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = TableFormat(
     {
         "topic": (TEXT, "Names of the topics with a replica on this broker."),
         "leaders": (NUMBER, "Partitions that this broker leads."),
-        "records": (NUMBER, "Span of offsets between log start offset and high watermark, over led partitions."),
+        "records": (NUMBER, "Span of offsets from log start offset to high watermark, summed over led partitions."),
         "size_bytes": (NUMBER, "Size of the logs of led partitions."),
         "disk_bytes": (NUMBER, "Size of all logs of the topic on this broker."),
         "records_in_rate": (NUMBER, "Records appended per second to led partitions."),
@@ -71,7 +71,7 @@ class TopicLoads:
         return JsonResponse(await self._table())
 
     def all(self, call: Call) -> Awaitable[Load[Mapping[str, TopicLoad]]]:
-        """Return the load of each topic over all brokers; see ``SharedLoads.current``."""
+        """Return the load of each topic, summed over all brokers; see ``SharedLoads.current``."""
         return self._all.current(call)
 
     async def _table(self) -> Table:

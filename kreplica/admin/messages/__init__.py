@@ -1,7 +1,7 @@
 """Reads, searches, follows and writes records of topics through the leaders of their partitions.
 
 * ``reading``: ``MessageReader``: pages of records; start here. ``newest_first``: pages in the reverse order;
-  ``pages``: a page under construction; ``start_positions``, ``positions``: where a page starts, and page tokens
+  ``pages``: a page under construction; ``start_positions``, ``positions``: start of a page, and page tokens
 * ``fetching``: fetches from all leaders; ``scanning``: selects records of a fetched chunk in a worker thread;
   ``searching``: search for text; ``selections``: parameters and bodies of requests
 * ``tailing``: live records; ``downloading``: files; ``writing``: single records

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 class CleanupSettings(Protocol):
-    """The settings of a topic that decide whether its records can be deleted."""
+    """The topic setting that determines whether records can be deleted."""
 
     @property
     def cleanup_policy(self) -> frozenset[str]: ...
@@ -60,7 +60,7 @@ class RecordDeletions:
 
     def _check(self, name: str) -> None:
         if name in INTERNAL_TOPICS:
-            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"records of {name} are deleted only by coordinators")
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only coordinators can delete records of {name}")
         policies = self._settings_of(name).cleanup_policy
         if "delete" not in policies:
             policy = ",".join(sorted(policies))
@@ -129,7 +129,7 @@ def _numbers(topic: PublishedTopic, partition: int | None) -> Sequence[int]:
     if partition is None:
         return sorted(topic.partitions)
     if partition not in topic.partitions:
-        detail = f"partition {partition} of {topic.name} does not exist; the topic has {len(topic.partitions)}"
+        detail = f"partition {partition} of {topic.name} does not exist (number of partitions: {len(topic.partitions)})"
         raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
     return [partition]
 

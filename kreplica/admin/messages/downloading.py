@@ -23,23 +23,23 @@ _COLUMNS = ("partition", "offset", "timestamp_ms", "key", "value", "headers")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-async def file_parts(reader: MessageReader, wanted: PageRequest, kind: str) -> AsyncIterator[bytes]:
+async def file_parts(reader: MessageReader, request: PageRequest, kind: str) -> AsyncIterator[bytes]:
     """Yield the parts of a file.
 
-    :param wanted: its limit applies to the whole file.
+    :param request: its limit applies to the whole file.
     :raise KafkaError: a partition cannot be read, so the file would be incomplete.
     """
     encode: Callable[[Sequence[Document]], bytes] = _ndjson if kind == NDJSON else _csv
     yield b"" if kind == NDJSON else _row(_COLUMNS)
-    left, after = wanted.limit, wanted.after
-    while left > 0:
-        page = await reader.page(replace(wanted, limit=min(left, PAGE_RECORDS_MAX), after=after))
+    remaining, after = request.limit, request.after
+    while remaining > 0:
+        page = await reader.page(replace(request, limit=min(remaining, PAGE_RECORDS_MAX), after=after))
         if page["problems"]:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, page["problems"][0])
         rows = page["messages"]
         for start in range(0, len(rows), ROWS_AT_ONCE):
             yield encode(rows[start : start + ROWS_AT_ONCE])
-        left -= len(rows)
+        remaining -= len(rows)
         after = page["next"]
         if after is None:
             return

@@ -118,7 +118,7 @@ class ChunkFetcher:
     async def _scan(self, topic: TopicQuery, row: Row, span: Span, limits: ScanLimits) -> Scanned:
         """Scan a chunk; if a schema is missing, load it and scan the chunk again.
 
-        The last scan uses only the schemas in memory, so that the loop ends whatever the store drops meanwhile.
+        The last scan uses only the schemas in memory, so that the loop ends even if the store drops some of them.
         """
         aborted = tuple((each["producer_id"], each["first_offset"]) for each in row["aborted_transactions"] or ())
         # The response's buffer belongs to the connection, so the worker thread gets a copy.

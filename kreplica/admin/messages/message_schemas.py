@@ -47,11 +47,11 @@ SCHEMA = record(
 
 PART = record(
     {
-        "format": {**STRING, "description": "How it was decoded: a name of `GET /v1/formats`; `null` if it is absent."},
+        "format": {**STRING, "description": "How it was decoded: a name in `GET /v1/formats`; `null` if absent."},
         "value": {"description": "The decoded value; a string for text and hex digits."},
         "size_bytes": COUNT,
         "schema": {**nullable(SCHEMA), "description": "The schema in the registry; null without one."},
-        "error": {**nullable(STRING), "description": "The reason why it could not be decoded; then shown as hex."},
+        "error": {**nullable(STRING), "description": "Why it could not be decoded; it is then shown as hex."},
         "truncated": {**BOOLEAN, "description": "True if only the first bytes are shown."},
         "base64": {**nullable(STRING), "description": "All bytes, with `raw=true`."},
     },
@@ -74,7 +74,7 @@ MESSAGE = record(
     {
         "partition": PARTITION,
         "offset": COUNT,
-        "timestamp_ms": {**nullable(TIME_MS), "description": "Null if the producer set none."},
+        "timestamp_ms": {**nullable(TIME_MS), "description": "Null if the producer did not set it."},
         "timestamp_type": one_of("create_time", "log_append_time"),
         "key": PART,
         "value": PART,
@@ -89,11 +89,11 @@ MESSAGES = record(
     {
         "messages": {
             **listing(MESSAGE),
-            "description": "Merged over partitions by time; records of one partition keep their order.",
+            "description": "Merged by time across partitions; records of one partition keep their order.",
         },
         "next": {**nullable(STRING), "description": "`after` of the next page; null on the last page."},
         "scanned": {**COUNT, "description": "Number of scanned records."},
-        "remaining": {**COUNT, "description": "Number of offsets that are not scanned yet."},
+        "remaining": {**COUNT, "description": "Number of offsets that were not scanned yet."},
         "filter_errors": {**COUNT, "description": "Scanned records for which `filter` failed; they do not match."},
         "filter_error": {**nullable(STRING), "description": "The first failure."},
         "problems": {**listing(STRING), "description": "A sentence for each partition that could not be read."},
@@ -135,7 +135,7 @@ BODY = record(
             "description": "If absent, chosen by the key as in the Java client; any partition without a key.",
         },
         "key": {"description": "A string for text, hex and base64; any JSON for other formats. Null: no key."},
-        "value": {"description": "Like `key`. Null or absent: no value, which deletes a compacted key."},
+        "value": {"description": "Like `key`. Null or absent: no value, which deletes the key in a compacted topic."},
         "key_format": _PART_FORMAT,
         "value_format": _PART_FORMAT,
         "key_schema": SCHEMA_TO_USE,
@@ -166,7 +166,7 @@ DELETED = written(
             record(
                 {
                     "partition": PARTITION,
-                    "before": {**COUNT, "description": "The log start offset until now."},
+                    "before": {**COUNT, "description": "The log start offset before the deletion."},
                     "after": {**COUNT, "description": "The new log start offset."},
                 },
                 title="RecordsDeletedInPartition",
@@ -190,8 +190,8 @@ FORMATS = record(
                 {
                     "name": STRING,
                     "description": STRING,
-                    "can_encode": {**BOOLEAN, "description": "True if messages can be written in it."},
-                    "needs_schema": {**BOOLEAN, "description": "True if it needs a schema of the registry."},
+                    "can_encode": {**BOOLEAN, "description": "True if records can be written in this format."},
+                    "needs_schema": {**BOOLEAN, "description": "True if it requires a registered schema."},
                 },
                 title="RecordFormat",
             )
@@ -226,7 +226,7 @@ SELECTION = (ONE_PARTITION, SEARCH, FILTER, KEY_FORMAT, VALUE_FORMAT, RAW, CONTR
 ORDER = Parameter(
     "order",
     one_of(OLDEST, NEWEST),
-    "Order of the records, merged over all partitions by time: the oldest or the newest first.",
+    "Order of the records, merged by time across all partitions: the oldest or the newest first.",
     default=OLDEST,
 )
 FROM = Parameter(
@@ -247,7 +247,7 @@ SCAN_LIMIT = Parameter(
 )
 
 FILE_TYPE = Parameter(
-    "as", one_of(NDJSON, CSV), "Type of the file: one `Message` per line as JSON, or rows of texts.", default=NDJSON
+    "as", one_of(NDJSON, CSV), "Type of the file: one `Message` per line as JSON, or rows of text.", default=NDJSON
 )
 DOWNLOAD_LIMIT = Parameter(
     "limit",

@@ -70,14 +70,14 @@ class _Backwards:
 class _Window:
     """The window of a partition that is being read forwards.
 
-    :ivar rest: its unread part.
+    :ivar unread: the unread part.
     :ivar start_offset: lower bound of the range that will have been read; raised if its first records are dropped.
     :ivar bytes_max: maximum size of the matching records; one record is kept whatever its size.
     :ivar oldest_ms: the lowest timestamp read.
     :ivar dropped_ms: the highest timestamp of a dropped record; None if none was dropped.
     """
 
-    rest: Span
+    unread: Span
     start_offset: int
     bytes_max: int
     found: deque[Document] = field(default_factory=deque)
@@ -103,12 +103,12 @@ class NewestFirst:
     :param page: its spans are updated.
     """
 
-    def __init__(self, reactor: Reactor, fetcher: ChunkFetcher, page: Page, wanted: PageRequest) -> None:
+    def __init__(self, reactor: Reactor, fetcher: ChunkFetcher, page: Page, request: PageRequest) -> None:
         self._reactor = reactor
         self._fetcher = fetcher
         self._page = page
-        self._wanted = wanted
-        share = -(-wanted.limit // max(len(page.spans), 1))
+        self._request = request
+        share = -(-request.limit // max(len(page.spans), 1))
         window = max(WINDOW_MIN, min(share, FIRST_WINDOW_MAX))
         self._partitions = {number: _Backwards(span, window) for number, span in page.spans.items()}
         self._until_s = reactor.seconds() + SECONDS_MAX
@@ -118,14 +118,14 @@ class NewestFirst:
         """Return the records of the page, the newest first."""
         rounds = 0
         while (numbers := self._next_partitions()) and rounds < FETCHED_ROUNDS_MAX:
-            if self._is_late() or (self._has_progress and self._page.scanned >= self._wanted.scan_limit):
+            if self._is_late() or (self._has_progress and self._page.scanned >= self._request.scan_limit):
                 break
             rounds += 1
             if not await self._read_windows(numbers):
                 if self._reactor.seconds() >= self._until_s:
                     break
                 await pause(self._reactor, RETRY_DELAY_S)
-        return self._chosen()
+        return self._selected()
 
     def _is_late(self) -> bool:
         """Return True after the time limit, if the page has made progress."""
@@ -147,9 +147,9 @@ class NewestFirst:
         """Return the time of the last record of the page if enough records were found, otherwise None."""
         rows = [(time_of(row), row["size_bytes"]) for each in self._partitions.values() for row in each.found]
         size = 0
-        for count, (time_ms, size_bytes) in enumerate(heapq.nlargest(self._wanted.limit, rows), start=1):
+        for count, (time_ms, size_bytes) in enumerate(heapq.nlargest(self._request.limit, rows), start=1):
             size += size_bytes
-            if count == self._wanted.limit or size >= PAGE_BYTES_MAX:
+            if count == self._request.limit or size >= PAGE_BYTES_MAX:
                 return time_ms
         return None
 
@@ -160,14 +160,14 @@ class NewestFirst:
         """
         windows = {}
         started_s = self._reactor.seconds()
-        size_max = max(WINDOW_MIN, self._wanted.scan_limit // len(numbers))
+        size_max = max(WINDOW_MIN, self._request.scan_limit // len(numbers))
         for number in numbers:
             each = self._partitions[number]
             start = max(each.span.next_offset, each.span.end_offset - min(each.window, size_max))
             windows[number] = _Window(Span(start, each.span.end_offset), start, PAGE_BYTES_MAX // len(numbers))
         has_progress = False
         for _ in range(FETCHED_ROUNDS_MAX):
-            unread = {number: window.rest for number, window in windows.items() if not window.rest.is_read}
+            unread = {number: window.unread for number, window in windows.items() if not window.unread.is_read}
             if not unread or self._is_late():
                 break
             if not await self._fetch(unread, windows):
@@ -177,22 +177,22 @@ class NewestFirst:
             has_progress = True
         is_fast = self._reactor.seconds() - started_s < WINDOW_SECONDS
         for number, window in windows.items():
-            if window.rest.is_read:
+            if window.unread.is_read:
                 self._finish(self._partitions[number], window, is_fast)
         return has_progress
 
     async def _fetch(self, unread: dict[int, Span], windows: dict[int, _Window]) -> bool:
         limits = ScanLimits(matches=NO_LIMIT, records=NO_LIMIT, match_bytes=PAGE_BYTES_MAX, is_late=self._is_late)
-        fetched = await self._fetcher.round(self._wanted.topic, unread, limits)
+        fetched = await self._fetcher.round(self._request.topic, unread, limits)
         self._page.count(fetched)
         for number, start_offset in fetched.out_of_range.items():
-            rest = windows[number].rest
-            if start_offset != rest.end_offset:  # not truncated: the records before the log start offset are deleted
-                self._partitions[number].span.next_offset = min(start_offset, rest.end_offset)
-            rest.next_offset = min(start_offset, rest.end_offset)
+            unread_part = windows[number].unread
+            if start_offset != unread_part.end_offset:  # not truncated: records below the log start are deleted
+                self._partitions[number].span.next_offset = min(start_offset, unread_part.end_offset)
+            unread_part.next_offset = min(start_offset, unread_part.end_offset)
         for number, scanned in fetched.scanned.items():
             window = windows[number]
-            window.rest.next_offset = scanned.next_offset
+            window.unread.next_offset = scanned.next_offset
             window.add(scanned.found, scanned.found_bytes)
             if scanned.oldest_ms is not None:
                 oldest_ms = window.oldest_ms
@@ -207,8 +207,8 @@ class NewestFirst:
         partition.span.end_offset = max(window.start_offset, partition.span.next_offset)
         oldest_ms = window.oldest_ms
         if window.dropped_ms is not None:
-            # Dropped records are unread. With timestamps in any order, the newest kept record must not be older than
-            # the frontier, because the page would then be empty.
+            # Dropped records are unread. As timestamps can be in any order, the newest kept record must not be older
+            # than the frontier, because the page would then be empty.
             oldest_ms = min(window.dropped_ms, time_of(partition.found[0]))
         if oldest_ms is not None:
             partition.frontier_ms = min(partition.frontier_ms, oldest_ms)
@@ -221,14 +221,14 @@ class NewestFirst:
 
     # --- result ------------------------------------------------------------------------------------------------------
 
-    def _chosen(self) -> list[Document]:
+    def _selected(self) -> list[Document]:
         """Return the records of the page; the others belong to the next page."""
         barrier_ms = max((each.frontier_ms for each in self._partitions.values() if each.blocks), default=-2)
         chosen: list[Document] = []
         size = 0
         is_full = False
         for document in self._merged():
-            is_full = is_full or len(chosen) >= self._wanted.limit or (bool(chosen) and size >= PAGE_BYTES_MAX)
+            is_full = is_full or len(chosen) >= self._request.limit or (bool(chosen) and size >= PAGE_BYTES_MAX)
             is_full = is_full or time_of(document) < barrier_ms
             if is_full:
                 span = self._partitions[document["partition"]].span

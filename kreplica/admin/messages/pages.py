@@ -13,7 +13,7 @@ from kreplica.admin.peers.leaders import problem_texts
 from kreplica.model import TopicPartition
 
 SECONDS_MAX = 3.0
-"""Time limit of a page; when it is reached, the page has the records found so far."""
+"""Time limit of a page; when it is reached, the page contains the records found so far."""
 
 PAGE_BYTES_MAX = 4 * 1024 * 1024
 FETCHED_ROUNDS_MAX = 1000
@@ -22,7 +22,7 @@ RETRY_DELAY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class StartPosition:
-    """Where a page starts.
+    """Start position of a page.
 
     :param kind: ``earliest``, ``latest``, ``timestamp`` or ``offset``.
     :param value: the offset, or the time in milliseconds since 1970.
@@ -88,11 +88,11 @@ class Page:
                 f"partition {number}: the batch at offset {offset} cannot be decoded" for offset in scanned.undecodable
             ]
 
-    def document(self, wanted: PageRequest, messages: Sequence[Document]) -> Document:
+    def document(self, request: PageRequest, messages: Sequence[Document]) -> Document:
         """Return the response."""
         return {
             "messages": messages,
-            "next": encode_spans(wanted.topic.topic_id, wanted.order, self.spans),
+            "next": encode_spans(request.topic.topic_id, request.order, self.spans),
             "scanned": self.scanned,
             "remaining": sum(span.size for span in self.spans.values()),
             "filter_errors": self.filter_errors,
@@ -113,7 +113,7 @@ def no_leader_responds(problems: Mapping[TopicPartition, str]) -> Problem:
     return Problem(
         503,
         "LEADER_NOT_AVAILABLE",
-        texts[0] if texts else "no leader of the partitions responds",
+        texts[0] if texts else "none of the partitions' leaders responds",
         what_to_do="Retry when the partitions have leaders: GET /v1/partitions?state=offline",
         members={"problems": texts},
     )

@@ -58,8 +58,8 @@ def encode_spans(topic_id: UUID, order: str, spans: Mapping[int, Span]) -> str |
 def decode_spans(topic_id: UUID, order: str, text: str) -> dict[int, Span]:
     """Decode a page token.
 
-    :raise Problem: 400 if the token is malformed, or belongs to another order, to another topic, or to a deleted one of
-        the same name.
+    :raise Problem: 400 if the token is malformed, or belongs to another order or topic, or to a deleted topic of the
+        same name.
     """
     try:
         version, topic, its_order, rows = json.loads(_inflated(text))
@@ -70,7 +70,7 @@ def decode_spans(topic_id: UUID, order: str, text: str) -> dict[int, Span]:
     raise Problem(
         400,
         "INVALID_REQUEST",
-        "the query parameter 'after' is not a `next` of a response for this topic and order",
+        "the query parameter 'after' is not the `next` of a response for this topic and order",
         what_to_do="Omit it to start again.",
     )
 

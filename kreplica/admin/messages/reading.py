@@ -34,57 +34,57 @@ class MessageReader:
         self._leaders = leaders
         self.fetcher = ChunkFetcher(leaders, runtime.offload, schemas)
 
-    async def page(self, wanted: PageRequest) -> Document:
+    async def page(self, request: PageRequest) -> Document:
         """Return records merged by time; records of one partition keep their order.
 
         :raise Problem: 400 for a malformed ``after`` or too many partitions; 404 for an unknown partition; 503 if no
             leader responds.
         """
-        page = Page(await unread_spans(self._leaders, wanted))
-        if wanted.order == NEWEST:
-            messages = await NewestFirst(self._reactor, self.fetcher, page, wanted).messages()
+        page = Page(await unread_spans(self._leaders, request))
+        if request.order == NEWEST:
+            messages = await NewestFirst(self._reactor, self.fetcher, page, request).messages()
         else:
-            await self._read_forwards(page, wanted)
-            messages = _chosen(page, wanted.limit)
+            await self._read_forwards(page, request)
+            messages = _selected(page, request.limit)
         if page.problems and not page.scanned:
             raise no_leader_responds(page.problems)
-        return page.document(wanted, messages)
+        return page.document(request, messages)
 
-    async def _read_forwards(self, page: Page, wanted: PageRequest) -> None:
+    async def _read_forwards(self, page: Page, request: PageRequest) -> None:
         until_s = self._reactor.seconds() + SECONDS_MAX
         rounds = 0
-        while self._needs_more(page, wanted) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
+        while self._needs_more(page, request) and self._reactor.seconds() < until_s and rounds < FETCHED_ROUNDS_MAX:
             rounds += 1
-            if not await self._fetch_round(page, wanted, rounds, until_s) and page.unread():
+            if not await self._fetch_round(page, request, rounds, until_s) and page.unread():
                 await pause(self._reactor, RETRY_DELAY_S)
 
-    def _needs_more(self, page: Page, wanted: PageRequest) -> bool:
+    def _needs_more(self, page: Page, request: PageRequest) -> bool:
         return bool(
-            page.found_count < wanted.limit
-            and page.scanned < wanted.scan_limit
+            page.found_count < request.limit
+            and page.scanned < request.scan_limit
             and page.found_bytes < PAGE_BYTES_MAX
             and page.unread()
         )
 
-    async def _fetch_round(self, page: Page, wanted: PageRequest, round_number: int, until_s: float) -> bool:
+    async def _fetch_round(self, page: Page, request: PageRequest, round_number: int, until_s: float) -> bool:
         """Fetch once from every leader.
 
         :param round_number: number of this round, counted from 1.
         :return: True if there was progress.
         """
         limits = ScanLimits(
-            matches=wanted.limit - page.found_count,
-            records=wanted.scan_limit - page.scanned,
+            matches=request.limit - page.found_count,
+            records=request.scan_limit - page.scanned,
             match_bytes=PAGE_BYTES_MAX - page.found_bytes,
             is_late=lambda: self._reactor.seconds() >= until_s,
         )
-        fetched = await self.fetcher.round(wanted.topic, rotate(page.unread(), round_number), limits)
+        fetched = await self.fetcher.round(request.topic, rotate(page.unread(), round_number), limits)
         _add_results(page, fetched)
         return bool(fetched.scanned or fetched.out_of_range)
 
 
 def rotate(spans: dict[int, Span], by: int) -> dict[int, Span]:
-    """Rotate the spans, so that each round starts with another partition; a response may be full after the first."""
+    """Rotate the spans, so that each round starts at a different partition; a response may be full after the first."""
     numbers = list(spans)
     first = by % len(numbers)
     return {number: spans[number] for number in (*numbers[first:], *numbers[:first])}
@@ -106,7 +106,7 @@ def merge_by_time(found: Mapping[int, Sequence[Document]]) -> Iterable[Document]
     return heapq.merge(*(found[number] for number in sorted(found)), key=time_of)
 
 
-def _chosen(page: Page, limit: int) -> list[Document]:
+def _selected(page: Page, limit: int) -> list[Document]:
     """Return at most ``limit`` records; the others belong to the next page."""
     chosen: list[Document] = []
     size = 0

@@ -110,7 +110,7 @@ def scan(chunk: Chunk, selection: Selection, limits: ScanLimits) -> Scanned:
     Each call scans at least one record if the chunk has a complete batch.
     """
     scanned = Scanned(chunk.start_offset)
-    aborted = _Aborted(chunk.aborted)
+    aborted = _AbortedTransactions(chunk.aborted)
     for position, header in iter_headers(chunk.data, incomplete_last=True):
         if header.next_offset <= chunk.start_offset:
             continue
@@ -118,8 +118,8 @@ def scan(chunk: Chunk, selection: Selection, limits: ScanLimits) -> Scanned:
             scanned.next_offset = max(scanned.next_offset, chunk.end_offset)
             break
         batch = memoryview(chunk.data)[position : position + header.size]
-        is_wanted = aborted.is_wanted(header, batch) or (header.is_control and selection.with_control_records)
-        if is_wanted and not _scan_batch(chunk, header, batch, selection, limits, scanned):
+        is_selected = aborted.is_committed_data(header, batch) or (header.is_control and selection.with_control_records)
+        if is_selected and not _scan_batch(chunk, header, batch, selection, limits, scanned):
             break
         scanned.next_offset = min(header.next_offset, chunk.end_offset)
     return scanned
@@ -209,14 +209,14 @@ def _is_late(limits: ScanLimits) -> bool:
     return limits.is_late()
 
 
-class _Aborted:
+class _AbortedTransactions:
     """Finds batches of aborted transactions from the fetch response (KIP-98)."""
 
     def __init__(self, aborted: Sequence[tuple[int, int]]) -> None:
         self._pending = sorted(((first_offset, producer_id) for producer_id, first_offset in aborted), reverse=True)
         self._producers: dict[int, None] = {}
 
-    def is_wanted(self, header: BatchHeader, batch: memoryview) -> bool:
+    def is_committed_data(self, header: BatchHeader, batch: memoryview) -> bool:
         while self._pending and self._pending[-1][0] <= header.last_offset:
             self._producers[self._pending.pop()[1]] = None
         if header.is_control:

@@ -33,11 +33,11 @@ def search_for(text: str | None) -> Search | None:
 
 
 def _text(text: str) -> Search:
-    wanted = text.casefold()
-    if wanted.isascii():
-        raw = wanted.encode()
+    folded = text.casefold()
+    if folded.isascii():
+        raw = folded.encode()
         return lambda record: any(raw in part.lower() for part in _parts(record))
-    return lambda record: any(wanted in part.decode(errors="replace").casefold() for part in _parts(record))
+    return lambda record: any(folded in part.decode(errors="replace").casefold() for part in _parts(record))
 
 
 def _expression(expression: str) -> Search:

@@ -69,7 +69,7 @@ async def encoded_part(
     :param name: ``key`` or ``value``.
     :raise Problem: 400 if it cannot be encoded.
     """
-    value, chosen, wanted = body.get(name), body.get(f"{name}_format", TEXT), body.get(f"{name}_schema")
+    value, chosen, reference = body.get(name), body.get(f"{name}_format", TEXT), body.get(f"{name}_schema")
     if value is None:
         return None
     where = f"body.{name}"
@@ -80,18 +80,18 @@ async def encoded_part(
     if not record_format.can_encode:
         raise Problem(400, "INVALID_REQUEST", f"body.{name}_format: records cannot be written as {chosen}")
     try:
-        schema = await _schema_of(schemas, wanted, f"body.{name}_schema") if record_format.schema_type else None
-        message = (wanted or {}).get("message")
+        schema = await _schema_of(schemas, reference, f"body.{name}_schema") if record_format.schema_type else None
+        message = (reference or {}).get("message")
         data: bytes = await offload.run(record_format.encode, value, schema, message)
     except FormatError as error:
         raise Problem(400, "INVALID_REQUEST", f"{where} as {chosen}: {error}") from None
     return data
 
 
-async def _schema_of(schemas: RecordSchemas, wanted: Mapping[str, Any] | None, where: str) -> RegisteredSchema:
-    if wanted is None or ("id" in wanted) == ("subject" in wanted):
-        raise Problem(400, "INVALID_REQUEST", f"{where}: the format needs either the id or the subject of a schema")
-    return await schemas.for_writing(wanted.get("id"), wanted.get("subject"), wanted.get("version"))
+async def _schema_of(schemas: RecordSchemas, reference: Mapping[str, Any] | None, where: str) -> RegisteredSchema:
+    if reference is None or ("id" in reference) == ("subject" in reference):
+        raise Problem(400, "INVALID_REQUEST", f"{where}: the format requires either the ID or the subject of a schema")
+    return await schemas.for_writing(reference.get("id"), reference.get("subject"), reference.get("version"))
 
 
 def from_base64(text: Any, where: str) -> bytes:

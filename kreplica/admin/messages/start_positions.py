@@ -11,54 +11,54 @@ from kreplica.admin.peers.leaders import EARLIEST, LATEST, Leaders
 from kreplica.model import TopicPartition
 
 
-async def unread_spans(leaders: Leaders, wanted: PageRequest) -> dict[int, Span]:
+async def unread_spans(leaders: Leaders, request: PageRequest) -> dict[int, Span]:
     """Return the ranges to read.
 
     :raise Problem: 400 for a malformed ``after`` or too many partitions; 404 for an unknown partition; 503 if no
         leader responds.
     """
-    topic = wanted.topic
-    if wanted.after is not None:
+    topic = request.topic
+    if request.after is not None:
         known = leaders.published.topics[topic.name].partitions
-        spans = decode_spans(topic.topic_id, wanted.order, wanted.after)
+        spans = decode_spans(topic.topic_id, request.order, request.after)
         return {number: span for number, span in spans.items() if number in known}
-    keys = [TopicPartition(topic.name, number) for number in _numbers(leaders, wanted)]
+    keys = [TopicPartition(topic.name, number) for number in _numbers(leaders, request)]
     ends = await leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
     starts = await leaders.offsets(dict.fromkeys(keys, EARLIEST))
     timed: Mapping[TopicPartition, int] = {}
-    if wanted.begin.kind == "timestamp":
+    if request.begin.kind == "timestamp":
         # Backwards, the range ends before the first record of a later time.
-        time_ms = wanted.begin.value + (1 if wanted.order == NEWEST else 0)
+        time_ms = request.begin.value + (1 if request.order == NEWEST else 0)
         timed = (await leaders.offsets(dict.fromkeys(keys, time_ms), topic.isolation)).found
     both = [key for key in keys if key in ends.found and key in starts.found]
     if not both and keys:
         raise no_leader_responds({**ends.problems, **starts.problems})
-    share = _share(wanted.scan_limit if topic.selection.is_selective else wanted.limit, len(both))
+    share = _share(request.scan_limit if topic.selection.is_selective else request.limit, len(both))
     spans = {}
     for key in both:
         start, end, timed_offset = starts.found[key], ends.found[key], timed.get(key, -1)
-        if wanted.order == NEWEST:
-            spans[key.partition] = Span(start, _end(wanted.begin, start, end, timed_offset))
+        if request.order == NEWEST:
+            spans[key.partition] = Span(start, _end(request.begin, start, end, timed_offset))
         else:
-            spans[key.partition] = Span(_begin(wanted.begin, start, end, timed_offset, share), end)
+            spans[key.partition] = Span(_begin(request.begin, start, end, timed_offset, share), end)
     return spans
 
 
-def _numbers(leaders: Leaders, wanted: PageRequest) -> Sequence[int]:
-    name, known = wanted.topic.name, leaders.published.topics[wanted.topic.name].partitions
-    if wanted.partition is None:
-        if len(known) > PARTITIONS_MAX:
+def _numbers(leaders: Leaders, request: PageRequest) -> Sequence[int]:
+    name, partitions = request.topic.name, leaders.published.topics[request.topic.name].partitions
+    if request.partition is None:
+        if len(partitions) > PARTITIONS_MAX:
             raise Problem(
                 400,
                 "INVALID_REQUEST",
-                f"{name} has {len(known)} partitions; at most {PARTITIONS_MAX} can be read together",
+                f"{name} has {len(partitions)} partitions; at most {PARTITIONS_MAX} can be read together",
                 what_to_do="Select one partition: ?partition=0",
             )
-        return sorted(known)
-    if wanted.partition not in known:
-        detail = f"partition {wanted.partition} of {name} does not exist; the topic has {len(known)}"
+        return sorted(partitions)
+    if request.partition not in partitions:
+        detail = f"partition {request.partition} of {name} does not exist (number of partitions: {len(partitions)})"
         raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
-    return [wanted.partition]
+    return [request.partition]
 
 
 def _begin(begin: StartPosition, start_offset: int, end_offset: int, timed_offset: int, share: int) -> int:

@@ -48,11 +48,11 @@ class MessageWriter:
         :raise Problem: 403 for an internal topic; 404 for an unknown partition.
         """
         if topic.name in INTERNAL_TOPICS:
-            raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"{topic.name} can only be written by coordinators")
+            raise Problem(403, "TOPIC_AUTHORIZATION_FAILED", f"only coordinators can write to {topic.name}")
         numbers: Sequence[int] = sorted(topic.partitions)
         if partition is not None:
             if partition not in topic.partitions:
-                detail = f"partition {partition} of {topic.name} does not exist; the topic has {len(numbers)}"
+                detail = f"partition {partition} of {topic.name} does not exist (number of partitions: {len(numbers)})"
                 raise Problem(404, "UNKNOWN_TOPIC_OR_PARTITION", detail)
             return partition
         if key is not None:

@@ -37,7 +37,7 @@ def peer_url(registration: BrokerRegistration, admin_url: str, *, with_token: bo
     if with_token and parts.scheme == "http" and not _is_loopback(host):
         raise _rejected(
             f"{broker} has registered the admin URL {admin_url}, without TLS: the token would be sent unencrypted",
-            "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file of that broker.",
+            "Set kreplica.admin.tls.certificate.file and kreplica.admin.tls.key.file on that broker.",
         )
     return admin_url
 

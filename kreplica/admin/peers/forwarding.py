@@ -129,7 +129,7 @@ class Forwarding:
     :param offload: parses large responses.
     :param registrations: the live brokers and their admin URLs.
     :param trust_policy: the TLS trust policy for other brokers; None for the system's certificates.
-    :param token: the token of all brokers; None if callers need not authenticate.
+    :param token: the token that all brokers share; None if callers need not authenticate.
     """
 
     def __init__(
@@ -320,12 +320,12 @@ class Forwarding:
         """
         if call.forwarded:
             return PeerResponses({self._broker_id: await read_local()}, ())
-        known = await self._registrations.live()
-        others = [broker_id for broker_id in known if broker_id != self._broker_id]
+        registrations = await self._registrations.live()
+        broker_ids = [broker_id for broker_id in registrations if broker_id != self._broker_id]
         requests = []
-        for other in others:
-            full_query = {**(query or {}), **(each or {}).get(other, {})}
-            requests.append(Deferred.fromCoroutine(self.request(other, call, path, validator, query=full_query)))
+        for peer_id in broker_ids:
+            full_query = {**(query or {}), **(each or {}).get(peer_id, {})}
+            requests.append(Deferred.fromCoroutine(self.request(peer_id, call, path, validator, query=full_query)))
         gathered = DeferredList(requests, consumeErrors=True)
         try:
             documents = {self._broker_id: await read_local()}
@@ -334,7 +334,7 @@ class Forwarding:
             gathered.cancel()
             raise
         problems = []
-        for broker_id, (succeeded, outcome) in zip(others, outcomes, strict=True):
+        for broker_id, (succeeded, outcome) in zip(broker_ids, outcomes, strict=True):
             if succeeded:
                 documents[broker_id] = outcome
             else:
@@ -347,7 +347,7 @@ def _text(value: object) -> str:
 
 
 def _reason(error: Exception) -> str:
-    from twisted.web.client import ResponseFailed  # imported late because it loads TLS; _agent has loaded it by now
+    from twisted.web.client import ResponseFailed  # imported here because it loads TLS, which _agent has already loaded
 
     if isinstance(error, ResponseFailed):
         reasons = [failure.getErrorMessage() for failure in error.reasons]
@@ -356,5 +356,5 @@ def _reason(error: Exception) -> str:
 
 
 def _why(failure: Failure) -> str:
-    """Return the reason as a sentence; an unexpected failure does not hide the other results."""
+    """Return the reason as a sentence, also for an unexpected failure, so that it does not hide the other results."""
     return failure.value.detail if isinstance(failure.value, Problem) else failure.getErrorMessage()

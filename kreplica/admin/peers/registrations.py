@@ -1,4 +1,4 @@
-"""Reads the registrations of live brokers, which have the URLs of their admin APIs."""
+"""Reads the registrations of live brokers, which contain the URLs of their admin APIs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT_SECONDS_MAX = 1.0
 _LAST_KNOWN = "the brokers and their addresses are the last known ones."
 
 REUSE_SECONDS = 1.0
-"""Time for which a result is reused, because charts poll every second."""
+"""Time in seconds for which a result is reused, because charts poll every second."""
 
 
 class Registrations(Protocol):
@@ -33,7 +33,7 @@ class Registrations(Protocol):
     async def live(self) -> Mapping[int, BrokerRegistration]:
         """Return the registrations by broker ID, in order; the last known ones while ZooKeeper is unreachable.
 
-        :raise ZooKeeperError: ZooKeeper cannot be read, and never was.
+        :raise ZooKeeperError: ZooKeeper cannot be read, and was never read before.
         """
 
     @property

@@ -60,7 +60,7 @@ class PeerResponseValidator:
 
 
 def _tolerant(schema: Any) -> Any:
-    """Relax the limits of a schema that a newer release may extend: members and enumerated values."""
+    """Remove the restrictions that a newer release may violate: those of members and enumerated values."""
     if not isinstance(schema, Mapping):
         return schema
     kept: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def _malformed(broker_id: int, status: int, reason: str) -> Problem:
 
 def _where(error: ValidationError) -> str:
     steps = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.absolute_path)
-    return f"at {steps[:SHOWN_MAX]}:" if steps else "is wrong:"
+    return f"at {steps[:SHOWN_MAX]}:" if steps else "is invalid:"
 
 
 def _reason(error: ValidationError) -> str:

@@ -28,7 +28,8 @@ class _CombinedTrust:
 def trust_policy(certificates: Sequence[Certificate]) -> IPolicyForHTTPS:
     """Return a policy that trusts the system's authorities and these certificates.
 
-    A cluster may have its own authority, or one certificate for all brokers: it is in each broker's certificate file.
+    A cluster may have its own authority, or one certificate for all brokers; either is in each broker's certificate
+    file.
     """
     own = trustRootFromCertificates(certificates)
     policy: IPolicyForHTTPS = BrowserLikePolicyForHTTPS(_CombinedTrust(platformTrust(), own))

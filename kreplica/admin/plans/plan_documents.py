@@ -54,7 +54,7 @@ PLAN = record(
         "request": {"type": "object", "description": "The request, without long lists, which the moves contain."},
         "throttle_bytes_per_second": {**nullable(COUNT), "description": "Null for no limit."},
         "moves_at_once": {**COUNT, "description": "Maximum number of concurrent moves per broker."},
-        "reason": {**nullable(STRING), "description": "The reason if the controller ended the plan by itself."},
+        "reason": {**nullable(STRING), "description": "Why the controller ended the plan; null if it did not."},
         "progress": PROGRESS,
     },
     title="Plan",
@@ -121,13 +121,13 @@ REQUEST = record(
         "weights": {
             **listing(WEIGHT, minItems=1),
             "description": "The load of one replica of each partition, in bytes or bytes per second. "
-            "Absent: every partition counts as 1.",
+            "If absent, every partition has the weight 1.",
         },
         "topic": TOPIC,
         "brokers": listing(BROKER_ID, minItems=1),
         "replication_factor": {"type": "integer", "minimum": 1, "maximum": 1000},
         "partitions": {"type": "integer", "minimum": 1, "maximum": 100_000, "description": "The new total number."},
-        "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "Read-only time before the removal."},
+        "wait_ms": {**COUNT, "maximum": INT64_MAX, "description": "How long removed partitions stay readable."},
         "throttle_bytes_per_second": THROTTLE,
         "moves_at_once": {**AT_ONCE, "default": MOVES_AT_ONCE},
         "force": {**BOOLEAN, "description": "Continue even if acknowledged records may be lost."},
@@ -227,7 +227,7 @@ def broker_documents(changes: Iterable[BrokerChange]) -> list[dict[str, Any]]:
 
 
 def etag_of(read: PlanRead) -> str:
-    """Return the ETag: the versions of the header and of the progress; a write compares only that of the header."""
+    """Return the ETag: the versions of the header and of the progress; a write compares only the header's version."""
     return f"{read.version}.{read.progress_version}"
 
 
@@ -246,5 +246,5 @@ def copied_of(row: NumberedStep, sizes: Mapping[int, int]) -> int | None:
         return row.step.bytes
     if row.outcome.state is not StepState.MOVING or not row.step.receiving_brokers:
         return 0
-    known = [sizes[broker] for broker in row.step.receiving_brokers if broker in sizes]
-    return min(sum(known), row.step.bytes) if known else None
+    copied_sizes = [sizes[broker] for broker in row.step.receiving_brokers if broker in sizes]
+    return min(sum(copied_sizes), row.step.bytes) if copied_sizes else None

@@ -29,7 +29,7 @@ from kreplica.runtime.time_slice import TimeSlice
 from kreplica.zookeeper import ZooKeeperClient, read_all
 
 PREPARING_SECONDS_MAX = 10 * 60
-"""Time after which an incomplete plan counts as abandoned; the controller then ends it."""
+"""Time after which an incomplete plan is considered abandoned; the controller then ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class PlanInputs:
     async def _sizes(
         self, partitions: Collection[TopicPartition], cluster: ClusterState
     ) -> Mapping[TopicPartition, int]:
-        """Return the size of each partition that has a leader: that of the leader's replica, which a move copies."""
+        """Return the size of each partition that has a leader: that of the leader's replica, which moves copy."""
         leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
         found = await self.sizes.of(leaders)
         return {key: size for (key, _), size in found.items()}
@@ -135,5 +135,5 @@ def _partitions_to_measure(request: PlanRequest, cluster: ClusterState) -> list[
 
 def _being_written(plan_id: str) -> Problem:
     text = f"{plan_id} is being written and may affect the same partitions"
-    what_to_do = "Try again in a moment; delete the plan if its writer failed."
+    what_to_do = "Try again in a moment; delete the plan if the broker that was writing it failed."
     return Problem(409, "REASSIGNMENT_IN_PROGRESS", text, what_to_do=what_to_do)

@@ -38,10 +38,10 @@ class ReplicaSizes:
 
     async def of(self, replicas: Iterable[Replica]) -> Mapping[Replica, int]:
         """Return the size in bytes by replica; unknown sizes are omitted."""
-        wanted = list(dict.fromkeys(replicas))
+        requested = list(dict.fromkeys(replicas))
         oldest_s = self._seconds() - REUSE_SECONDS
         by_broker: dict[int, list[TopicPartition]] = {}
-        for partition, broker in wanted:
+        for partition, broker in requested:
             read_s, _ = self._known.get((partition, broker), (-1.0, 0))
             if read_s < oldest_s or (partition, broker) not in self._known:
                 by_broker.setdefault(broker, []).append(partition)
@@ -49,13 +49,13 @@ class ReplicaSizes:
             Deferred.fromCoroutine(self._query_broker(broker, keys)) for broker, keys in sorted(by_broker.items())
         ]
         await DeferredList(requests, fireOnOneErrback=True, consumeErrors=True)
-        return {replica: self._known[replica][1] for replica in wanted if replica in self._known}
+        return {replica: self._known[replica][1] for replica in requested if replica in self._known}
 
     async def _query_broker(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
         for first in range(0, len(partitions), PARTITIONS_AT_ONCE):
-            some = partitions[first : first + PARTITIONS_AT_ONCE]
-            self._forget(broker, some)
-            body = {"topics": _topics(some)}
+            chunk = partitions[first : first + PARTITIONS_AT_ONCE]
+            self._forget(broker, chunk)
+            body = {"topics": _topics(chunk)}
             try:
                 response = await self._brokers.request(broker, DESCRIBE_LOG_DIRS, body, timeout_s=REQUEST_TIMEOUT_S)
             except (ClientError, KafkaError):

@@ -46,7 +46,7 @@ class PlanWriter:
             [Create(each.path, each.data) for each in batch] for batch in creation(plan, draft.steps, draft.encoded)
         )
         head: list[Operation] = [SetData(znodes.PLANS, encode_last_number(number), stat.version), *first]
-        cordon = encode_cordon(Cordon(now_ms, f"{plan.plan_id} drains it"))
+        cordon = encode_cordon(Cordon(now_ms, f"drained by {plan.plan_id}"))
         head += [Create(znodes.cordoned_path(broker), cordon) for broker in draft.cordons]
         rows = await write(self._client, ZnodeWrites(head), dry_run=dry_run)
         if others:
@@ -60,7 +60,7 @@ class PlanWriter:
             for batch in batches:
                 rows += [_shortened(row) for row in await write(self._client, ZnodeWrites(batch), dry_run=dry_run)]
         except (Problem, ZooKeeperError):
-            # An incomplete plan has no effect, but it is removed to leave nothing behind.
+            # An incomplete plan has no effect, but is removed so that nothing is left behind.
             await self._remove_quietly(plan.plan_id)
             raise
         return rows
@@ -106,7 +106,7 @@ class PlanWriter:
             read = await self._plans.plan(plan_id)
             if if_match is not None and header_version(if_match) != read.version:
                 text = f"{plan_id} was changed concurrently; nothing was written"
-                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read the plan again and repeat the change.")
+                raise Problem(412, "PRECONDITION_FAILED", text, what_to_do="Read the plan again, then retry.")
             plan = change(read.plan)
             operation = SetData(znodes.plan_path(plan_id), encode_plan(plan), read.version)
             try:
@@ -137,6 +137,6 @@ def _shortened(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def _ended(plan: Plan, what: str) -> Problem:
-    detail = f"{plan.plan_id} is {plan.state.value} and {what}"
+def _ended(plan: Plan, consequence: str) -> Problem:
+    detail = f"{plan.plan_id} is {plan.state.value} and {consequence}"
     return Problem(409, "PLAN_ENDED", detail, what_to_do="Create another plan.")

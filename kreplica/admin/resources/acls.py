@@ -99,7 +99,7 @@ ACCESS = record(
         "allowed": BOOLEAN,
         "reason": one_of(*REASONS),
         "summary": {**STRING, "description": "The decision and its reason as a sentence."},
-        "acl": {**nullable(ACL), "description": "The deciding ACL; null if none decided."},
+        "acl": {**nullable(ACL), "description": "The ACL that decided; null if none did."},
         "applying": {
             **listing(ACL),
             "description": "All ACLs of the user on the resource, including those for other operations and addresses.",
@@ -117,7 +117,7 @@ FILTERS = (
     Parameter(
         "pattern_type",
         one_of(*PATTERN_TYPES, "match"),
-        "Only patterns of this type; `match`: all that apply to the resource with that name.",
+        "Only patterns of this type; `match`: all patterns that apply to the resource with that name.",
     ),
     Parameter("principal", TEXT, "Only ACLs of this principal."),
     Parameter("host", HOST, "Only ACLs for this address."),
@@ -129,7 +129,7 @@ QUESTION = (
     Parameter("operation", one_of(*OPERATIONS), "The operation; required."),
     Parameter("resource_type", one_of(*RESOURCE_TYPES), "The type of the resource.", default="topic"),
     Parameter("resource_name", TEXT, f"The name of the resource; required except for the cluster (`{CLUSTER_NAME}`)."),
-    Parameter("host", HOST, "The IP address of the client; by default only ACLs for all addresses apply."),
+    Parameter("host", HOST, "The IP address of the client; without it, only ACLs for all addresses apply."),
 )
 _DISABLED = {403: "authorizer.class.name is not set."}
 _ZNODES = (
@@ -219,8 +219,8 @@ class Acls:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/acls``."""
         found = {_key(binding): binding for binding in self._writer().rules.select(_filter(call.query))}
-        shown, following = page_of(sorted(found), call)
-        return JsonResponse({"acls": [_row(found[key]) for key in shown], "next": following})
+        page, following = page_of(sorted(found), call)
+        return JsonResponse({"acls": [_row(found[key]) for key in page], "next": following})
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -241,7 +241,7 @@ class Acls:
                 400,
                 "INVALID_REQUEST",
                 "the request has no filter and would delete all ACLs",
-                what_to_do="Name the ACLs to delete, for example ?principal=User:alice.",
+                what_to_do="Specify the ACLs to delete, for example ?principal=User:alice.",
             )
         bindings = await writer.select(_filter(call.query))
         operations: list[ZooKeeperOperation] = []
@@ -268,7 +268,7 @@ class Acls:
         missing += ["resource_name"] if name is None else []
         if missing:
             detail = f"the query parameters {', '.join(missing)} are missing"
-            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Name the user, the operation and the resource.")
+            raise Problem(400, "INVALID_REQUEST", detail, what_to_do="Specify user, operation and resource.")
         operation, host = AclOperation[query["operation"].upper()], query["host"] or WILDCARD
         decision: Decision | None = None
         if self._authorizer is not None:
@@ -315,7 +315,7 @@ _REASON_TEXTS: Mapping[str, str] = {
 def _plugin_decision(plugin: Authorizer, principal: Principal, query: Mapping[str, Any], name: str) -> tuple[bool, str]:
     """Return the decision of a plugin.
 
-    :raise Problem: 400 for an operation or type of resource that plugins do not know.
+    :raise Problem: 400 for an operation or type of resource that plugins do not support.
     """
     try:
         operation, kind = Operation(query["operation"]), PluginResourceType(query["resource_type"])
@@ -343,7 +343,7 @@ def _filter(query: Mapping[str, Any]) -> AclFilter:
 def _binding(number: int, row: Row) -> Binding:
     """Return an ACL of a request.
 
-    :raise Problem: 400 if it is not valid.
+    :raise Problem: 400 if it is invalid.
     """
     pattern = PatternType[row.get("pattern_type", "literal").upper()]
     resource = ResourcePattern(ResourceType[row["resource_type"].upper()], row["resource_name"], pattern)

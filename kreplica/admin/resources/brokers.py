@@ -56,7 +56,7 @@ LOG_DIR = record(
 
 PROBLEMS = {
     **listing(STRING),
-    "description": "A sentence for each value that is not known, or only the last known one.",
+    "description": "A sentence for each value that is unknown or may be outdated.",
 }
 
 CORDON = {
@@ -269,21 +269,21 @@ class Brokers:
         if stat is None:
             _known((await self._rows())[0], broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
-        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         return JsonResponse(
-            {"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": shown}
+            {"broker_id": broker_id, "cordoned": cordoned, "dry_run": call.dry_run, "znodes": znode_rows}
         )
 
 
 def _known(rows: Mapping[int, Row], broker_id: int) -> Row:
     row = rows.get(broker_id)
     if row is None:
-        known = ", ".join(map(str, rows))
+        broker_ids = ", ".join(map(str, rows))
         raise Problem(
             404,
             "BROKER_ID_NOT_REGISTERED",
             f"broker {broker_id} is not registered and has no replicas",
-            what_to_do=f"Known brokers: {known}.",
+            what_to_do=f"Known brokers: {broker_ids}.",
         )
     return row
 
@@ -304,13 +304,13 @@ def _registered(broker_id: int, registration: BrokerRegistration | None) -> Row:
 
 
 def _log_dir(row: Row) -> Row:
-    held = [partition for topic in row["topics"] for partition in topic["partitions"]]
+    partitions = [partition for topic in row["topics"] for partition in topic["partitions"]]
     total, usable = row.get("total_bytes", -1), row.get("usable_bytes", -1)
     return {
         "path": row["log_dir"],
         "error": ErrorCode.of(row["error_code"]).name if row["error_code"] else None,
         "total_bytes": total if total >= 0 else None,
         "usable_bytes": usable if usable >= 0 else None,
-        "size_bytes": sum(partition["partition_size"] for partition in held),
-        "partitions": len(held),
+        "size_bytes": sum(partition["partition_size"] for partition in partitions),
+        "partitions": len(partitions),
     }

@@ -1,6 +1,6 @@
 """Merges the settings that a broker reports with those in ZooKeeper.
 
-ZooKeeper takes precedence, because a broker learns of a change slightly later.
+ZooKeeper takes precedence, because a broker receives changes slightly later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONFIG = record(
     {
         "name": STRING,
         "value": {**nullable(STRING), "description": "Null for a secret, and if no value is set."},
-        "default_value": {**nullable(STRING), "description": "The effective value after this one is removed."},
+        "default_value": {**nullable(STRING), "description": "The effective value if this one is removed."},
         "is_default": {**BOOLEAN, "description": "True if no value is set anywhere."},
         "source": one_of(*(source.name.lower() for source in Source)),
         "type": one_of(*(kind.name.lower() for kind in Type), UNKNOWN),
@@ -142,7 +142,7 @@ def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer
 
 
 def _known(name: str, layer: Source) -> Setting | None:
-    """Return the definition of a setting; None if kreplica does not know it."""
+    """Return the definition of a setting; None for an unknown setting."""
     if layer is Source.DYNAMIC_CLIENT_METRICS_CONFIG:
         return CLIENT_METRICS_SETTINGS.get(name)
     return TOPIC_SETTINGS.get(name) if layer is Source.DYNAMIC_TOPIC_CONFIG else broker_setting(name)

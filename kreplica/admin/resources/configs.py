@@ -1,4 +1,4 @@
-"""``/v1/configs``: settings of topics, brokers and subscriptions to client metrics, which can change at run time."""
+"""``/v1/configs``: settings of topics, brokers and client-metrics subscriptions, which can change at run time."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class Configs:
     def routes(self) -> Sequence[Route]:
         """Return the routes of topics, brokers and subscriptions to client metrics."""
         topic, broker = znodes.TOPIC_CONFIGS + "/{topic}", "/config/brokers/{broker}"
-        subscription, name = "/v1/configs/client-metrics/{subscription}", "subscription to client metrics"
+        subscription, name = "/v1/configs/client-metrics/{subscription}", "client-metrics subscription"
         return (
             *self._pair("/v1/configs/topics/{topic}", "topic", IN_TOPIC, topic, "The topic does not exist."),
             *self._pair("/v1/configs/brokers/{broker}", "broker", IN_BROKERS, broker, "The broker does not exist."),
@@ -147,7 +147,7 @@ class Configs:
                 "GET",
                 "/v1/configs/client-metrics",
                 self.subscriptions,
-                "The names of the subscriptions to client metrics (KIP-714).",
+                "The names of the client-metrics subscriptions (KIP-714).",
                 response=NAMES,
             ),
             *self._pair(
@@ -190,7 +190,7 @@ class Configs:
                 znodes=(znode, notification),
                 problems={
                     404: unknown,
-                    409: "Concurrent changes of the same settings.",
+                    409: "The same settings were changed concurrently.",
                     412: "The settings no longer match If-Match.",
                 },
             ),
@@ -292,17 +292,17 @@ class Configs:
                 412,
                 "PRECONDITION_FAILED",
                 "the settings no longer match If-Match",
-                what_to_do="Read them again and repeat the change.",
+                what_to_do="Read the settings again, then repeat the change.",
             )
         secrets = [name for name in alteration.settings if is_secret(name)]
         writes = ZnodeWrites(alteration.operations, secrets)
-        shown = await write(self._client, writes, dry_run=call.dry_run, if_match=call.if_match)
+        znode_rows = await write(self._client, writes, dry_run=call.dry_run, if_match=call.if_match)
         rows = await self._rows(kind, entity, alteration.settings)
         names = {operation.name for operation in operations}
         following = 0 if alteration.version is None else alteration.version + 1
         is_deleted = any(isinstance(operation, Delete) for operation in alteration.operations)
         return JsonResponse(
-            {"configs": [row for row in rows if row["name"] in names], "dry_run": call.dry_run, "znodes": shown},
+            {"configs": [row for row in rows if row["name"] in names], "dry_run": call.dry_run, "znodes": znode_rows},
             etag=None if call.dry_run else _etag(None if is_deleted else following, rows),
         )
 
@@ -312,7 +312,7 @@ def _check_exists(subscription: str, version: int | None) -> None:
         raise Problem(
             404,
             "UNKNOWN_SUBSCRIPTION",
-            f"there is no subscription {subscription!r} to client metrics",
+            f"the client-metrics subscription {subscription!r} does not exist",
             what_to_do="GET /v1/configs/client-metrics lists the subscriptions; PATCH with metrics creates one.",
         )
 

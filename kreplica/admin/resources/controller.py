@@ -30,7 +30,7 @@ ROW = record(
         "zookeeper_watches": {**nullable(COUNT), "description": f"ZooKeeper watches of its session. {_NULL}"},
         "controller_watches": {
             **nullable(COUNT),
-            "description": f"Number of those watches that it holds as the controller. {_NULL}",
+            "description": f"Number of these watches that it holds as the controller. {_NULL}",
         },
     },
     title="ControllerCandidate",
@@ -167,9 +167,9 @@ class ControllerResource:
             Check(znodes.CONTROLLER_EPOCH, epoch_stat.version),
             SetData(znodes.CONTROLLER, documents.with_resignation(data), stat.version),
         ]
-        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         elected = previous if call.dry_run else await self._wait_for_successor(previous)
-        return JsonResponse({**elected, "previous": previous, "dry_run": call.dry_run, "znodes": shown})
+        return JsonResponse({**elected, "previous": previous, "dry_run": call.dry_run, "znodes": znode_rows})
 
     async def _read_term(self) -> tuple[tuple[bytes, Stat], tuple[bytes, Stat]] | None:
         """Read ``/controller`` and ``/controller_epoch`` in one state of the tree; None without a controller."""

@@ -111,7 +111,7 @@ class Elections:
                 "GET",
                 "/v1/elections",
                 self.list_all,
-                "Pending elections, and possible elections that would change a leader.",
+                "Pending elections, and elections that would change a leader.",
                 response=ELECTIONS,
                 query=(LIMIT,),
             ),
@@ -178,14 +178,14 @@ class Elections:
         kind = call.body["type"]
         partitions = self._partitions(kind, call.body.get("partitions"))
         if kind == PREFERRED:
-            shown, errors = await self._elect_preferred(partitions, dry_run=call.dry_run)
+            znode_rows, errors = await self._elect_preferred(partitions, dry_run=call.dry_run)
         else:
-            shown, errors = [], await self._elect_unclean(partitions, dry_run=call.dry_run)
+            znode_rows, errors = [], await self._elect_unclean(partitions, dry_run=call.dry_run)
         rows = [
             {**_row(key), "leader": self._leader(key), "error": errors[key].name if key in errors else None}
             for key in partitions
         ]
-        return JsonResponse({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": shown})
+        return JsonResponse({"type": kind, "partitions": rows, "dry_run": call.dry_run, "znodes": znode_rows})
 
     def _partitions(self, kind: str, requested: Sequence[Mapping[str, Any]] | None) -> list[TopicPartition]:
         """Return the partitions of a request, or all that need the election.
@@ -207,7 +207,7 @@ class Elections:
         path = znodes.PREFERRED_REPLICA_ELECTION
         operations = [Create(path, documents.encode_partitions(partitions))] if partitions else []
         try:
-            shown = await write(self._client, ZnodeWrites(operations), dry_run=dry_run)
+            znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=dry_run)
         except Problem as problem:
             if problem.status != 409:
                 raise
@@ -218,14 +218,14 @@ class Elections:
                 what_to_do="Wait until it is finished: GET /v1/elections shows pending elections.",
             ) from problem
         if dry_run:
-            return shown, {}
+            return znode_rows, {}
 
         def without_preferred_leader() -> list[TopicPartition]:
             return [key for key in partitions if not self._is_done_or_deleted(key)]
 
         timeout_s = ELECTION_TIMEOUT_S if self._can_all_get_preferred_leader(partitions) else 0
         await self._published.wait_until(lambda: not without_preferred_leader(), timeout_s)
-        return shown, dict.fromkeys(without_preferred_leader(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
+        return znode_rows, dict.fromkeys(without_preferred_leader(), ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 
     def _can_all_get_preferred_leader(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if all these partitions can get their preferred leaders, so that waiting makes sense."""

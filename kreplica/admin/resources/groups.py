@@ -97,14 +97,14 @@ LAG = record(
         },
         "partitions_without_commit": {
             **COUNT,
-            "description": "Number of partitions of the group's topics in which it never committed an offset.",
+            "description": "Number of partitions of the group's topics for which it never committed an offset.",
         },
         "partitions": listing(
             record(
                 {
                     "topic": STRING,
                     "partition": PARTITION,
-                    "committed_offset": {**nullable(COUNT), "description": "Null if it never committed one."},
+                    "committed_offset": {**nullable(COUNT), "description": "Null if the group never committed one."},
                     "committed_leader_epoch": {"type": ["integer", "null"]},
                     "committed_at_ms": nullable(TIME_MS),
                     "metadata": nullable(STRING),
@@ -155,7 +155,7 @@ DELETION_RESPONSE = written({"group": STRING, "offsets": listing(record(CHANGED)
 
 IN_GROUP = Parameter("group", {"type": "string", "minLength": 1}, "The group ID, percent-encoded.")
 OF_TOPIC = Parameter("topic", TOPIC, "The topic; required.")
-READERS = Parameter("topic", TOPIC, "Only groups with committed offsets of this topic, or subscribed to it.")
+READERS = Parameter("topic", TOPIC, "Only groups that have committed offsets for this topic or subscribe to it.")
 SEARCH = Parameter("search", {"type": "string", "maxLength": 1000}, "Only IDs that contain this text, ignoring case.")
 _ABSENT = {404: "The group does not exist."}
 _IN_USE = {**_ABSENT, 409: "The group has members."}
@@ -209,7 +209,7 @@ class Groups:
                 "POST",
                 f"{ONE}/offsets",
                 self.reset,
-                "Reset the offsets of a group without members.",
+                "Reset the offsets of a group that has no members.",
                 response=RESET_RESPONSE,
                 body=RESET,
                 query=(IN_GROUP,),
@@ -237,7 +237,7 @@ class Groups:
                 "DELETE",
                 ONE,
                 self.delete,
-                "Delete a group without members, with its offsets.",
+                "Delete a group that has no members, and its offsets.",
                 response=written({"group": STRING}),
                 query=(IN_GROUP,),
                 problems=_IN_USE,
@@ -294,7 +294,7 @@ class Groups:
         """``POST /v1/groups/{group}/offsets``."""
         group, to = call.path["group"], call.body["to"]
         if ("value" in to) == (to["kind"] in WITHOUT_VALUE):
-            takes = "takes no value" if to["kind"] in WITHOUT_VALUE else "needs a value"
+            takes = "takes no value" if to["kind"] in WITHOUT_VALUE else "requires a value"
             raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {takes}")
         target = Target(to["kind"], to.get("value", 0))
 
@@ -313,7 +313,7 @@ class Groups:
                 400,
                 "INVALID_REQUEST",
                 "the query parameter 'topic' is missing",
-                what_to_do="Name the topic: ?topic=orders. To delete all offsets, delete the group.",
+                what_to_do="Specify the topic: ?topic=orders. To delete all offsets, delete the group.",
             )
         offsets = await self._resets.delete(group, topic, dry_run=call.dry_run)
         return JsonResponse({"group": group, "offsets": offsets, **_written(call)})

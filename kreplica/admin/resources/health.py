@@ -43,7 +43,7 @@ class Health:
                 self.ready,
                 "Readiness to serve clients.",
                 response=ready,
-                other_responses={503: ("Clients are not served yet; the reasons say why.", ready)},
+                other_responses={503: ("Clients are not served yet; `reasons` says why.", ready)},
             ),
             Route("GET", CLUSTER, self.cluster, "The faults of the cluster and its brokers.", response=HEALTH),
             Route("GET", LOCAL_PATH, self.broker, "The faults of this broker.", response=LOCAL),

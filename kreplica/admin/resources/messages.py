@@ -138,28 +138,28 @@ class Messages:
                 "Delete the records before a position.",
                 response=DELETED,
                 query=(IN_TOPIC, BEFORE, ONE_PARTITION),
-                problems={404: _ABSENT, 503: "A leader does not respond; the problem has the number of deletions."},
+                problems={404: _ABSENT, 503: "A leader does not respond; the problem says what was deleted."},
             ),
         )
 
     async def read(self, call: Call) -> JsonResponse:
         """``GET /v1/topics/{topic}/messages``."""
-        wanted = await self._page_request(call, call.query["after"], call.query["scan_limit"])
-        return JsonResponse(await self._reader.page(wanted))
+        request = await self._page_request(call, call.query["after"], call.query["scan_limit"])
+        return JsonResponse(await self._reader.page(request))
 
     async def download(self, call: Call) -> Download:
         """``GET /v1/topics/{topic}/messages/download``."""
         kind = call.query["as"]
-        wanted = await self._page_request(call, None, SCANNED_PER_PAGE)
-        self._check_partition(wanted.topic, wanted.partition)
-        parts = file_parts(self._reader, wanted, kind)
-        return Download(f"{wanted.topic.name}.{kind}", CONTENT_TYPES[kind], parts)
+        request = await self._page_request(call, None, SCANNED_PER_PAGE)
+        self._check_partition(request.topic, request.partition)
+        parts = file_parts(self._reader, request, kind)
+        return Download(f"{request.topic.name}.{kind}", CONTENT_TYPES[kind], parts)
 
     async def tail(self, call: Call) -> EventStream:
         """``GET /v1/topics/{topic}/messages/tail``."""
         topic, partition = await self._topic(call), call.query["partition"]
-        known = self._check_partition(topic, partition)
-        return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(known)))
+        partitions = self._check_partition(topic, partition)
+        return EventStream(self._tail.events(topic, [partition] if partition is not None else sorted(partitions)))
 
     async def write(self, call: Call) -> JsonResponse:
         """``POST /v1/topics/{topic}/messages``."""
@@ -186,7 +186,7 @@ class Messages:
                 400,
                 "INVALID_REQUEST",
                 "the query parameter 'before' is missing",
-                what_to_do="Name the position: ?before=timestamp:1700000000000. To delete all records: ?before=latest.",
+                what_to_do="Set the position: ?before=timestamp:1700000000000. To delete all records: ?before=latest.",
             )
         rows = await self._deletions.delete(topic, call.query["partition"], _begin(before), dry_run=call.dry_run)
         return JsonResponse({"topic": topic.name, "partitions": rows, "dry_run": call.dry_run, "znodes": []})
@@ -214,10 +214,10 @@ class Messages:
 
         :raise Problem: 404 if the partition does not exist.
         """
-        known = topic_of(self._leaders.published, topic.name).partitions
-        if partition is not None and partition not in known:
+        partitions = topic_of(self._leaders.published, topic.name).partitions
+        if partition is not None and partition not in partitions:
             raise _no_partition(TopicPartition(topic.name, partition))
-        return known
+        return partitions
 
     async def _page_request(self, call: Call, after: str | None, scan_limit: int) -> PageRequest:
         query = call.query

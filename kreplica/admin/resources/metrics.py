@@ -69,15 +69,15 @@ def exposition(family: Family | Histogram, texts: LabelTexts) -> Iterator[bytes]
     yield f"# HELP {name} {text}\n# TYPE {name} {family.kind.value}\n".encode()
     order = sorted(range(len(family.labels)), key=family.labels.__getitem__)
     labels = [(f'{family.labels[index]}="', index) for index in order]
-    known = texts.setdefault(tuple(family.labels), {})
+    label_texts = texts.setdefault(tuple(family.labels), {})
     for start in range(0, len(family.samples), SAMPLES_AT_ONCE):
         lines = []
         for values, value in family.samples[start : start + SAMPLES_AT_ONCE]:
-            shown = known.get(values)
-            if shown is None:
+            label_text = label_texts.get(values)
+            if label_text is None:
                 text = ",".join([f'{label}{_escaped(values[index])}"' for label, index in labels])
-                shown = known[values] = f"{{{text}}}" if text else ""
-            lines.append(f"{name}{shown} {_number(value)}\n")
+                label_text = label_texts[values] = f"{{{text}}}" if text else ""
+            lines.append(f"{name}{label_text} {_number(value)}\n")
         yield "".join(lines).encode()
 
 

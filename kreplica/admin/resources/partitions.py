@@ -55,7 +55,7 @@ MEMBERS = {
     "isr": {**IDS, "description": "In-sync replicas."},
     "offline_replicas": {**IDS, "description": "Replicas on brokers that are not alive or in failed log directories."},
     "adding": {**nullable(IDS), "description": f"Replicas that are being added. {KNOWN_BY_ZOOKEEPER}"},
-    "removing": {**nullable(IDS), "description": f"Replicas that are removed after the move. {KNOWN_BY_ZOOKEEPER}"},
+    "removing": {**nullable(IDS), "description": f"Replicas that will be removed after the move. {KNOWN_BY_ZOOKEEPER}"},
     "read_only": {**nullable(BOOLEAN), "description": f"True if the partition is being removed. {KNOWN_BY_ZOOKEEPER}"},
 }
 
@@ -125,9 +125,9 @@ class Partitions:
     async def all_topics(self, call: Call) -> JsonResponse:
         """``GET /v1/partitions``."""
         state, limit = call.query["state"], call.query["limit"]
-        known = (await once_complete(self._published)).topics
+        by_name = (await once_complete(self._published)).topics
         topics = await keys_with(
-            self._reactor, sorted(known), lambda name: call.caller.may(Operation.DESCRIBE, topic_resource(name))
+            self._reactor, sorted(by_name), lambda name: call.caller.may(Operation.DESCRIBE, topic_resource(name))
         )
         after = _key(call.query["after"])
         if after is not None:
@@ -202,12 +202,12 @@ class Partitions:
         topic = topic_of(await once_complete(self._published), name)
         numbers = sorted(topic.partitions)
         first = 0 if after is None else bisect_right(numbers, after)
-        shown = numbers[first : first + limit]
+        page = numbers[first : first + limit]
         rows = await self._rows(
-            [(name, topic.partitions[number]) for number in shown], await self._znodes.changes([name])
+            [(name, topic.partitions[number]) for number in page], await self._znodes.changes([name])
         )
         more = first + limit < len(numbers)
-        return JsonResponse({"partitions": rows, "next": str(shown[-1]) if more else None})
+        return JsonResponse({"partitions": rows, "next": str(page[-1]) if more else None})
 
     async def _rows(
         self, partitions: Sequence[tuple[str, PublishedPartition]], changes: Mapping[str, Changes] | None

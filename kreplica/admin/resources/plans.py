@@ -100,7 +100,7 @@ class Plans:
                 "GET",
                 f"{one}/moves",
                 self.moves,
-                "A plan's moves, in the order in which they start.",
+                "A plan's moves, in the order in which they are started.",
                 response=page("moves", MOVE),
                 query=(LIMIT_MOVES, AFTER_MOVE),
                 problems=_NOT_FOUND,
@@ -169,17 +169,17 @@ class Plans:
         """``GET /v1/plans``."""
         newest_first = sorted(await self._plans.ids(), reverse=True)
         after, limit = call.query["after"], call.query["limit"]
-        rest = [plan_id for plan_id in newest_first if after is None or plan_id < after]
-        shown = rest[:limit]
-        rows = [await self._document(read) for read in await self._plans.plans(shown)]
-        return JsonResponse({"plans": rows, "next": shown[-1] if len(rest) > limit else None})
+        remaining = [plan_id for plan_id in newest_first if after is None or plan_id < after]
+        page = remaining[:limit]
+        rows = [await self._document(read) for read in await self._plans.plans(page)]
+        return JsonResponse({"plans": rows, "next": page[-1] if len(remaining) > limit else None})
 
     async def show(self, call: Call) -> JsonResponse:
         """``GET /v1/plans/{plan}``."""
         read = await self._plans.plan(call.path["plan"])
         document = await self._document(read)
         moving = read.progress.moving and not read.plan.state.is_ended
-        # The progress of a copy changes without a change of a znode.
+        # The progress of a copy changes without any change to a znode.
         return JsonResponse(
             document, etag=f"{etag_of(read)}.{document['progress']['bytes_done']}" if moving else etag_of(read)
         )
@@ -195,10 +195,10 @@ class Plans:
             if len(rows) == limit:
                 break
         copied = await self._copied(rows)
-        shown = [move_document(row, copied.get(row.number, copied_of(row, {}))) for row in rows]
+        documents = [move_document(row, copied.get(row.number, copied_of(row, {}))) for row in rows]
         last = rows[-1].number if rows else 0
         more = bool(rows) and last + 1 < read.plan.steps_count
-        return JsonResponse({"moves": shown, "next": str(last) if more else None})
+        return JsonResponse({"moves": documents, "next": str(last) if more else None})
 
     async def _document(self, read: PlanRead) -> dict[str, Any]:
         moved = 0
@@ -217,8 +217,8 @@ class Plans:
     async def _copied(self, rows: Sequence[NumberedStep]) -> dict[int, int | None]:
         """Return the bytes that each ongoing move has copied, by number."""
         moving = [row for row in rows if row.outcome.state is StepState.MOVING][:MOVING_MEASURED_MAX]
-        wanted = [(row.step.key, broker) for row in moving for broker in row.step.receiving_brokers]
-        sizes = await self._sizes.of(wanted) if wanted else {}
+        replicas = [(row.step.key, broker) for row in moving for broker in row.step.receiving_brokers]
+        sizes = await self._sizes.of(replicas) if replicas else {}
         return {
             row.number: copied_of(
                 row, {b: sizes[row.step.key, b] for b in row.step.receiving_brokers if (row.step.key, b) in sizes}

@@ -1,4 +1,4 @@
-"""``/v1/quotas`` and ``/v1/throttled-clients``: quotas of users, client IDs and IP addresses, and throttled clients."""
+"""``/v1/quotas`` and ``/v1/throttled-clients``: quotas for users, client IDs and IP addresses; throttled clients."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ AFTER = Parameter(
 )
 QUESTION = (
     Parameter("principal", NAME, "The user, such as `User:alice`.", default="User:ANONYMOUS"),
-    Parameter("client_id", NAME, "The client ID; by default all client IDs that were throttled."),
+    Parameter("client_id", NAME, "The client ID; by default, all client IDs that were throttled."),
     Parameter("address", NAME, "The IP address of the client, to explain connections that are not accepted."),
 )
 _ZNODES = (
@@ -172,7 +172,7 @@ class Quotas:
                 "GET",
                 WHY_CLIENT,
                 self.why,
-                "Explain whether a client is slowed down by quotas.",
+                "Explain whether quotas slow down a client.",
                 response=WHY,
                 query=QUESTION,
             ),
@@ -182,8 +182,8 @@ class Quotas:
         """``GET /v1/quotas``."""
         await self._store.refresh()
         entities = {entity.path: entity for entity in self._local.entries}
-        shown, following = page_of(sorted(entities), call)
-        return JsonResponse({"quotas": [self._row(entities[path]) for path in shown], "next": following})
+        page, following = page_of(sorted(entities), call)
+        return JsonResponse({"quotas": [self._row(entities[path]) for path in page], "next": following})
 
     async def change(self, call: Call) -> JsonResponse:
         """``PATCH /v1/quotas``."""
@@ -196,8 +196,8 @@ class Quotas:
         before = self._local.entries.get(entity, {})
         operations = await self._store.change(entity, changes, dry_run=call.dry_run)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}
-        shown = ZnodeWrites(operations).document()
-        return JsonResponse({**_parts(entity), "quotas": after, "dry_run": call.dry_run, "znodes": shown})
+        znode_rows = ZnodeWrites(operations).document()
+        return JsonResponse({**_parts(entity), "quotas": after, "dry_run": call.dry_run, "znodes": znode_rows})
 
     async def list_throttled(self, call: Call) -> JsonResponse:
         """``GET /v1/throttled-clients``."""
@@ -233,9 +233,9 @@ def _parts(entity: QuotaEntity) -> Row:
 
 def _check(entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
     names = CLIENT_QUOTAS if entity.ip is None else IP_QUOTAS
-    given = [(name, value) for name, value in changes.items() if value is not None]
-    faults = [f"{name} is {value}; {fault}" for name, value in given if (fault := quota_fault(name, value)) is not None]
-    what = "Name a user, a client ID, both, or an IP address."
+    values = [(name, value) for name, value in changes.items() if value is not None]
+    faults = [f"{name} is {value}; {fault}" for name, value in values if (fault := quota_fault(name, value))]
+    advice = "Specify a user, a client ID, both, or an IP address."
     if entity == QuotaEntity():
         detail = "the request names no entity"
     elif entity.ip is not None and (entity.user is not None or entity.client_id is not None):
@@ -243,9 +243,9 @@ def _check(entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
     elif not changes.keys() <= set(names):
         wrong = ", ".join(sorted(changes.keys() - set(names)))
         owner = "an IP address" if entity.ip is not None else "users and client IDs"
-        detail, what = f"{wrong} is not a quota of {owner}", f"Use {', '.join(names)}."
+        detail, advice = f"{wrong} is not a quota of {owner}", f"Use {', '.join(names)}."
     elif faults:
-        detail, what = faults[0], "Correct the value."
+        detail, advice = faults[0], "Correct the value."
     else:
         return
-    raise Problem(400, "INVALID_REQUEST", detail, what_to_do=what)
+    raise Problem(400, "INVALID_REQUEST", detail, what_to_do=advice)

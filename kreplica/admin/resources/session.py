@@ -18,16 +18,17 @@ _SECRET = {"type": "string", "minLength": 1, "maxLength": 1000, "writeOnly": Tru
 _TOKEN = {
     **_SECRET,
     "maxLength": TOKEN_CHARACTERS_MAX,
-    "description": "The token of the admin API, or if `bearer` is enabled a token (JWT) of the authorization server.",
+    "description": "The token of the admin API or, if `bearer` is enabled, a token (JWT) of the authorization server.",
 }
 SESSION = record(
     {
         "user": {**STRING, "description": "`User:ANONYMOUS` if the API has no authentication."},
-        "is_super": {**BOOLEAN, "description": "True if the user may do everything, because of the token."},
+        "is_super": {**BOOLEAN, "description": "True if the user may do everything, because the login used the token."},
         "method": one_of("none", "token", "basic", "certificate", "bearer", "session"),
         "ends_at_ms": {
             **nullable(TIME_MS),
-            "description": "Milliseconds since 1970, at the latest the end of a bearer token; null without a session.",
+            "description": "End of the session in milliseconds since 1970, at the latest the expiry of a bearer "
+            "token; null without a session.",
         },
     },
     title="Session",
@@ -59,7 +60,7 @@ class SessionResource:
                 "POST",
                 PATH,
                 self.log_in,
-                "Log in: the response sets the cookie of a session.",
+                "Log in: the response sets the session cookie.",
                 response=SESSION,
                 status=201,
                 body=LOGIN,
@@ -85,8 +86,8 @@ class SessionResource:
             raise Problem(400, "INVALID_REQUEST", "body: send either user and password, or token")
         login = await self._verified(call.caller.host, body)
         if login is None or sessions.lifetime_s(login) <= 0.0:
-            what = "the token is wrong or has expired" if "token" in body else "the user name or password is wrong"
-            raise Problem(401, "UNAUTHORIZED", what, what_to_do="Check them and log in again.")
+            detail = "the token is wrong or has expired" if "token" in body else "the user name or password is wrong"
+            raise Problem(401, "UNAUTHORIZED", detail, what_to_do="Check the credentials and log in again.")
         if call.dry_run:
             return JsonResponse(_document(login.user, "session", None, is_super=login.is_super))
         session, cookie = sessions.open(login)

@@ -21,7 +21,7 @@ ACTIONS = {
     "pause": "Pause a broker, as SIGSTOP does.",
     "resume": "Resume a paused broker.",
     "cut": "Isolate a broker from the other brokers, ZooKeeper and clients.",
-    "mend": "End the isolation of a broker; delayed data arrives.",
+    "mend": "End the isolation of a broker; delayed data is delivered.",
 }
 _NEEDS_LIVE_BROKER = ("pause", "cut")
 
@@ -93,13 +93,13 @@ class StandaloneResource:
         """``POST /v1/standalone/brokers/{broker_id}/{action}``."""
         brokers = self._available()
         broker_id = int(call.path["broker_id"])
-        known = brokers.states()
-        if broker_id not in known:
-            ids = ", ".join(map(str, known))
+        states = brokers.states()
+        if broker_id not in states:
+            ids = ", ".join(map(str, states))
             raise Problem(
                 404, "BROKER_ID_NOT_REGISTERED", f"this process has no broker {broker_id}; its brokers are {ids}"
             )
-        if known[broker_id].state == DEAD and action in _NEEDS_LIVE_BROKER:
+        if states[broker_id].state == DEAD and action in _NEEDS_LIVE_BROKER:
             raise Problem(
                 409, "BROKER_NOT_AVAILABLE", f"broker {broker_id} is dead", what_to_do="Start the broker and retry."
             )

@@ -31,11 +31,11 @@ USER = {"type": "string", "pattern": "^User:.+", "maxLength": 1000, "examples": 
 PERIOD = {"type": "integer", "minimum": 1, "maximum": INT64_MAX}
 MEMBERS = {
     "token_id": {**STRING, "description": "The user name of clients that authenticate with the token."},
-    "owner": {**STRING, "description": "The principal that these clients act as."},
+    "owner": {**STRING, "description": "The principal as which these clients act."},
     "requester": {**STRING, "description": "The principal that created the token."},
     "renewers": {**listing(STRING), "description": "Other principals that may renew and expire the token."},
     "issued_ms": TIME_MS,
-    "expires_ms": {**TIME_MS, "description": "End of the validity, unless the token is renewed before."},
+    "expires_ms": {**TIME_MS, "description": "Expiry time, unless the token is renewed before then."},
     "max_ms": {**TIME_MS, "description": "The time until which the token can be renewed."},
 }
 NEW_TOKEN = record(
@@ -170,8 +170,8 @@ class Tokens:
 
         found = await store.visible_tokens(caller.user, None if owner is None else [owner], may_describe)
         tokens = {token.token_id: token for token in found}
-        shown, following = page_of(sorted(tokens), call)
-        return JsonResponse({"tokens": [_row(tokens[token_id]) for token_id in shown], "next": following})
+        page, following = page_of(sorted(tokens), call)
+        return JsonResponse({"tokens": [_row(tokens[token_id]) for token_id in page], "next": following})
 
     async def create(self, call: Call) -> JsonResponse:
         """``POST /v1/tokens``."""
@@ -182,7 +182,7 @@ class Tokens:
                 400,
                 "INVALID_REQUEST",
                 "the caller has authenticated with the admin token, which belongs to no user",
-                what_to_do='Name the owner of the token, for example {"owner": "User:alice"}.',
+                what_to_do='Specify the owner of the token, for example {"owner": "User:alice"}.',
             )
         max_ms = body.get("max_lifetime_ms", BROKERS_PERIOD)
         token, operations = await store.create(

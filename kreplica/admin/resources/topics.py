@@ -88,7 +88,7 @@ NEW_TOPIC = record(
 CREATED = written(
     {
         "name": STRING,
-        "topic_id": {**STRING, "description": "A dry run returns an example: the created topic gets another ID."},
+        "topic_id": {**STRING, "description": "A dry run returns an example: the created topic gets a different ID."},
         "partitions": COUNT,
         "replication_factor": COUNT,
         "assignment": ASSIGNMENT,
@@ -142,7 +142,7 @@ class TopicAdmin(Protocol):
 
 
 class TopicConfigs(Protocol):
-    """The settings of a topic as they are in ZooKeeper."""
+    """The settings of a topic that are stored in ZooKeeper."""
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
         """Return all settings of a topic in the form of ``CONFIG``."""
@@ -265,7 +265,7 @@ class Topics:
         """``POST /v1/topics``."""
         await once_complete(self._published)
         made, operations = await self._admin.creation(_new_topic(call.body))
-        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         led = not call.dry_run and await self._is_led(made)
         document = {
             "name": made.topic,
@@ -275,7 +275,7 @@ class Topics:
             "assignment": _assignment(made.partitions),
             "led": led,
             "dry_run": call.dry_run,
-            "znodes": shown,
+            "znodes": znode_rows,
         }
         if call.dry_run:
             return JsonResponse(document)
@@ -286,7 +286,7 @@ class Topics:
         name, count = call.path["topic"], call.body["partitions"]
         before = len(topic_of(await once_complete(self._published), name).partitions)
         grown, operations = await self._admin.growth(name, count)
-        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         new = {number: replicas for number, replicas in grown.partitions.items() if number >= before}
         return JsonResponse(
             {
@@ -295,15 +295,15 @@ class Topics:
                 "assignment": _assignment(new),
                 "led": not call.dry_run and await self._is_led(grown),
                 "dry_run": call.dry_run,
-                "znodes": shown,
+                "znodes": znode_rows,
             }
         )
 
     async def _is_led(self, assignment: TopicAssignment) -> bool:
         def led() -> bool:
             topic = self._published.topics.get(assignment.topic)
-            known = topic.partitions if topic is not None and topic.topic_id == assignment.topic_id else {}
-            return all(number in known and not is_offline(known[number]) for number in assignment.partitions)
+            partitions = topic.partitions if topic is not None and topic.topic_id == assignment.topic_id else {}
+            return all(number in partitions and not is_offline(partitions[number]) for number in assignment.partitions)
 
         return await self._published.wait_until(led, CONTROLLER_SECONDS_MAX)
 
@@ -313,9 +313,9 @@ class Topics:
         if not self._deletion_enabled:
             raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "delete.topic.enable is false")
         operations = await self._admin.deletion(name)
-        shown = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
+        znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         deleted = not call.dry_run and await self._is_gone(name)
-        return JsonResponse({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": shown})
+        return JsonResponse({"name": name, "deleted": deleted, "dry_run": call.dry_run, "znodes": znode_rows})
 
     async def _is_gone(self, name: str) -> bool:
         """Return True if the topic is removed from ZooKeeper, so that its name is free, and from the metadata."""
@@ -357,7 +357,7 @@ def _new_topic(body: Mapping[str, Any]) -> NewTopic:
 
 
 def text_of(value: Any) -> str:
-    """Return a setting's value as text, because Kafka's settings are texts; JSON's true becomes ``true``."""
+    """Return a setting's value as text, because Kafka's settings are strings; JSON's true becomes ``true``."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

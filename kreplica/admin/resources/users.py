@@ -107,7 +107,7 @@ class Users:
                 "PUT",
                 ONE,
                 self.set_password,
-                "Create a user, or change the password of a user.",
+                "Create a user or change its password.",
                 response=CHANGED,
                 body=PASSWORD,
                 query=(IN_USER,),
@@ -128,8 +128,8 @@ class Users:
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/users``."""
         await self._settings.read_users()
-        shown, following = page_of(sorted(self._settings.scram_credentials.users), call)
-        return JsonResponse({"users": [self._row(user) for user in shown], "next": following})
+        page, following = page_of(sorted(self._settings.scram_credentials.users), call)
+        return JsonResponse({"users": [self._row(user) for user in page], "next": following})
 
     async def set_password(self, call: Call) -> JsonResponse:
         """``PUT /v1/users/{user}``."""
@@ -147,8 +147,8 @@ class Users:
         """``DELETE /v1/users/{user}``."""
         user, mechanism = call.path["user"], call.query["mechanism"]
         await self._settings.read_users()
-        known = self._settings.scram_credentials.mechanisms_of(user)
-        deleted = [name for name in known if mechanism in (None, name)]
+        credentials = self._settings.scram_credentials.mechanisms_of(user)
+        deleted = [name for name in credentials if mechanism in (None, name)]
         if not deleted:
             of_mechanism = "" if mechanism is None else f" of {mechanism}"
             raise Problem(
@@ -157,7 +157,7 @@ class Users:
                 f"user {user!r} has no credentials{of_mechanism}",
                 what_to_do="GET /v1/users lists the users.",
             )
-        after = {name: credential for name, credential in known.items() if name not in deleted}
+        after = {name: credential for name, credential in credentials.items() if name not in deleted}
         operations = await self._writer.change(user, dict.fromkeys(deleted), dry_run=call.dry_run)
         return _changed(user, after, operations, call)
 
@@ -173,5 +173,5 @@ def _user_row(user: str, credentials: Mapping[str, ScramCredential]) -> Row:
 def _changed(
     user: str, after: Mapping[str, ScramCredential], operations: Sequence[Operation], call: Call
 ) -> JsonResponse:
-    shown = ZnodeWrites(operations, secrets=tuple(HASHES)).document()
-    return JsonResponse({**_user_row(user, after), "dry_run": call.dry_run, "znodes": shown})
+    znode_rows = ZnodeWrites(operations, secrets=tuple(HASHES)).document()
+    return JsonResponse({**_user_row(user, after), "dry_run": call.dry_run, "znodes": znode_rows})

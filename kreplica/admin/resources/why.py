@@ -47,12 +47,12 @@ REQUEST_TIMEOUT_S = 3.0
 REMEMBERED = record(
     {
         "decided": listing(DECIDED),
-        "faults": {**listing(FAULT), "description": "The faults of this broker that concern its replica."},
+        "faults": {**listing(FAULT), "description": "The faults of this broker that affect its replica."},
         "left_ms": {
             "type": "object",
             "propertyNames": {"pattern": "^[0-9]{1,10}$"},
             "additionalProperties": TIME_MS,
-            "description": "When each absent broker was seen to leave, by broker ID.",
+            "description": "When this broker saw each absent broker leave, by broker ID.",
         },
     },
     title="Remembered",
@@ -64,7 +64,7 @@ _UNKNOWN_PARTITION = {404: "The partition does not exist."}
 
 
 class GroupFactsSource(Protocol):
-    """A broker's knowledge of groups."""
+    """Group state that a broker has in memory."""
 
     def home_of(self, group: str) -> tuple[TopicPartition, int | None]:
         """Return the offsets partition of a group, and its leader, which coordinates the group; None without a leader.
@@ -86,7 +86,7 @@ class BrokerHealth(Protocol):
         """Return all current faults."""
 
     async def faults_of(self, key: TopicPartition) -> Sequence[Fault]:
-        """Return the faults that concern the replica of a partition."""
+        """Return the faults that affect the replica of a partition."""
 
     def facts(self) -> BrokerFacts:
         """Return the stalls of the event loop and the certificates."""
@@ -94,7 +94,7 @@ class BrokerHealth(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalSources:
-    """Records of this broker itself.
+    """Data that this broker has recorded.
 
     :param memory: its decisions.
     :param audit_events: its events.
@@ -121,7 +121,7 @@ class ClusterSources:
 
 
 class Why:
-    """Collects facts from ZooKeeper, from the brokers concerned and from the memory of all brokers."""
+    """Collects facts from ZooKeeper, from the brokers involved and from the memory of all brokers."""
 
     def __init__(self, runtime: Runtime, local: LocalSources, sources: ClusterSources, others: OtherBrokers) -> None:
         self._now_ms = runtime.wall_clock_ms
@@ -204,9 +204,9 @@ class Why:
 
     async def _remembered(self, key: TopicPartition) -> dict[str, Any]:
         memory = self._local.memory
-        left = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
+        left_ms = {str(broker): at_ms for broker, at_ms in sorted(memory.left_ms.items())}
         faults = by_importance(fault.document() for fault in await self._local.health.faults_of(key))
-        return {"decided": remembered_decisions(memory, key), "faults": faults, "left_ms": left}
+        return {"decided": remembered_decisions(memory, key), "faults": faults, "left_ms": left_ms}
 
     # --- groups ------------------------------------------------------------------------------------------------------
 
@@ -348,7 +348,7 @@ def _without_coordinator(group: str, home: TopicPartition) -> Explanation:
         summary=f"Group {group} has no coordinator: {home}, which stores its state, has no leader.",
         waits_for=[f"A leader of {home}."],
         you_can=[
-            Advice(f"Get the explanation of {home}.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),
+            Advice(f"Read the explanation of {home}.", ("GET", f"/v1/why/partitions/{home.topic}/{home.partition}")),
         ],
         facts={"home": {"topic": home.topic, "partition": home.partition}},
     )

@@ -15,7 +15,7 @@ FAILURES_MAX = 10
 
 WINDOW_S = 60.0
 ADDRESSES_MAX = 10_000
-"""Maximum number of remembered addresses; beyond it, the oldest is forgotten."""
+"""Maximum number of remembered addresses; above it, the oldest is dropped."""
 
 
 class FailureLimit:

@@ -32,10 +32,10 @@ from kreplica.security.sasl.bearer_token import BearerToken, InvalidToken, Token
 log = Logger()
 
 TOKEN_USER = "User:admin-token"
-"""User of callers that have the token, in responses and logs."""
+"""User name, in responses and logs, of callers that have the token."""
 
 DASHBOARD = b"x-kreplica-dashboard"
-"""Header that writes with a session need: pages of other sites cannot send it."""
+"""Header required for writes with a session: pages of other sites cannot send it."""
 
 LOGIN = ("POST", "/v1/session")
 _OPEN_PATHS = ("/",)
@@ -237,7 +237,7 @@ class Guard:
             raise Problem(
                 403,
                 "FORBIDDEN",
-                "a write with a session needs the header X-Kreplica-Dashboard, which pages of other sites cannot send",
+                "a write with a session requires the header X-Kreplica-Dashboard, which other sites' pages cannot send",
                 what_to_do="Use the dashboard, or send credentials in the header Authorization.",
             )
         key, session = found
@@ -268,7 +268,7 @@ class Guard:
         :param token_error: parameters of the scheme Bearer (RFC 6750).
         """
         challenges = [b'Bearer realm="kreplica"' + token_error]
-        # A browser would show its own dialog before the login page of the dashboard.
+        # Otherwise a browser would show its own dialog before the dashboard's login page.
         if self._passwords is not None and request.getHeader("sec-fetch-mode") is None:
             challenges.append(b'Basic realm="kreplica", charset="UTF-8"')
         request.responseHeaders.setRawHeaders(b"www-authenticate", challenges)
@@ -281,14 +281,14 @@ class Guard:
         )
 
     def _advice(self) -> str:
-        ways = ["Authorization: Bearer TOKEN with the content of the file in kreplica.admin.token.file"]
+        methods = ["Authorization: Bearer TOKEN with the content of the file in kreplica.admin.token.file"]
         if self._passwords is not None:
-            ways.append("a user and password (HTTP basic)")
+            methods.append("a user and password (HTTP basic)")
         if self._user_of_certificate is not None:
-            ways.append("a client certificate")
+            methods.append("a client certificate")
         if self._bearer_tokens is not None:
-            ways.append("Authorization: Bearer with a token of the authorization server")
-        return f"Send {', or '.join(ways)}."
+            methods.append("Authorization: Bearer with a token of the authorization server")
+        return f"Send {', or '.join(methods)}."
 
 
 def _is_open(request: Request) -> bool:

@@ -6,7 +6,7 @@ from kreplica.admin.security.route_rules import RULES
 
 
 def permissions_table() -> str:
-    """Return the table in Markdown: permissions, and the routes that need them."""
+    """Return the table in Markdown: permissions, and the routes that require them."""
     routes: dict[str, list[str]] = {}
     for name, rule in RULES.items():
         routes.setdefault(rule.text, []).append(f"`{name.replace(':path}', '}')}`")

@@ -1,6 +1,6 @@
-"""The permissions that each route needs: those of the Kafka requests that do the same.
+"""The permissions that each route requires: those of the equivalent Kafka requests.
 
-A route without a rule is rejected, except to callers with the token.
+Requests to a route without a rule are rejected unless the caller has the token.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Rule:
     """The permissions for one route.
 
     :param text: the permissions in words, for the documentation.
-    :param needs: returns the necessary permissions of a call.
+    :param needs: returns the permissions that a call requires.
     :param any_of: True if one of them is enough.
     :param public: True if callers need not authenticate.
     """
@@ -67,12 +67,12 @@ def _delete_offsets(call: Call) -> Sequence[Need]:
 
 
 def _explain_access(call: Call) -> Sequence[Need]:
-    """Users may ask about themselves."""
+    """Return no permissions if the caller asks about its own access."""
     return () if call.query["principal"] == call.caller.user else [(Operation.DESCRIBE, CLUSTER)]
 
 
 def _create_token(call: Call) -> Sequence[Need]:
-    """Users may create tokens of their own."""
+    """Return no permissions if the caller creates its own token."""
     owner = call.body.get("owner", call.caller.user)
     return () if owner == call.caller.user else [(Operation.CREATE_TOKENS, user(owner))]
 
@@ -216,7 +216,7 @@ PUBLIC_ROUTES = frozenset(name for name, rule in RULES.items() if rule.public)
 
 
 def authorize(route: Route, call: Call) -> None:
-    """Check that the caller has the permissions that a route needs.
+    """Check that the caller has the permissions that a route requires.
 
     :raise Problem: 403.
     """

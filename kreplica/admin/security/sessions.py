@@ -12,10 +12,10 @@ from typing import NamedTuple
 from kreplica.admin.security.passwords import UserCredentials
 
 SESSIONS_MAX = 1000
-"""Maximum number of sessions of a broker; beyond it, the oldest ends."""
+"""Maximum number of sessions of a broker; above it, the oldest one is ended."""
 
 USER_SESSIONS_MAX = 50
-"""Maximum number of sessions of one user; beyond it, the user's oldest ends."""
+"""Maximum number of sessions of one user; above it, the user's oldest one is ended."""
 
 COOKIE_CHARACTERS_MAX = 200
 

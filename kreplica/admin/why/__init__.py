@@ -2,5 +2,5 @@
 
 * ``explanation`` the structure of an explanation and its schema
 * ``partition_facts`` facts of a partition; ``partitions``, ``groups``, ``plans``, ``brokers`` the explanations
-* ``decisions`` the decisions that brokers remember
+* ``decisions`` the decisions that brokers have in memory
 """

@@ -24,13 +24,13 @@ def explain_broker(broker_id: int, faults: Sequence[Fault], facts: BrokerFacts) 
             "directories can be written, and it reaches ZooKeeper and the leaders of its replicas."
         )
     advice = [Advice(KINDS[kind].advice) for kind in dict.fromkeys(fault["kind"] for fault in documents)]
-    shown = {
+    shown_facts = {
         "faults": documents,
         "stalls_since_start": facts.stalls_count,
         "stalls": [asdict(each) for each in facts.stalls],
         "certificates": [asdict(each) for each in facts.certificates],
     }
-    return Explanation(f"broker {broker_id}", state, summary, you_can=advice, facts=shown)
+    return Explanation(f"broker {broker_id}", state, summary, you_can=advice, facts=shown_facts)
 
 
 def explain_unreachable(broker_id: int, problem: str, left_ms: int | None, *, is_registered: bool) -> Explanation:

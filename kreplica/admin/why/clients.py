@@ -106,9 +106,9 @@ def explain_client(
             body = {**applying.entity, "quotas": {quota: max(2 * applying.limit, 1)}}
             request = ("PATCH", "/v1/quotas", body)
             advice.append(Advice(f"Raise the quota {quota}, if the brokers have the capacity.", request))
-    advice.append(Advice("Make the client send or fetch less, or distribute its partitions over more brokers."))
+    advice.append(Advice("Make the client send or fetch less, or distribute its partitions across more brokers."))
     is_or_was = "is" if is_recent else "was"
-    summary = f"{subject} {is_or_was} throttled, the last time at {time_text(last_ms)}. {' '.join(sentences)}"
+    summary = f"{subject} {is_or_was} throttled, most recently at {time_text(last_ms)}. {' '.join(sentences)}"
     state = "throttled" if is_recent else "was_throttled"
     return Explanation(f"client {subject}", state, summary, you_can=advice, facts=facts, problems=problems)
 
@@ -123,7 +123,7 @@ def _sentence(quota: str, applying: QuotaUse | None, rows: Sequence[ThrottledFac
     count, seconds = sum(row.count for row in rows), sum(row.throttled_ms for row in rows) / 1000
     brokers = brokers_text(sorted({row.broker_id for row in rows}))
     brokers = brokers[0].upper() + brokers[1:]
-    what = "connection" if quota == CONNECTION_CREATION_RATE else "request"
-    counted = f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+    unit = "connection" if quota == CONNECTION_CREATION_RATE else "request"
+    counted = f"{count:,} {unit}" if count == 1 else f"{count:,} {unit}s"
     limit = "a quota that is no longer set" if applying is None else applying.text
     return f"{brokers} delayed {counted}, for {seconds:.1f} s in total, because of {quota} ({limit})."

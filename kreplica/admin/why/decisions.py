@@ -1,4 +1,4 @@
-"""Collects the decisions about a partition from all brokers, since each remembers only its own terms as controller."""
+"""Collects a partition's decisions from all brokers, since each broker stores only those of its own terms."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _age(document: Document) -> tuple[int, int, int]:
 
 
 def decision_from_znode(state: LeaderAndIsr, written_at_ms: int) -> Document:
-    """Return a decision derived from the state znode, for a state that no broker remembers deciding."""
+    """Return a decision derived from the state znode, for a state whose decision no broker has in memory."""
     leader = f"broker {state.leader}" if state.leader >= 0 else "no broker"
     return {
         "at_ms": written_at_ms,

@@ -12,7 +12,7 @@ Document = dict[str, Any]
 
 DECIDED = record(
     {
-        "at_ms": {**TIME_MS, "description": "When the deciding broker noticed the event, by its own clock."},
+        "at_ms": {**TIME_MS, "description": "When the deciding broker noticed the event, according to its own clock."},
         "broker_id": {**nullable(BROKER_ID), "description": "The controller or leader that decided; null if unknown."},
         "controller_epoch": nullable(COUNT),
         "event": {**nullable(STRING), "description": "The event that caused the decision."},
@@ -60,7 +60,7 @@ WHY = record(
 class Advice:
     """A possible action of an operator.
 
-    :param request: ``(method, path)`` or ``(method, path, body)`` of this API; None for an action outside of it.
+    :param request: ``(method, path)`` or ``(method, path, body)`` of this API; None for an action outside the API.
     """
 
     text: str

@@ -76,7 +76,7 @@ REBALANCES = ("PreparingRebalance", "CompletingRebalance", "Assigning", "Reconci
 _WAIT_TEXTS = {
     "join": "{member} to rejoin, which a consumer does when it polls",
     "sync": "{member} to request its assignment, which a consumer does when it polls",
-    "revoke": "{member} to give up partitions, which a consumer does when it polls",
+    "revoke": "{member} to revoke partitions, which a consumer does when it polls",
     "come": "{member} to join, because the group is new",
 }
 
@@ -109,9 +109,10 @@ def _state_and_summary(facts: GroupFacts) -> tuple[str, str]:
     leaderless = [each for each in facts.partitions if each.leader is None]
     if leaderless:
         return "leaderless", f"{subject_text} cannot read {_named(leaderless)} because there is no leader; {behind}."
-    held = [each for each in facts.partitions if each.lag and each.transactions]
-    if held:
-        return "open_transaction", f"{subject_text} may be blocked by an open transaction in {_named(held)}; {behind}."
+    held_back = [each for each in facts.partitions if each.lag and each.transactions]
+    if held_back:
+        text = f"{subject_text} may be blocked by an open transaction in {_named(held_back)}; {behind}."
+        return "open_transaction", text
     for status, state, text in (
         ("STOPPED", "stopped", "no longer commits in"),
         ("STALLED", "stalled", "repeatedly commits the same offset in"),
@@ -136,7 +137,7 @@ def _waits_for(facts: GroupFacts) -> Iterator[str]:
             wrote = transaction.last_written_ms
             since = f", last written at {time_text(wrote)}" if wrote >= 0 else ""
             yield (
-                f"The end of a transaction of producer id {transaction.producer_id} in {each.name}{since}: "
+                f"The end of a transaction of producer ID {transaction.producer_id} in {each.name}{since}: "
                 f"read-committed consumers cannot read beyond offset {transaction.first_offset}."
             )
         if each.leader is None:
@@ -149,7 +150,7 @@ def _advice(facts: GroupFacts, state: str) -> Iterator[Advice]:
             yield Advice(f"Check whether {wait.member} hangs between two polls; if so, stop it.")
     for each in [each for each in facts.partitions if each.leader is None or each.transactions][:NAMED_MAX]:
         path = f"/v1/why/partitions/{quote(each.topic)}/{each.partition}"
-        yield Advice(f"Get the explanation of {each.name}.", ("GET", path))
+        yield Advice(f"Read the explanation of {each.name}.", ("GET", path))
     if state in ("stopped", "stalled"):
         yield Advice("Check the logs of its consumers for hangs or for a record that fails repeatedly.")
     if state == "falling_behind":

@@ -28,7 +28,7 @@ STEPS_SEARCHED_MAX = 20_000
 class OpenTransaction:
     """An open transaction in a partition.
 
-    :param first_offset: read-committed consumers cannot read this offset and later ones.
+    :param first_offset: read-committed consumers cannot read from this offset on.
     :param last_written_ms: timestamp of the last record, from the producer's clock; -1 if unknown.
     """
 
@@ -104,7 +104,7 @@ class PartitionFacts:
 class PartitionFactsReader:
     """Collects facts about partitions.
 
-    :param configs_of: returns the effective configs of a topic.
+    :param configs_of: returns the effective settings of a topic.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class PartitionFactsReader:
         return sorted(found, key=lambda each: each.first_offset)
 
     async def plan_of(self, key: TopicPartition) -> Plan | None:
-        """Return the active plan that will move or is moving the partition, None if there is none."""
+        """Return the active plan that is moving or will move the partition; None if there is none."""
         for read in await self._plans.open_plans():
             searched = 0
             async for row in self._plans.unfinished_steps(read.plan.plan_id):

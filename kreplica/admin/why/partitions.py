@@ -24,10 +24,10 @@ def explain_partition(
 
     :param decided: the known decisions, newest first.
     :param left_ms: when each absent broker left, in milliseconds since 1970.
-    :param faults: documents of the faults of each broker that concern its replica.
+    :param faults: by broker, documents of the faults that affect its replica.
     """
-    shown = {broker: _relevant(facts, faults.get(broker, ())) for broker in facts.replicas}
-    explainer = _PartitionExplainer(facts, decided, left_ms, shown)
+    relevant_faults = {broker: _relevant(facts, faults.get(broker, ())) for broker in facts.replicas}
+    explainer = _PartitionExplainer(facts, decided, left_ms, relevant_faults)
     state, summary = explainer.state_and_summary()
     return Explanation(
         subject=f"partition {facts.key}",
@@ -36,7 +36,7 @@ def explain_partition(
         waits_for=list(explainer.waits_for()),
         you_can=list(explainer.advice(state)),
         decided=decided,
-        facts={**_facts_document(facts), "faults": [fault for each in shown.values() for fault in each]},
+        facts={**_facts_document(facts), "faults": [fault for each in relevant_faults.values() for fault in each]},
         problems=problems,
     )
 
@@ -45,7 +45,7 @@ _REJECTING = ("full_disk", "rejected_appends", "damaged_log", "zookeeper_lost")
 """Faults of a leader that make it reject some requests; such a fault is shown as the state of the partition."""
 
 _NOT_ABOUT_REPLICAS = (*PUBLISHED_KINDS, *CERTIFICATE_KINDS, *BROKER_ONLY_KINDS)
-"""Kinds of faults that do not concern a single replica."""
+"""Kinds of faults that are not shown for a single replica."""
 
 
 def _relevant(facts: PartitionFacts, faults: Sequence[Document]) -> list[Document]:
@@ -56,9 +56,7 @@ def _relevant(facts: PartitionFacts, faults: Sequence[Document]) -> list[Documen
 
 
 class _PartitionExplainer:
-    """Derives the parts of the explanation of one partition from its facts; ``faults`` are those of each replica's
-    broker.
-    """
+    """Derives the parts of a partition's explanation from its facts; ``faults`` are those of its replicas' brokers."""
 
     def __init__(
         self,
@@ -83,8 +81,8 @@ class _PartitionExplainer:
         state, summary = self._state_and_summary()
         if self._facts.state is None or state == "deleting":
             return state, summary
-        others = [fault["text"] for fault in self._faults.get(self._state.leader, ()) if fault["kind"] != state]
-        return state, " ".join([summary, *others])
+        other_faults = [fault["text"] for fault in self._faults.get(self._state.leader, ()) if fault["kind"] != state]
+        return state, " ".join([summary, *other_faults])
 
     def _state_and_summary(self) -> tuple[str, str]:
         facts, key = self._facts, self._facts.key
@@ -107,7 +105,7 @@ class _PartitionExplainer:
         if key.partition in facts.assignment.read_only:
             return "read_only", f"{leads}; it is being removed: its records can be read, but producers are rejected."
         if facts.is_moving:
-            return "moving", f"{leads}, and its replicas move: {self._move()}."
+            return "moving", f"{leads}, and its replicas are being moved: {self._move()}."
         behind = self._behind()
         if behind:
             return "under_replicated", f"{leads}, and {brokers_text(behind)} {_is_or_are(behind)} not in sync."
@@ -121,12 +119,12 @@ class _PartitionExplainer:
     def _why_offline(self) -> str:
         facts, state = self._facts, self._state
         candidates = [*state.isr, *(r for r in state.eligible_leader_replicas if r not in state.isr)]
-        others = [broker for broker in facts.online if broker not in candidates]
+        other_replicas = [broker for broker in facts.online if broker not in candidates]
         reason = f"{facts.key} has no leader: no replica that has all acknowledged records "
         reason += f"({brokers_text(candidates)}) is available"
-        if others and not facts.configs.unclean_allowed:
+        if other_replicas and not facts.configs.unclean_allowed:
             also = "may lack records and cannot become leader because unclean.leader.election.enable is false"
-            return f"{reason}; {brokers_text(others)} {also}."
+            return f"{reason}; {brokers_text(other_replicas)} {also}."
         return f"{reason}."
 
     def _isr_shortage(self) -> str:
@@ -150,7 +148,7 @@ class _PartitionExplainer:
     def _transaction_text(self) -> str:
         first = self._facts.transactions[0]
         return (
-            f"a transaction of producer id {first.producer_id} is open; read-committed consumers cannot "
+            f"a transaction of producer ID {first.producer_id} is open; read-committed consumers cannot "
             f"read beyond offset {first.first_offset}."
         )
 
@@ -177,7 +175,7 @@ class _PartitionExplainer:
         yield from self._unanswered_commands()
         for each in facts.transactions:
             since = f", last written at {time_text(each.last_written_ms)}" if each.last_written_ms >= 0 else ""
-            yield f"The end of a transaction of producer id {each.producer_id} (epoch {each.producer_epoch}){since}."
+            yield f"The end of a transaction of producer ID {each.producer_id} (epoch {each.producer_epoch}){since}."
 
     def _fault_texts(self, brokers: Sequence[int]) -> Iterator[str]:
         """Yield the faults that must end before replicas can catch up or lead."""
@@ -185,11 +183,11 @@ class _PartitionExplainer:
             for fault in self._faults.get(broker, ()):
                 yield f"The end of this fault: {fault['text']}"
 
-    def _unavailable(self, brokers: Sequence[int], what: str) -> Iterator[str]:
+    def _unavailable(self, brokers: Sequence[int], action: str) -> Iterator[str]:
         for broker in brokers:
             if broker not in self._facts.live:
                 since = f" (it left at {time_text(self._left_ms[broker])})" if broker in self._left_ms else ""
-                yield f"Broker {broker} {what}{since}."
+                yield f"Broker {broker} {action}{since}."
             elif broker in self._facts.failed_replicas:
                 yield f"Broker {broker} to restart with a working log directory."
 
@@ -211,7 +209,7 @@ class _PartitionExplainer:
             silent = [broker for broker in decision["unanswered"] if broker in self._facts.replicas]
             if silent:
                 at = time_text(decision["at_ms"])
-                yield f"{brokers_text(silent).capitalize()} to respond to the controller's command of {at}."
+                yield f"{brokers_text(silent).capitalize()} to respond to the controller's command from {at}."
 
     # --- you_can -----------------------------------------------------------------------------------------------------
 
@@ -253,7 +251,7 @@ class _PartitionExplainer:
                 yield Advice(KINDS[kind].advice)
         if facts.transactions:
             yield Advice(
-                f"Stop the producer with id {facts.transactions[0].producer_id}, or restart it with the same "
+                f"Stop the producer with ID {facts.transactions[0].producer_id}, or restart it with the same "
                 "transactional ID, which ends the transaction. Otherwise it ends after transaction.timeout.ms."
             )
 

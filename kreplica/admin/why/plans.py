@@ -13,7 +13,7 @@ from kreplica.cluster.plans.plan import Plan, PlanState
 from kreplica.model import TopicPartition
 
 EXPLAINED_MAX = 20
-"""Maximum number of moves that are explained one by one."""
+"""Maximum number of moves that are explained individually."""
 
 
 def explain_plan(
