@@ -90,8 +90,8 @@ class Formats:
             reason = str(error)
         except Exception as error:
             reason = f"the format failed: {error!r}"[:300]
-        shown = self.named(HEX).decode(data, place)
-        return _part(HEX, shown, data, reason if chosen == AUTO else f"{chosen}: {reason}", with_base64)
+        digits = self.named(HEX).decode(data, place)
+        return _part(HEX, digits, data, reason if chosen == AUTO else f"{chosen}: {reason}", with_base64)
 
     def _automatic_name(self, data: bytes, place: Place) -> str:
         if self._schemas.has_registry:

@@ -47,9 +47,9 @@ class CborFormat:
             value = decoder.decode()
         except Exception as error:  # the library raises errors of many types for malformed data
             raise FormatError(f"not valid CBOR: {str(error) or type(error).__name__}") from None
-        left = len(data) - file.tell()
-        if left:
-            raise FormatError(f"not valid CBOR: {left} bytes follow the value")
+        remaining = len(data) - file.tell()
+        if remaining:
+            raise FormatError(f"not valid CBOR: {remaining} bytes follow the value")
         return Decoded(to_json(value))
 
     def encode(self, value: Any, schema: RegisteredSchema | None, message: str | None) -> bytes:

@@ -18,14 +18,14 @@ def compiled_once(schema: RegisteredSchema, name: str, build: Callable[[Register
     :param name: key of the result in ``schema.compiled``.
     :raise FormatError: ``build`` raised it.
     """
-    known = schema.compiled.get(name, _MISSING)
-    if known is _MISSING:
+    compiled = schema.compiled.get(name, _MISSING)
+    if compiled is _MISSING:
         try:
-            known = build(schema)
+            compiled = build(schema)
         except FormatError as error:
-            known = error
-        schema.compiled[name] = known
-    if isinstance(known, FormatError):
-        raise FormatError(str(known))
-    result: T = known
+            compiled = error
+        schema.compiled[name] = compiled
+    if isinstance(compiled, FormatError):
+        raise FormatError(str(compiled))
+    result: T = compiled
     return result

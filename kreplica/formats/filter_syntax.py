@@ -73,10 +73,10 @@ class FilterError(KreplicaError):
     @classmethod
     def from_library(cls, text: str) -> FilterError:
         """Return the error for a message of the library."""
-        found = re.search(_LIBRARY_ERROR, text)
-        if found is None:
+        match = re.search(_LIBRARY_ERROR, text)
+        if match is None:
             return cls(f"cannot be compiled: {text[:_ERROR_LENGTH_MAX]}", None)
-        return cls(found[2][:_ERROR_LENGTH_MAX], int(found[1]))
+        return cls(match[2][:_ERROR_LENGTH_MAX], int(match[1]))
 
 
 class Token(NamedTuple):
@@ -146,12 +146,12 @@ def _tokens(text: str) -> Iterator[Token]:
     token = re.compile(_TOKEN, re.VERBOSE | re.DOTALL)
     position = 0
     while position < len(text):
-        found = token.match(text, position)
-        if found is None or found.end() == position:
+        match = token.match(text, position)
+        if match is None or match.end() == position:
             raise FilterError(f"unexpected character {text[position]!r}", position + 1)
-        if found.lastgroup is not None:
-            yield Token(found.lastgroup, found[0], position + 1)
-        position = found.end()
+        if match.lastgroup is not None:
+            yield Token(match.lastgroup, match[0], position + 1)
+        position = match.end()
 
 
 def _check_structure(tokens: tuple[Token, ...]) -> set[str]:
@@ -198,8 +198,8 @@ def _is_call(tokens: tuple[Token, ...], index: int) -> bool:
 def _check_call(tokens: tuple[Token, ...], index: int, is_loop: bool) -> None:
     name = tokens[index - 1]
     if not is_loop and name.text not in FUNCTIONS:
-        known = ", ".join((*LOOPS, *FUNCTIONS))
-        raise FilterError(f"unknown function {name.text}; the functions are: {known}", name.column)
+        names = ", ".join((*LOOPS, *FUNCTIONS))
+        raise FilterError(f"unknown function {name.text}; the functions are: {names}", name.column)
     if name.text == "matches":
         _check_pattern(tokens, index)
 

@@ -126,11 +126,11 @@ def _reason(error: Exception) -> str:
 
 def _exceeds(value: Any, count_max: int) -> bool:
     """Return True if a JSON value has more than ``count_max`` parts."""
-    left = count_max
+    remaining = count_max
     stack = [value]
     while stack:
-        left -= 1
-        if left < 0:
+        remaining -= 1
+        if remaining < 0:
             return True
         each = stack.pop()
         if isinstance(each, dict):

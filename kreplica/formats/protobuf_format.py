@@ -83,11 +83,11 @@ def _encoded_indexes(compiled: CompiledProtobuf, descriptor: Any) -> bytes:
 
 def _zigzag(number: int) -> bytes:
     encoded = bytearray()
-    rest = number << 1  # never negative
-    while rest > 0x7F:
-        encoded.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    encoded.append(rest)
+    remaining = number << 1  # never negative
+    while remaining > 0x7F:
+        encoded.append(remaining & 0x7F | 0x80)
+        remaining >>= 7
+    encoded.append(remaining)
     return bytes(encoded)
 
 

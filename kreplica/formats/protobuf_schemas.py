@@ -37,10 +37,10 @@ class CompiledProtobuf:
             return
         self._added.add(file.name)
         for name in file.dependency:
-            known = files.get(name) or _well_known(name)
-            if known is None:
+            imported = files.get(name) or _well_known(name)
+            if imported is None:
                 raise FormatError(f"imports {name}, which is not among its references")
-            self._add(known, files)
+            self._add(imported, files)
         self.pool.AddSerializedFile(file.SerializeToString())
 
     def new_message(self, descriptor: Any) -> Any:
@@ -54,14 +54,14 @@ class CompiledProtobuf:
 
         :raise FormatError: there is none.
         """
-        found: Any = None
+        descriptor: Any = None
         messages = list(self._file.message_types_by_name.values())
         for index in indexes:
             if not 0 <= index < len(messages):
                 raise FormatError(f"the schema has no message with the indexes {list(indexes)}")
-            found = messages[index]
-            messages = list(found.nested_types)
-        return found
+            descriptor = messages[index]
+            messages = list(descriptor.nested_types)
+        return descriptor
 
     def message_named(self, name: str) -> Any:
         """Return the descriptor of a message by its full name.

@@ -64,8 +64,9 @@ def registry_options(url: str, user_info: str | None, timeout_s: float = 5.0) ->
         raise SettingsError("the URL of the schema registry must have the form http://HOST:PORT or https://HOST:PORT")
     if user_info is not None and ":" not in user_info:
         raise SettingsError("the credentials of the schema registry must have the form USER:PASSWORD")
-    given, _, place = parts.netloc.rpartition("@")
-    return RegistryOptions(f"{parts.scheme}://{place}{parts.path.rstrip('/')}", user_info or given or None, timeout_s)
+    url_credentials, _, host = parts.netloc.rpartition("@")
+    url = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
+    return RegistryOptions(url, user_info or url_credentials or None, timeout_s)
 
 
 class SchemaSource(Protocol):

@@ -27,8 +27,8 @@ _BROKER = click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=
 
 def _state_text(broker: Row) -> Text:
     words = (("controller", broker["is_controller"]), ("cordoned", broker["cordoned"]))
-    found = [word for word, applies in words if applies]
-    return problem_text(", ".join(["live" if broker["live"] else "DEAD", *found]), when=not broker["live"])
+    states = [word for word, applies in words if applies]
+    return problem_text(", ".join(["live" if broker["live"] else "DEAD", *states]), when=not broker["live"])
 
 
 def _problem_count(name: str, title: str) -> ListColumn:

@@ -68,10 +68,12 @@ def _first_expiry(brokers: list[dict[str, Any]]) -> Any:
 
     :param brokers: rows of ``/v1/live-metrics``.
     """
-    found = [(each["days"], each["listener"], broker) for broker in brokers for each in broker["certificates"] or ()]
-    if not found:
+    certificates = [
+        (each["days"], each["listener"], broker) for broker in brokers for each in broker["certificates"] or ()
+    ]
+    if not certificates:
         return None
-    days, listener, broker = min(found, key=lambda each: each[0])
+    days, listener, broker = min(certificates, key=lambda each: each[0])
     count = count_text(int(abs(days)), "day")
     when = f"first expires in {count}" if days >= 0 else f"expired {count} ago"
     text = f"{when} (broker {broker['broker_id']}, listener {listener})"

@@ -17,14 +17,14 @@ def show_settings(session: Session, path: str, names: tuple[str, ...], *, includ
     document = session.get(path)
 
     def print_settings(screen: Screen, _: object) -> None:
-        known = {each["name"] for each in document["configs"]}
+        known_names = {each["name"] for each in document["configs"]}
         rows = [
             (each["name"], _value_text(each), "" if each["is_default"] else each["default_value"], each["source"])
             for each in document["configs"]
             if each["name"] in names or (not names and (include_defaults or not each["is_default"]))
         ]
         for name in names:
-            if name not in known:
+            if name not in known_names:
                 screen.line(f"Unknown setting: {name}.")
         if rows or not names:
             columns = ("SETTING", "VALUE", "DEFAULT", "SOURCE")

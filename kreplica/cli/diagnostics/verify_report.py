@@ -110,10 +110,10 @@ def _table(report: AnomalyReport, *, with_all_meanings: bool) -> Table:
 def _example_lines(report: AnomalyReport) -> list[str]:
     lines = []
     for row in report.rows:
-        shown = report.examples[row.kind][:EXAMPLES_SHOWN]
-        lines += [str(anomaly) for anomaly in shown]
-        if row.count > len(shown):
-            lines.append(f"{'':14}and {row.count - len(shown):,} more of this kind")
+        examples = report.examples[row.kind][:EXAMPLES_SHOWN]
+        lines += [str(anomaly) for anomaly in examples]
+        if row.count > len(examples):
+            lines.append(f"{'':14}and {row.count - len(examples):,} more of this kind")
     return ["", *lines] if lines else []
 
 

@@ -74,9 +74,9 @@ class Session:
         """
         from kreplica.cli.http.rest import AdminUnreachable, RequestRejected, RestClient, Server
 
-        given = self.credentials
+        credentials = self.credentials
         server = Server(
-            self.url, self.token, self.ca_file, given.user, given.password, given.certificate_file
+            self.url, self.token, self.ca_file, credentials.user, credentials.password, credentials.certificate_file
         )
 
         async def call(reactor: Any) -> T:
@@ -172,9 +172,9 @@ PAGE = {"limit": 10_000}
 def _replace_requests(what_to_do: str) -> str:
     """Replace the requests in the admin API's advice with equivalent commands."""
 
-    def command(found: re.Match[str]) -> str:
-        words = command_of("GET", found[1])
-        return f"`{words}`" if words.startswith("kreplica ") else found[0]
+    def command(match: re.Match[str]) -> str:
+        words = command_of("GET", match[1])
+        return f"`{words}`" if words.startswith("kreplica ") else match[0]
 
     return _REQUEST.sub(command, escape_controls(what_to_do))
 

@@ -25,11 +25,11 @@ def profile_values(directory: Path) -> dict[str, str]:
     if state.admin_url is not None:
         values["admin"] = state.admin_url
     if state.security_directory is not None:
-        place = Path(state.security_directory)
+        security = Path(state.security_directory)
         values |= {
-            "ca-file": str(place / "ca.pem"),
+            "ca-file": str(security / "ca.pem"),
             "user": "admin",
-            "password-file": str(place / "admin-password"),
-            "client-config": str(place / "admin.properties"),
+            "password-file": str(security / "admin-password"),
+            "client-config": str(security / "admin.properties"),
         }
     return values

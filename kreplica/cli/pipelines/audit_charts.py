@@ -39,8 +39,8 @@ def bytes_chart(brokers: Sequence[BrokerTotals]) -> str:
     """Draw the number of bytes read from each broker."""
     most = max((each.size_bytes for each in brokers), default=0) or 1
     rows = []
-    for at, each in enumerate(brokers):
-        y = at * ROW
+    for row, each in enumerate(brokers):
+        y = row * ROW
         size = PLOT * each.size_bytes / most
         rows.append(
             _label(y, f"broker {each.broker}")
@@ -55,13 +55,15 @@ def bytes_chart(brokers: Sequence[BrokerTotals]) -> str:
 def differences_chart(partitions: Iterable[Comparison]) -> str:
     """Draw the offsets of differences, one strip per replica with differences."""
     strips = [
-        (each, broker, own) for each in partitions for broker, own in sorted(_by_broker(each.differences).items())
+        (each, broker, differences)
+        for each in partitions
+        for broker, differences in sorted(_by_broker(each.differences).items())
     ]
     rows = []
-    for at, (each, broker, own) in enumerate(strips[:STRIPS_MAX]):
+    for at, (each, broker, differences) in enumerate(strips[:STRIPS_MAX]):
         y = at * ROW
         positions = dict.fromkeys(
-            (difference.kind, round(_position(each, difference.base_offset))) for difference in own
+            (difference.kind, round(_position(each, difference.base_offset))) for difference in differences
         )
         marks = "".join(
             f'<path class="mark" d="{SHAPES[kind]}" transform="translate({x} {y + 15})">'
@@ -72,10 +74,11 @@ def differences_chart(partitions: Iterable[Comparison]) -> str:
             _label(y, f"{each.topic}-{each.partition}, broker {broker}")
             + f'<rect class="lane" x="{PLOT_START}" y="{y + 11}" width="{PLOT}" height="8" rx="3"/>'
             + marks
-            + _note(y, f"{len(own):,} in {each.start:,}–{each.high_watermark:,}")
+            + _note(y, f"{len(differences):,} in {each.start:,}–{each.high_watermark:,}")
         )
     description = "; ".join(
-        f"{each.topic}-{each.partition} on broker {broker} has {len(own)}" for each, broker, own in strips
+        f"{each.topic}-{each.partition} on broker {broker} has {len(differences)}"
+        for each, broker, differences in strips
     )
     return _svg(len(rows) * ROW, f"Offsets of differences: {description}", rows)
 
@@ -88,11 +91,15 @@ def coverage_chart(partitions: Sequence[Comparison]) -> str:
         height = max(ROW, 14 + len(each.coverages) * (LANE + 3))
         middle = y + (height - ROW) // 2
         first = y + (height - len(each.coverages) * (LANE + 3) + 3) // 2
-        lanes = "".join(_lane(each, own, first + at * (LANE + 3)) for at, own in enumerate(each.coverages))
+        lanes = "".join(_lane(each, coverage, first + at * (LANE + 3)) for at, coverage in enumerate(each.coverages))
         text = f"{each.start:,}–{each.high_watermark:,}" if each.high_watermark > each.start else "empty"
         rows.append(_label(middle, f"{each.topic}-{each.partition}") + lanes + _note(middle, text))
         y += height
-    short = [f"{each.topic}-{each.partition}" for each in partitions if any(own.is_short for own in each.coverages)]
+    short = [
+        f"{each.topic}-{each.partition}"
+        for each in partitions
+        if any(coverage.is_short for coverage in each.coverages)
+    ]
     description = (
         f"some replicas of {', '.join(short)} end earlier than others"
         if short
@@ -106,10 +113,10 @@ def shape(kind: Kind) -> str:
     return f'<svg class="shape" viewBox="-8 -8 16 16" aria-hidden="true"><path class="mark" d="{SHAPES[kind]}"/></svg>'
 
 
-def _lane(partition: Comparison, own: Coverage, y: int) -> str:
-    start, end = _position(partition, own.start), _position(partition, own.end)
-    style = "short" if own.is_short else "read"
-    title = f"broker {own.broker}: {own.start:,} to {own.end:,}"
+def _lane(partition: Comparison, coverage: Coverage, y: int) -> str:
+    start, end = _position(partition, coverage.start), _position(partition, coverage.end)
+    style = "short" if coverage.is_short else "read"
+    title = f"broker {coverage.broker}: {coverage.start:,} to {coverage.end:,}"
     return (
         f'<g><title>{title}</title><rect class="lane" x="{PLOT_START}" y="{y}" width="{PLOT}" height="{LANE}"/>'
         f'<rect class="{style}" x="{start:.1f}" y="{y}" width="{max(0.0, end - start):.1f}" height="{LANE}"/></g>'

@@ -249,9 +249,9 @@ def _table(columns: Sequence[Column], rows: Iterable[Sequence[object]], caption:
     )
 
 
-def _cell(at: int, value: object, is_number: bool) -> str:
+def _cell(column: int, value: object, is_number: bool) -> str:
     text = f"{value:,}" if isinstance(value, int) and is_number else str(value)
-    if at == 0:
+    if column == 0:
         return f'<th scope="row"{_number(is_number)}>{escape(text)}</th>'
     style = ' class="wrong"' if isinstance(value, _ErrorText) else _number(is_number)
     return f"<td{style}>{escape(text)}</td>"

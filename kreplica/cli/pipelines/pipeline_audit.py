@@ -43,13 +43,13 @@ def _parse_directories(
     for text in texts:
         broker, sign, paths = text.partition("=")
         is_of_broker = bool(sign) and broker.strip().isdecimal()
-        found = [each.strip().rstrip("/") or "/" for each in (paths if is_of_broker else text).split(",")]
-        if "/" in found or not all(found):
+        directories = [each.strip().rstrip("/") or "/" for each in (paths if is_of_broker else text).split(",")]
+        if "/" in directories or not all(directories):
             raise click.BadParameter(f"{text!r}: expected DIRECTORY,... or BROKER=DIRECTORY,...")
         if is_of_broker:
-            dirs_by_broker[int(broker)] = (*dirs_by_broker.get(int(broker), ()), *found)
+            dirs_by_broker[int(broker)] = (*dirs_by_broker.get(int(broker), ()), *directories)
         else:
-            shared_dirs += found
+            shared_dirs += directories
     return tuple(shared_dirs), dirs_by_broker
 
 
@@ -132,10 +132,10 @@ def _source_brokers(via_brokers: bool, bootstrap: str | None, *, has_log_dirs: b
         return bootstrap
     if has_log_dirs:
         raise click.UsageError("--via-brokers and --log-dirs cannot be combined")
-    found = given_or_profile_bootstrap(bootstrap)
-    if found is None:
+    addresses = given_or_profile_bootstrap(bootstrap)
+    if addresses is None:
         raise click.UsageError("--via-brokers requires --bootstrap or a profile")
-    return found
+    return addresses
 
 
 def _write_page(report: AuditReport, path: Path) -> None:

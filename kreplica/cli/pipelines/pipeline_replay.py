@@ -54,10 +54,10 @@ class Rename(ParameterType):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
-        topic, _, other = value.partition("=") if "=" in value else ("", "", value)
-        if not other or ("=" in value and not topic):
+        topic, _, new_name = value.partition("=") if "=" in value else ("", "", value)
+        if not new_name or ("=" in value and not topic):
             self.fail(f"{value!r}: expected TOPIC=OTHER", param, ctx)
-        return topic, other
+        return topic, new_name
 
 
 @click.command
@@ -181,9 +181,9 @@ def _print_plan(plan: Plan) -> None:
     _print_targets(screen, plan.targets)
     for note in plan.notes:
         screen.line(note)
-    left = plan.offsets - plan.offsets_done
+    remaining = plan.offsets - plan.offsets_done
     result = f"; {plan.offsets_done:,} of {plan.offsets:,} were already replayed" if plan.offsets_done else ""
-    screen.line(f"{plan.name}: {left:,} offsets in {len(plan.steps):,} steps{result}")
+    screen.line(f"{plan.name}: {remaining:,} offsets in {len(plan.steps):,} steps{result}")
 
 
 def _print_report(report: ReplayReport) -> None:

@@ -74,13 +74,13 @@ def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
 
     :raise click.BadParameter: a pair is malformed.
     """
-    found = {}
+    settings = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name.strip():
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-        found[name.strip()] = value.strip()
-    return found
+        settings[name.strip()] = value.strip()
+    return settings
 
 
 def comma_separated(text: str | None) -> tuple[str, ...]:

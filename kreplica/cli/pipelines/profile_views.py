@@ -43,8 +43,8 @@ def print_profile(screen: Screen, report: ProfileReport) -> None:
 
 def _print_topic(screen: Screen, topic: TopicStatistics) -> None:
     screen.line(topic.topic, "bold")
-    found, keys = topic.transactions, topic.keys
-    in_transactions = found.committed + found.aborted + found.open
+    transactions, keys = topic.transactions, topic.keys
+    in_transactions = transactions.committed + transactions.aborted + transactions.open
     types = ", ".join(f"{name} {count:,}" for name, count in topic.timestamp_types.items())
     screen.pairs(
         [
@@ -59,8 +59,9 @@ def _print_topic(screen: Screen, topic: TopicStatistics) -> None:
             ("superseded", f"{keys.superseded:,} records are followed by a later record with the same key"
              f" ({_percent(keys.superseded_share)}): compaction can remove them"),
             ("without value", f"{topic.without_value:,}" if topic.without_value else None),
-            ("transactions", f"{found.committed:,} records committed, {found.aborted:,} aborted"
-             f" ({_percent(found.aborted_share)}, {bytes_text(found.aborted_bytes)}), {found.open:,} open"
+            ("transactions", f"{transactions.committed:,} records committed, {transactions.aborted:,} aborted"
+             f" ({_percent(transactions.aborted_share)}, {bytes_text(transactions.aborted_bytes)}),"
+             f" {transactions.open:,} open"
              if in_transactions else None),
         ]
     )  # fmt: skip

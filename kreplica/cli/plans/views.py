@@ -104,8 +104,8 @@ def print_preview(screen: Screen, preview: dict[str, Any]) -> None:
             screen.line(f"and {count - MOVES_SHOWN} more")
         screen.line()
     _print_brokers(screen, preview["brokers"])
-    left = seconds_text(preview["eta_seconds"])
-    duration = f", about {left}" if left else ""
+    time_left = seconds_text(preview["eta_seconds"])
+    duration = f", about {time_left}" if time_left else ""
     screen.line(f"{count_text(count, 'move')}, {bytes_text(preview['bytes'])}{duration}", "bold")
     for warning in preview["warnings"]:
         screen.line(f"Warning: {warning}", "yellow")

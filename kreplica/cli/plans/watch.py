@@ -149,16 +149,17 @@ class _ProgressBars(_Display):
 
     def show(self, plan: dict[str, Any]) -> None:
         progress = plan["progress"]
-        left = seconds_text(progress["eta_seconds"])
+        time_left = seconds_text(progress["eta_seconds"])
+        about = f", about {time_left} left" if time_left else ""
         self._progress.update(self._moves, total=progress["moves"], completed=progress["finished"],
                               text=f"{moves_done(progress)}, {plan['state']}")  # fmt: skip
         self._progress.update(self._data, total=progress["bytes"] or 1, completed=progress["bytes_done"] or 0,
-                              text=f"{data_done(progress)}{f', about {left} left' if left else ''}")  # fmt: skip
+                              text=f"{data_done(progress)}{about}")  # fmt: skip
         self._progress.refresh()
 
 
 def _line(plan: dict[str, Any]) -> str:
     progress = plan["progress"]
-    left = seconds_text(progress["eta_seconds"])
-    about = f", about {left} left" if left else ""
+    time_left = seconds_text(progress["eta_seconds"])
+    about = f", about {time_left} left" if time_left else ""
     return f"plan {plan['id']} {plan['state']}: {moves_done(progress)} moves, {data_done(progress)}{about}"

@@ -65,25 +65,25 @@ class PartEncoder:
         """
         return text if self._value.is_raw else self._encode(self._value, _parsed(self._value, text, "value"), "value")
 
-    def _encode(self, part: PartFormat, value: Any, what: str) -> bytes | None:
+    def _encode(self, part: PartFormat, value: Any, part_name: str) -> bytes | None:
         if value is None:
             return None
         assert self._formats is not None
         try:
             return self._formats.encode(str(part.name), value, part.schema_id, part.subject, part.message)
         except FormatError as error:
-            raise BadRecord(f"the {what} as {part.name}: {error}") from None
+            raise BadRecord(f"the {part_name} as {part.name}: {error}") from None
 
 
-def _parsed(part: PartFormat, text: bytes, what: str) -> Any:
+def _parsed(part: PartFormat, text: bytes, part_name: str) -> Any:
     if part.name in _TEXTS:
         try:
             return text.decode()
         except UnicodeDecodeError as error:
-            raise BadRecord(f"the {what} is not UTF-8: {error.reason}") from None
+            raise BadRecord(f"the {part_name} is not UTF-8: {error.reason}") from None
     from kreplica.formats.json_format import parse_json
 
     try:
         return parse_json(text)
     except FormatError as error:
-        raise BadRecord(f"the {what}: {error}") from None
+        raise BadRecord(f"the {part_name}: {error}") from None

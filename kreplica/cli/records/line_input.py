@@ -22,7 +22,7 @@ def read_lines(descriptor: int, idle_s: float) -> Iterator[bytes | None]:
 
     :raise LineTooLong: a line exceeds the limit.
     """
-    rest = b""
+    unfinished = b""
     is_paused = False
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
@@ -35,12 +35,12 @@ def read_lines(descriptor: int, idle_s: float) -> Iterator[bytes | None]:
         data = os.read(descriptor, READ_SIZE)
         if not data:
             break
-        *lines, rest = (rest + data).split(b"\n")
-        if len(rest) > LINE_SIZE_MAX:
+        *lines, unfinished = (unfinished + data).split(b"\n")
+        if len(unfinished) > LINE_SIZE_MAX:
             raise LineTooLong(f"a line is longer than {LINE_SIZE_MAX:,} bytes")
         yield from lines
-    if rest:
-        yield rest
+    if unfinished:
+        yield unfinished
 
 
 def read_files(paths: tuple[Path, ...], idle_s: float) -> Iterator[tuple[str, bytes | None]]:

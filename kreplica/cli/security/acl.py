@@ -116,11 +116,11 @@ def delete(
 
     async def change(client: RestClient) -> Any:
         if not dry_run and not yes:
-            found = (await client.get_list(path_of("acls"), "acls", {**PAGE, **query}))["acls"]
-            if found:
-                _print_acls(Screen(), {"acls": found})
+            acls = (await client.get_list(path_of("acls"), "acls", {**PAGE, **query}))["acls"]
+            if acls:
+                _print_acls(Screen(), {"acls": acls})
             with interruptible():
-                confirm(f"Delete {count_text(len(found), 'ACL')}?", yes=yes, session=session)
+                confirm(f"Delete {count_text(len(acls), 'ACL')}?", yes=yes, session=session)
         return (await client.send("DELETE", path_of("acls"), query={**query, "dry_run": dry_run})).document
 
     document = session.run_with_client(change)

@@ -157,7 +157,7 @@ def set_quotas(session: Session, entity: Entity, quotas: tuple[tuple[str, float]
 @with_session
 def delete(session: Session, entity: Entity, quotas: tuple[str, ...], *, yes: bool, dry_run: bool) -> None:
     """Delete quotas for one entity; by default, all of them."""
-    what = ", ".join(quotas) or "all quotas"
+    quota_names = ", ".join(quotas) or "all quotas"
 
     async def change(client: RestClient) -> Any:
         names = quotas
@@ -171,7 +171,7 @@ def delete(session: Session, entity: Entity, quotas: tuple[str, ...], *, yes: bo
                 raise CommandFailed(f"{entity_text(entity)} has no quotas")
         if not dry_run:
             with interruptible():
-                confirm(f"Delete {what} of {entity_text(entity)}?", yes=yes, session=session)
+                confirm(f"Delete {quota_names} of {entity_text(entity)}?", yes=yes, session=session)
         body = {**entity, "quotas": dict.fromkeys(names)}
         return (await client.send("PATCH", path_of("quotas"), body, query={"dry_run": dry_run})).document
 

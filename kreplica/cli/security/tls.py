@@ -49,13 +49,13 @@ def dev_ca(directory: Path, hosts: tuple[str, ...], broker: str, clients: tuple[
                 create_certificate(directory, authority, name, valid_for, days)
     except SettingsError as error:
         raise click.ClickException(str(error)) from None
-    place = directory.resolve()
+    target = directory.resolve()
     click.echo("# broker (server.properties)")
     click.echo("listeners=SSL://127.0.0.1:9093\nsecurity.inter.broker.protocol=SSL")
-    _show_settings(place, broker)
+    _show_settings(target, broker)
     click.echo("\n# clients")
     click.echo("security.protocol=SSL")
-    _show_settings(place, clients[0] if clients else None)
+    _show_settings(target, clients[0] if clients else None)
 
 
 def _show_settings(directory: Path, name: str | None) -> None:

@@ -90,8 +90,8 @@ def create(
     dry_run: bool,
 ) -> None:
     """Create a token. Its secret is printed only once."""
-    given = {"owner": owner, "renewers": list(renewers) or None, "max_lifetime_ms": max_lifetime}
-    body = {name: value for name, value in given.items() if value is not None}
+    options = {"owner": owner, "renewers": list(renewers) or None, "max_lifetime_ms": max_lifetime}
+    body = {name: value for name, value in options.items() if value is not None}
     if client_config is None or dry_run:
         session.show_write(_create(session, body, dry_run=dry_run), _print_token)
         return

@@ -60,10 +60,10 @@ def unknown_command(name: str, context: click.Context) -> click.UsageError:
     """Return the error for an unknown subcommand; it suggests one with the same meaning or a similar name."""
     command = context.command
     assert isinstance(command, click.Group)
-    known = command.list_commands(context)
-    synonyms = [action for action in ACTIONS.get(f"--{SYNONYMS.get(name, name)}", ()) if action in known]
-    near = synonyms or get_close_matches(name, known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else f" Try '{context.command_path} --help'."
+    names = command.list_commands(context)
+    synonyms = [action for action in ACTIONS.get(f"--{SYNONYMS.get(name, name)}", ()) if action in names]
+    suggestions = synonyms or get_close_matches(name, names, n=1)
+    hint = f" Did you mean {suggestions[0]!r}?" if suggestions else f" Try '{context.command_path} --help'."
     return click.UsageError(f"No such command {name!r}.{hint}", context)
 
 
@@ -79,13 +79,13 @@ def with_hint(error: click.NoSuchOption) -> click.UsageError:
 def _hint(name: str, context: click.Context) -> str | None:
     command = context.command
     if isinstance(command, click.Group):
-        known = command.list_commands(context)
+        names = command.list_commands(context)
         for action in ACTIONS.get(name, ()):
-            if action in known:
+            if action in names:
                 return f"Use {context.command_path} {action}."
-    own = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    supported = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     for option in OPTIONS.get(name, ()):
-        if option.partition(" ")[0] in own:
+        if option.partition(" ")[0] in supported:
             return f"Use {option}."
     for parameter in command.params:
         if isinstance(parameter, click.Argument) and parameter.name == ARGUMENTS.get(name):

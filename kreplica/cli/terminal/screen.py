@@ -72,24 +72,24 @@ class Screen:
         if not self._is_terminal or len(rows) > WRAPPED_ROWS_MAX:
             click.echo("\n".join(_lines(columns, rows, styled=self._is_terminal and not self._console.no_color)))
             return
-        shown = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+        rich_table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
         for index, title in enumerate(columns):
             cells = [row[index] for row in rows if row[index] is not None]
             right = bool(cells) and all(map(_is_number, cells))
             longest = max(len(title), *(_cell(row[index]).cell_len for row in rows))
-            shown.add_column(title, justify="right" if right else "left", overflow="fold",
-                             min_width=min(longest, PROSE_WIDTH_MIN) if title in prose else longest)  # fmt: skip
+            rich_table.add_column(title, justify="right" if right else "left", overflow="fold",
+                                  min_width=min(longest, PROSE_WIDTH_MIN) if title in prose else longest)  # fmt: skip
         for row in rows:
-            shown.add_row(*map(_cell, row))
-        self._print(shown)
+            rich_table.add_row(*map(_cell, row))
+        self._print(rich_table)
 
-    def _print(self, what: Table | Text) -> None:
+    def _print(self, renderable: Table | Text) -> None:
         if self._is_terminal:
-            needed = Measurement.get(self._console, self._console.options, what).minimum
-            self._console.print(what, width=max(needed, self._console.width), crop=False, soft_wrap=False)
+            needed = Measurement.get(self._console, self._console.options, renderable).minimum
+            self._console.print(renderable, width=max(needed, self._console.width), crop=False, soft_wrap=False)
             return
         text = io.StringIO()
-        Console(file=text, width=WIDTH_WITHOUT_TERMINAL, highlight=False).print(what)
+        Console(file=text, width=WIDTH_WITHOUT_TERMINAL, highlight=False).print(renderable)
         click.echo("\n".join(line.rstrip() for line in text.getvalue().splitlines()))
 
 

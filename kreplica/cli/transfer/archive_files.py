@@ -105,13 +105,13 @@ def read_lines(path: Path, suffix: str, on_read: Callable[[int], None]) -> Itera
     try:
         with path.open("rb") as file:
             chunks = _frames(file, path) if suffix.endswith(".zst") else _chunks(file, gzipped=suffix.endswith(".gz"))
-            rest = b""
+            unfinished = b""
             for chunk in chunks:
                 on_read(file.tell())
-                *lines, rest = (rest + chunk).split(b"\n")
+                *lines, unfinished = (unfinished + chunk).split(b"\n")
                 yield from lines
-            if rest:
-                yield rest
+            if unfinished:
+                yield unfinished
     except (OSError, EOFError, zlib.error, cramjam.DecompressionError) as error:
         raise CommandFailed(f"{path}: {reason_of(error)}") from error
 
