@@ -110,21 +110,21 @@ class _Listener:
 
     def __init__(self, call: Call) -> None:
         self.call = call
-        self._known: set[str] | None = None
+        self._delivered_ids: set[str] | None = None
         self._queue: deque[Document] = deque()
         self._available: Deferred[None] | None = None
         self._is_behind = False
 
     def begin(self, entry_ids: set[str]) -> None:
         """Mark these entries as delivered; later ones are delivered to the listener."""
-        self._known = entry_ids
+        self._delivered_ids = entry_ids
 
     def deliver(self, documents: Iterable[Document]) -> None:
         """Queue new entries."""
-        if self._known is None:
+        if self._delivered_ids is None:
             return  # the listener is still reading the existing entries
         for document in documents:
-            if document["id"] not in self._known:
+            if document["id"] not in self._delivered_ids:
                 self._queue.append(document)
         self._is_behind = len(self._queue) > QUEUE_MAX
         if self._queue and self._available is not None:

@@ -87,8 +87,8 @@ async def write(
     except RequestTooLarge as error:
         detail = f"too large for one ZooKeeper transaction: {error}"
         raise Problem(413, "CONTENT_TOO_LARGE", detail, what_to_do="Split the request.") from error
-    shown = [done for done, op in zip(results, writes.operations, strict=True) if not isinstance(op, Check)]
-    for row, result in zip(document, shown, strict=True):
+    written = [done for done, op in zip(results, writes.operations, strict=True) if not isinstance(op, Check)]
+    for row, result in zip(document, written, strict=True):
         if isinstance(result, Created):
             row["path"] = result.path  # the number of a sequential znode is known only after the write
     return document

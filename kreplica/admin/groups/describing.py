@@ -83,9 +83,9 @@ class GroupDescriptions:
             "require_stable": False,
         }
         response = await self._coordinators.request(group, OFFSET_FETCH, body, _code_of_first)
-        found = response["groups"][0]
-        if found["error_code"]:
-            raise KafkaError(ErrorCode.of(found["error_code"]), f"cannot read the offsets of {group!r}")
+        group_row = response["groups"][0]
+        if group_row["error_code"]:
+            raise KafkaError(ErrorCode.of(group_row["error_code"]), f"cannot read the offsets of {group!r}")
         rows = [
             {
                 "topic": topic["name"],
@@ -94,7 +94,7 @@ class GroupDescriptions:
                 "leader_epoch": row["committed_leader_epoch"] if row["committed_leader_epoch"] >= 0 else None,
                 "metadata": row["metadata"] or "",
             }
-            for topic in found["topics"]
+            for topic in group_row["topics"]
             for row in topic["partitions"]
             if not row["error_code"] and row["committed_offset"] >= 0
         ]

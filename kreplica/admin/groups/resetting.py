@@ -95,8 +95,10 @@ class OffsetResets:
 
     def _existing(self, committed: Mapping[TopicPartition, int]) -> list[TopicPartition]:
         """Return the committed partitions that still exist, sorted."""
-        known = self._leaders.published.topics
-        return [key for key in sorted(committed) if key.topic in known and key.partition in known[key.topic].partitions]
+        topics = self._leaders.published.topics
+        return [
+            key for key in sorted(committed) if key.topic in topics and key.partition in topics[key.topic].partitions
+        ]
 
     def _keys(self, requested: RequestedPartitions) -> list[TopicPartition]:
         """Return the requested partitions, sorted.
@@ -105,10 +107,10 @@ class OffsetResets:
         """
         keys: dict[TopicPartition, None] = {}
         for name, numbers in requested.items():
-            known = topic_of(self._leaders.published, name).partitions
-            for number in sorted(known) if numbers is None else numbers:
-                if number not in known:
-                    detail = f"partition {number} of {name} does not exist (number of partitions: {len(known)})"
+            partitions = topic_of(self._leaders.published, name).partitions
+            for number in sorted(partitions) if numbers is None else numbers:
+                if number not in partitions:
+                    detail = f"partition {number} of {name} does not exist (number of partitions: {len(partitions)})"
                     raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, detail)
                 keys[TopicPartition(name, number)] = None
         return sorted(keys)
@@ -207,8 +209,8 @@ def check_no_members(description: Description) -> None:
     """
     if description.members:
         clients = sorted({member["client_id"] or member["member_id"] for member in description.members})
-        shown = ", ".join(clients[:5]) + (", ..." if len(clients) > 5 else "")
-        raise _has_members(description.group, f"it has {len(description.members)} members: {shown}")
+        names = ", ".join(clients[:5]) + (", ..." if len(clients) > 5 else "")
+        raise _has_members(description.group, f"it has {len(description.members)} members: {names}")
 
 
 def _has_members(group: str, why: str) -> Problem:

@@ -170,12 +170,12 @@ class ClusterHealth:
         local_faults = (await self.local_document())["faults"]
         await self._request_peers(call, [broker for broker in live if broker != self._broker_id])
         of_cluster = cluster_faults(counts, live, self._published.controller_id)
-        found: list[Mapping[str, Any]] = [fault.document() for fault in of_cluster]
+        faults: list[Mapping[str, Any]] = [fault.document() for fault in of_cluster]
         rows = [*local_faults, *(row for _, peer in sorted(self._peers.items()) for row in peer.faults)]
-        found += [row for row in rows if row["kind"] not in (*PUBLISHED_KINDS, *BROKER_ONLY_KINDS)]
+        faults += [row for row in rows if row["kind"] not in (*PUBLISHED_KINDS, *BROKER_ONLY_KINDS)]
         silent, problems = self._silent_peers()
-        found += silent
-        return HealthReport(counts, len(live), by_importance(found), problems)
+        faults += silent
+        return HealthReport(counts, len(live), by_importance(faults), problems)
 
     # --- other brokers -----------------------------------------------------------------------------------------------
 

@@ -102,10 +102,10 @@ class CallReader:
             return None
         if 412 not in self._route.problems:
             raise _invalid("If-Match: this resource has no ETag", "Omit the header.")
-        found = _ETAG.fullmatch(text.strip())
-        if found is None:
+        match = _ETAG.fullmatch(text.strip())
+        if match is None:
             raise _invalid(f"If-Match: {_shown(text)} is not one strong ETag", 'Send the value of ETag: "...", or *.')
-        return found.group(1)
+        return match.group(1)
 
     # --- body --------------------------------------------------------------------------------------------------------
 
@@ -153,8 +153,8 @@ def path_parameters(route: Route) -> list[Parameter]:
 def query_parameters(route: Route) -> list[Parameter]:
     """Return the query parameters, with ``dry_run`` for writes."""
     in_path = _PATH_NAMES.findall(route.path)
-    own = [parameter for parameter in route.query if parameter.name not in in_path]
-    return [*own, DRY_RUN] if route.writes else own
+    parameters = [parameter for parameter in route.query if parameter.name not in in_path]
+    return [*parameters, DRY_RUN] if route.writes else parameters
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -229,9 +229,9 @@ def _where(error: ValidationError) -> str:
 def _advice(error: ValidationError) -> str | None:
     """Suggest the probable name, or list the allowed members."""
     if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = error.schema.get("properties", {})
-        unknown = [name for name in error.instance if name not in known]
-        near = [text for name in unknown if (text := similar_name(name, known))]
+        members = error.schema.get("properties", {})
+        unknown = [name for name in error.instance if name not in members]
+        near = [text for name in unknown if (text := similar_name(name, members))]
         return " ".join(near) or _members(error.schema)
     return _members(error.schema) if error.validator == "required" else None
 

@@ -228,17 +228,17 @@ def _content(route: Route, components: _Components) -> Row:
 
 
 def _problems(route: Route) -> Mapping[int, str]:
-    found = dict(_COMMON_PROBLEMS)
+    problems = dict(_COMMON_PROBLEMS)
     if "{" in route.path:
-        found |= _PATH_PROBLEMS
+        problems |= _PATH_PROBLEMS
     if route.writes:
-        found |= _WRITE_PROBLEMS
+        problems |= _WRITE_PROBLEMS
     if route.body is not None:
-        found |= _BODY_PROBLEMS
+        problems |= _BODY_PROBLEMS
     for status, description in route.problems.items():
-        default = found.get(status)
-        found[status] = description if default in (None, _PATH_PROBLEMS.get(404)) else f"{default} Or: {description}"
-    return found
+        default = problems.get(status)
+        problems[status] = description if default in (None, _PATH_PROBLEMS.get(404)) else f"{default} Or: {description}"
+    return problems
 
 
 # --- schemas ---------------------------------------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def one_of(*values: str) -> Schema:
 
 
 def record(
-    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
+    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **keywords: Any
 ) -> Schema:
     """Return the schema of an object with exactly these members.
 
@@ -65,7 +65,7 @@ def record(
     :param optional: the members that may be absent.
     """
     required = [name for name in members if name not in optional]
-    schema: dict[str, Any] = {"type": "object", "properties": dict(members), "additionalProperties": False, **more}
+    schema: dict[str, Any] = {"type": "object", "properties": dict(members), "additionalProperties": False, **keywords}
     if required:
         schema["required"] = required
     return schema if title is None else {"title": title, **schema}
@@ -91,9 +91,9 @@ ZNODE_WRITE = record(
 
 
 def written(
-    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **more: Any
+    members: Mapping[str, Schema], *, title: str | None = None, optional: Sequence[str] = (), **keywords: Any
 ) -> Schema:
     """Return the schema of a write's response: its own members, the dry-run flag and the znodes."""
     dry_run = {**BOOLEAN, "description": "True if nothing was written."}
-    shown = {"dry_run": dry_run, "znodes": listing(ZNODE_WRITE)}
-    return record({**members, **shown}, title=title, optional=optional, **more)
+    write_members = {"dry_run": dry_run, "znodes": listing(ZNODE_WRITE)}
+    return record({**members, **write_members}, title=title, optional=optional, **keywords)

@@ -114,13 +114,13 @@ class ClientList:
     async def metrics(self, call: Call) -> JsonResponse:
         """``GET /v1/clients/{client_instance_id}``."""
         client_instance_id = call.path["client_instance_id"]
-        found = await self._local.metrics(client_instance_id)
-        if found is None and not call.forwarded:
+        document = await self._local.metrics(client_instance_id)
+        if document is None and not call.forwarded:
             client = (await self._loads.all(call)).content.get(client_instance_id)
             if client is not None and client.broker_id != self._broker_id:
                 path = ONE.replace("{client_instance_id}", client_instance_id)
-                found = await self._others.request(client.broker_id, call, path, PEER_METRICS)
-        if found is None:
+                document = await self._others.request(client.broker_id, call, path, PEER_METRICS)
+        if document is None:
             raise Problem(
                 404,
                 "UNKNOWN_CLIENT",
@@ -128,7 +128,7 @@ class ClientList:
                 what_to_do="GET /v1/clients lists the clients; PATCH /v1/configs/client-metrics/NAME subscribes to "
                 "their metrics.",
             )
-        return JsonResponse(found)
+        return JsonResponse(document)
 
 
 def _getter(clients: Mapping[str, ClientLoad], name: str) -> Callable[[str], Any]:

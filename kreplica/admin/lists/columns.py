@@ -71,12 +71,12 @@ class Columns:
 
     def parameters(self) -> Sequence[Parameter]:
         """Return the query parameters of the list, without ``limit`` and ``after``."""
-        more = [column.name for column in self._columns.values() if not column.is_default]
+        optional_columns = [column.name for column in self._columns.values() if not column.is_default]
         sort = f"A column, preceded by `-` for descending order; unknown values are last. Default: `{self.key}`."
         number = {"type": "integer", "minimum": 1, "maximum": PAGES_MAX}
         fields = "The columns of the response, separated by commas."
-        if more:
-            fields += f" Not included by default: {', '.join(more)}."
+        if optional_columns:
+            fields += f" Not included by default: {', '.join(optional_columns)}."
         return (
             Parameter("fields", _text(FIELDS_LENGTH_MAX), fields),
             Parameter("sort", _text(SORT_LENGTH_MAX), sort),
@@ -89,14 +89,14 @@ class Columns:
         members = {column.name: column.schema for column in self._columns.values()}
         return record(members, title=title, optional=[name for name in members if name != self.key])
 
-    def page_schema(self, name: str, title: str, **more: Schema) -> Schema:
+    def page_schema(self, name: str, title: str, **members: Schema) -> Schema:
         """Return the schema of a page of the list."""
         after = {**nullable(STRING), "description": "`after` of the next page; null on the last page, and if the "
                  f"list is not sorted by {self.key}."}  # fmt: skip
         total = {**COUNT, "description": "Number of entries that match, on all pages."}
         problems = {**listing(STRING), "description": "A sentence for each broker that did not respond."}
         rows = listing(self.row_schema(title))
-        return record({name: rows, "next": after, "total": total, "problems": problems, **more})
+        return record({name: rows, "next": after, "total": total, "problems": problems, **members})
 
     def selection(self, call: Call) -> Selection:
         """Parse the parameters of a request.

@@ -95,10 +95,10 @@ def parse_conditions(
 
 
 def _condition(text: str, schemas: Mapping[str, Schema], unknown: Callable[[str, str], Problem]) -> Condition:
-    found = _CONDITION.fullmatch(text)
-    if found is None:
+    match = _CONDITION.fullmatch(text)
+    if match is None:
         raise _invalid(f"{text[:200]!r} is not a condition")
-    name, sign, value = found.groups()
+    name, sign, value = match.groups()
     schema = schemas.get(name)
     kind = None if schema is None else kind_of(schema)
     if schema is None or kind is None:

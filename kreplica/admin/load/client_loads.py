@@ -105,8 +105,8 @@ class ClientLoads:
         for rows in tables:
             for row in rows:
                 client = ClientLoad(*row)
-                known = merged.get(client.client_instance_id)
-                if known is None or known.last_request_at_ms < client.last_request_at_ms:
+                previous = merged.get(client.client_instance_id)
+                if previous is None or previous.last_request_at_ms < client.last_request_at_ms:
                     merged[client.client_instance_id] = client
                 if time_slice.is_over:
                     await time_slice.next()

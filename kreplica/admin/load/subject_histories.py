@@ -91,8 +91,8 @@ class SubjectHistories:
         for subject in [each for each, sampled_ms in self._sampled_ms.items() if at_ms - sampled_ms > KEPT_MS]:
             self._drop(subject)
         self._replace(at_ms)
-        known = self._waiting.union(self._histories)
-        self._activity = {name: value * DECAY for name, value in self._activity.items() if name in known}
+        subjects = self._waiting.union(self._histories)
+        self._activity = {name: value * DECAY for name, value in self._activity.items() if name in subjects}
         self._waiting = set()
 
     def _replace(self, at_ms: int) -> None:

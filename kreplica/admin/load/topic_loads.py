@@ -84,8 +84,8 @@ class TopicLoads:
         merged: dict[str, TopicLoad] = {}
         for rows in tables:
             for topic, *values in rows:
-                known = merged.get(topic)
-                merged[topic] = TopicLoad(*(map(sum, zip(known, values, strict=True)) if known else values))
+                total = merged.get(topic)
+                merged[topic] = TopicLoad(*(map(sum, zip(total, values, strict=True)) if total else values))
                 if time_slice.is_over:
                     await time_slice.next()
         return merged

@@ -96,8 +96,8 @@ class RecordDeletions:
                 requests.append(self._request(leader, part, problems))
         await gather(requests)
         if problems:
-            done = len(offsets) - len(problems)
-            raise _failed(f"records of {done} of {len(offsets)} partitions were deleted", problems)
+            deleted_count = len(offsets) - len(problems)
+            raise _failed(f"records of {deleted_count} of {len(offsets)} partitions were deleted", problems)
 
     async def _request(
         self, leader: int, offsets: Mapping[TopicPartition, int], problems: dict[TopicPartition, str]
@@ -134,12 +134,12 @@ def _numbers(topic: PublishedTopic, partition: int | None) -> Sequence[int]:
     return [partition]
 
 
-def _failed(what: str, problems: Mapping[TopicPartition, str]) -> Problem:
+def _failed(outcome: str, problems: Mapping[TopicPartition, str]) -> Problem:
     texts = problem_texts(problems)
     return Problem(
         503,
         "LEADER_NOT_AVAILABLE",
-        f"{what}: {texts[0]}",
+        f"{outcome}: {texts[0]}",
         what_to_do="Retry when the partitions have leaders and in-sync replicas; deleted records stay deleted.",
         members={"problems": texts},
     )

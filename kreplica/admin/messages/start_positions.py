@@ -19,9 +19,9 @@ async def unread_spans(leaders: Leaders, request: PageRequest) -> dict[int, Span
     """
     topic = request.topic
     if request.after is not None:
-        known = leaders.published.topics[topic.name].partitions
+        partitions = leaders.published.topics[topic.name].partitions
         spans = decode_spans(topic.topic_id, request.order, request.after)
-        return {number: span for number, span in spans.items() if number in known}
+        return {number: span for number, span in spans.items() if number in partitions}
     keys = [TopicPartition(topic.name, number) for number in _numbers(leaders, request)]
     ends = await leaders.offsets(dict.fromkeys(keys, LATEST), topic.isolation)
     starts = await leaders.offsets(dict.fromkeys(keys, EARLIEST))

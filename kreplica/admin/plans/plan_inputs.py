@@ -117,8 +117,8 @@ class PlanInputs:
     ) -> Mapping[TopicPartition, int]:
         """Return the size of each partition that has a leader: that of the leader's replica, which moves copy."""
         leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
-        found = await self.sizes.of(leaders)
-        return {key: size for (key, _), size in found.items()}
+        sizes = await self.sizes.of(leaders)
+        return {key: size for (key, _), size in sizes.items()}
 
 
 def _partitions_to_measure(request: PlanRequest, cluster: ClusterState) -> list[TopicPartition]:

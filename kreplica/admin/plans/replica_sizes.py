@@ -34,7 +34,7 @@ class ReplicaSizes:
     def __init__(self, seconds: Callable[[], float], brokers: BrokerConnections) -> None:
         self._seconds = seconds
         self._brokers = brokers
-        self._known: dict[Replica, tuple[float, int]] = {}
+        self._cache: dict[Replica, tuple[float, int]] = {}
 
     async def of(self, replicas: Iterable[Replica]) -> Mapping[Replica, int]:
         """Return the size in bytes by replica; unknown sizes are omitted."""
@@ -42,14 +42,14 @@ class ReplicaSizes:
         oldest_s = self._seconds() - REUSE_SECONDS
         by_broker: dict[int, list[TopicPartition]] = {}
         for partition, broker in requested:
-            read_s, _ = self._known.get((partition, broker), (-1.0, 0))
-            if read_s < oldest_s or (partition, broker) not in self._known:
+            read_s, _ = self._cache.get((partition, broker), (-1.0, 0))
+            if read_s < oldest_s or (partition, broker) not in self._cache:
                 by_broker.setdefault(broker, []).append(partition)
         requests = [
             Deferred.fromCoroutine(self._query_broker(broker, keys)) for broker, keys in sorted(by_broker.items())
         ]
         await DeferredList(requests, fireOnOneErrback=True, consumeErrors=True)
-        return {replica: self._known[replica][1] for replica in requested if replica in self._known}
+        return {replica: self._cache[replica][1] for replica in requested if replica in self._cache}
 
     async def _query_broker(self, broker: int, partitions: Sequence[TopicPartition]) -> None:
         for first in range(0, len(partitions), PARTITIONS_AT_ONCE):
@@ -64,14 +64,14 @@ class ReplicaSizes:
 
     def _forget(self, broker: int, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
-            self._known.pop((partition, broker), None)
+            self._cache.pop((partition, broker), None)
 
     def _store(self, broker: int, directories: Iterable[Mapping[str, object]]) -> None:
         now_s = self._seconds()
         for partition, size in _rows(directories):
-            if len(self._known) >= SIZES_MAX:
-                del self._known[next(iter(self._known))]
-            self._known[partition, broker] = (now_s, size)
+            if len(self._cache) >= SIZES_MAX:
+                del self._cache[next(iter(self._cache))]
+            self._cache[partition, broker] = (now_s, size)
 
 
 def _topics(partitions: Iterable[TopicPartition]) -> list[dict[str, object]]:

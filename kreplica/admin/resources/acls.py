@@ -218,9 +218,9 @@ class Acls:
 
     async def list_all(self, call: Call) -> JsonResponse:
         """``GET /v1/acls``."""
-        found = {_key(binding): binding for binding in self._writer().rules.select(_filter(call.query))}
-        page, following = page_of(sorted(found), call)
-        return JsonResponse({"acls": [_row(found[key]) for key in page], "next": following})
+        bindings = {_key(binding): binding for binding in self._writer().rules.select(_filter(call.query))}
+        page, following = page_of(sorted(bindings), call)
+        return JsonResponse({"acls": [_row(bindings[key]) for key in page], "next": following})
 
     # --- writes ------------------------------------------------------------------------------------------------------
 
@@ -280,10 +280,10 @@ class Acls:
             )
         else:
             allowed, reason = True, NO_AUTHORIZER
-        what = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
+        resource_text = "the cluster" if kind is ResourceType.CLUSTER else f"{kind.name.lower()} {name!r}"
         verdict = "is allowed" if allowed else "is not allowed"
         operation_name = query["operation"].title().replace("_", "")  # as Kafka writes it: DescribeConfigs
-        answer = f"{query['principal']} {verdict} {operation_name} on {what}"
+        answer = f"{query['principal']} {verdict} {operation_name} on {resource_text}"
         return JsonResponse(
             {
                 "principal": query["principal"],

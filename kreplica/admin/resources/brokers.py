@@ -101,8 +101,8 @@ class Brokers:
     def routes(self) -> Sequence[Route]:
         """Return the routes of all brokers, one broker and its cordon."""
         directories = {**nullable(listing(LOG_DIR)), "description": "Null if the broker does not respond."}
-        more = {"log_dirs": directories, "faults": FAULTS, "problems": PROBLEMS}
-        one = record({**MEMBERS, **more}, title="BrokerWithDirectories")
+        members = {"log_dirs": directories, "faults": FAULTS, "problems": PROBLEMS}
+        broker = record({**MEMBERS, **members}, title="BrokerWithDirectories")
         body = record({"reason": {"type": "string", "maxLength": REASON_LENGTH_MAX}}, optional=("reason",))
         unknown = {404: "The broker does not exist."}
         path, znode = "/v1/brokers/{broker_id}/cordon", f"{znodes.CORDONED}/{{broker_id}}"
@@ -120,7 +120,7 @@ class Brokers:
                 "/v1/brokers/{broker_id}",
                 self.one,
                 "One broker, with its log directories and faults.",
-                response=one,
+                response=broker,
                 query=(IN_BROKER,),
                 problems=unknown,
             ),
@@ -168,7 +168,7 @@ class Brokers:
         broker_id = int(call.path["broker_id"])
         reads: list[Coroutine[Any, Any, Any]] = [self._rows(), self._health.current(call)]
         (rows, problems), report = await gather(reads)
-        row = _known(rows, broker_id)
+        row = _row_of(rows, broker_id)
         log_dirs = await self._log_dirs(broker_id) if row["live"] else None
         faults = report.of_broker(broker_id)
         return JsonResponse({**row, "log_dirs": log_dirs, "faults": faults, "problems": problems})
@@ -267,7 +267,7 @@ class Brokers:
         path = znodes.cordoned_path(broker_id)
         stat = await self._client.exists(path)
         if stat is None:
-            _known((await self._rows())[0], broker_id)
+            _row_of((await self._rows())[0], broker_id)
         operations = absent(path) if stat is None else present(path, stat.version)
         znode_rows = await write(self._client, ZnodeWrites(operations), dry_run=call.dry_run)
         return JsonResponse(
@@ -275,7 +275,7 @@ class Brokers:
         )
 
 
-def _known(rows: Mapping[int, Row], broker_id: int) -> Row:
+def _row_of(rows: Mapping[int, Row], broker_id: int) -> Row:
     row = rows.get(broker_id)
     if row is None:
         broker_ids = ", ".join(map(str, rows))
@@ -290,8 +290,8 @@ def _known(rows: Mapping[int, Row], broker_id: int) -> Row:
 
 def _registered(broker_id: int, registration: BrokerRegistration | None) -> Row:
     if registration is None:
-        absent = dict.fromkeys(("rack", "broker_epoch", "registered_at_ms", "admin_url"))
-        return {"broker_id": broker_id, "live": False, "endpoints": [], **absent}
+        unknown_members = dict.fromkeys(("rack", "broker_epoch", "registered_at_ms", "admin_url"))
+        return {"broker_id": broker_id, "live": False, "endpoints": [], **unknown_members}
     return {
         "broker_id": broker_id,
         "live": True,

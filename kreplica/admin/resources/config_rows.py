@@ -60,7 +60,7 @@ class DescribedSetting:
         :param layer: the source of the entity's own values.
         """
         source = self.default_source if own is None else layer
-        known = _known(self.name, layer)
+        definition = _definition(self.name, layer)
         value = self.default if own is None else own
         return {
             "name": self.name,
@@ -69,8 +69,8 @@ class DescribedSetting:
             "is_default": source is Source.DEFAULT_CONFIG,
             "source": source.name.lower(),
             "type": Type(self.kind).name.lower() if self.kind in {*Type} else UNKNOWN,
-            "unit": known.unit or None if known is not None else None,
-            "allowed": known.expected if known is not None else None,
+            "unit": definition.unit or None if definition is not None else None,
+            "allowed": definition.expected if definition is not None else None,
             "documentation": self.documentation or None,
             "read_only": self.read_only,
             "sensitive": self.sensitive,
@@ -137,11 +137,11 @@ def is_secret(name: str) -> bool:
 
 def _merged(described: Sequence[DescribedSetting], own: Mapping[str, str], layer: Source) -> list[Row]:
     described_names = {setting.name for setting in described}
-    more = [_unlisted(name, layer) for name in sorted(own) if name not in described_names]
-    return [setting.row(own.get(setting.name), layer) for setting in (*described, *more)]
+    unlisted = [_unlisted(name, layer) for name in sorted(own) if name not in described_names]
+    return [setting.row(own.get(setting.name), layer) for setting in (*described, *unlisted)]
 
 
-def _known(name: str, layer: Source) -> Setting | None:
+def _definition(name: str, layer: Source) -> Setting | None:
     """Return the definition of a setting; None for an unknown setting."""
     if layer is Source.DYNAMIC_CLIENT_METRICS_CONFIG:
         return CLIENT_METRICS_SETTINGS.get(name)
@@ -150,10 +150,10 @@ def _known(name: str, layer: Source) -> Setting | None:
 
 def _unlisted(name: str, layer: Source) -> DescribedSetting:
     """Describe a setting that is not listed; the value of an unknown one is hidden, since it may be a secret."""
-    known = _known(name, layer)
-    if known is None:
+    definition = _definition(name, layer)
+    if definition is None:
         return DescribedSetting(name, 0, "", False, True, None, Source.DEFAULT_CONFIG)
-    default = format_value(known.default)
+    default = format_value(definition.default)
     return DescribedSetting(
-        name, int(known.type), known.describe(), False, known.sensitive, default, Source.DEFAULT_CONFIG
+        name, int(definition.type), definition.describe(), False, definition.sensitive, default, Source.DEFAULT_CONFIG
     )

@@ -206,16 +206,16 @@ class Configs:
     async def read(self, call: Call) -> JsonResponse:
         """``GET`` of the settings of a topic, broker or subscription."""
         kind, entity = await self._entity(call)
-        version, own = await self._own(kind, entity)
+        version, own_values = await self._own(kind, entity)
         if kind == SUBSCRIPTIONS:
             _check_exists(entity, version)
-        rows = await self._rows(kind, entity, own)
+        rows = await self._rows(kind, entity, own_values)
         return JsonResponse({"configs": rows}, etag=_etag(version, rows))
 
     async def rows_of_topic(self, topic: str) -> list[Row]:
         """Return all settings of a topic in the form of ``CONFIG``."""
-        _, own = await self._own(TOPICS, topic)
-        return await self._rows(TOPICS, topic, own)
+        _, own_values = await self._own(TOPICS, topic)
+        return await self._rows(TOPICS, topic, own_values)
 
     async def _entity(self, call: Call) -> tuple[str, str]:
         """Return the type and the name of the requested entity.

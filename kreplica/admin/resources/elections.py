@@ -229,8 +229,8 @@ class Elections:
 
     def _can_all_get_preferred_leader(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return True if all these partitions can get their preferred leaders, so that waiting makes sense."""
-        found = [self._partition(key) for key in partitions]
-        return all(p is None or self._has_preferred_leader(p) or self._kind_needed(p) == PREFERRED for p in found)
+        states = [self._partition(key) for key in partitions]
+        return all(p is None or self._has_preferred_leader(p) or self._kind_needed(p) == PREFERRED for p in states)
 
     def _has_preferred_leader(self, partition: PublishedPartition) -> bool:
         return partition.leader == partition.replicas[0]

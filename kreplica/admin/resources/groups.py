@@ -294,8 +294,8 @@ class Groups:
         """``POST /v1/groups/{group}/offsets``."""
         group, to = call.path["group"], call.body["to"]
         if ("value" in to) == (to["kind"] in WITHOUT_VALUE):
-            takes = "takes no value" if to["kind"] in WITHOUT_VALUE else "requires a value"
-            raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {takes}")
+            rule = "takes no value" if to["kind"] in WITHOUT_VALUE else "requires a value"
+            raise Problem(400, "INVALID_REQUEST", f"body.to: {to['kind']} {rule}")
         target = Target(to["kind"], to.get("value", 0))
 
         def check(topics: Iterable[str]) -> None:

@@ -156,10 +156,10 @@ class Partitions:
             return None
         counts = await self._counts.current()
         keys = counts.offline if state == OFFLINE else counts.under_replicated
-        shown = keys if after is None else keys[bisect_right(keys, after) :]
-        return self._known(key for key in shown if key.topic in topics)
+        selected = keys if after is None else keys[bisect_right(keys, after) :]
+        return self._existing(key for key in selected if key.topic in topics)
 
-    def _known(self, keys: Iterable[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:
+    def _existing(self, keys: Iterable[TopicPartition]) -> Iterator[tuple[str, PublishedPartition]]:
         for name, number in keys:
             topic = self._published.topics.get(name)
             partition = topic.partitions.get(number) if topic is not None else None

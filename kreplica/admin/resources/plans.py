@@ -85,7 +85,7 @@ class Plans:
         return (*self._views(), *self._changes())
 
     def _views(self) -> Sequence[Route]:
-        one = "/v1/plans/{plan}"
+        plan_path = "/v1/plans/{plan}"
         return (
             Route(
                 "GET",
@@ -95,10 +95,10 @@ class Plans:
                 response=page("plans", PLAN),
                 query=(LIMIT_PLANS, AFTER_PLAN),
             ),
-            Route("GET", one, self.show, "A plan.", response=PLAN, problems=_NOT_FOUND),
+            Route("GET", plan_path, self.show, "A plan.", response=PLAN, problems=_NOT_FOUND),
             Route(
                 "GET",
-                f"{one}/moves",
+                f"{plan_path}/moves",
                 self.moves,
                 "A plan's moves, in the order in which they are started.",
                 response=page("moves", MOVE),
@@ -108,7 +108,7 @@ class Plans:
         )
 
     def _changes(self) -> Sequence[Route]:
-        one = "/v1/plans/{plan}"
+        plan_path = "/v1/plans/{plan}"
         header = "/kreplica/plans/{plan}"
         return (
             Route(
@@ -134,7 +134,7 @@ class Plans:
             ),
             Route(
                 "PATCH",
-                one,
+                plan_path,
                 self.patch,
                 "Change the throttle, the number of concurrent moves or the comment of a plan.",
                 response=written(PLAN["properties"], title="PlanChanged"),
@@ -144,7 +144,7 @@ class Plans:
             ),
             Route(
                 "DELETE",
-                one,
+                plan_path,
                 self.delete,
                 "Delete a plan that has ended.",
                 response=written({"id": STRING}, title="PlanDeleted"),
@@ -153,7 +153,7 @@ class Plans:
             ),
             Route(
                 "POST",
-                f"{one}/cancel",
+                f"{plan_path}/cancel",
                 self.cancel,
                 "Cancel a plan and revert its ongoing moves.",
                 response=written(PLAN["properties"], title="PlanCancelled"),

@@ -62,14 +62,14 @@ class StandaloneResource:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes that list the brokers and apply each action."""
-        absent = "This process is not a standalone process with several brokers."
+        reason = "This process is not a standalone process with several brokers."
         list_route = Route(
             "GET",
             PREFIX,
             self.states,
             "The brokers of this process and their states.",
             response=record({"brokers": listing(STATE)}),
-            problems={404: absent},
+            problems={404: reason},
         )
         action_routes = [
             Route(
@@ -79,7 +79,7 @@ class StandaloneResource:
                 summary,
                 response=written({"brokers": listing(STATE)}),
                 query=(IN_BROKER,),
-                problems={404: f"{absent} Or it has no broker with this ID.", 409: "The broker is dead or starting."},
+                problems={404: f"{reason} Or it has no broker with this ID.", 409: "The broker is dead or starting."},
             )
             for action, summary in ACTIONS.items()
         ]

@@ -81,14 +81,14 @@ class Guard:
         """Names of the OpenAPI security schemes; empty if callers need not authenticate."""
         if self._token is None:
             return ()
-        found = (
+        enabled = (
             (TOKEN, True),
             (BASIC, self._passwords),
             (CERTIFICATE, self._user_of_certificate),
             (BEARER, self._bearer_tokens),
             (SESSION, self.sessions),
         )
-        return [name for name, used in found if used]
+        return [name for name, used in enabled if used]
 
     @property
     def public(self) -> Collection[str]:
@@ -118,23 +118,23 @@ class Guard:
             return Caller(ANONYMOUS, host, authorizer=self._authorizer)
         if _is_open(request):
             return Caller(ANONYMOUS, host, authorizer=self._authorizer)
-        scheme, _, given = (request.getHeader("authorization") or "").partition(" ")
+        scheme, _, credentials = (request.getHeader("authorization") or "").partition(" ")
         if scheme:
-            return self._by_header(request, host, scheme.lower(), given.strip())
+            return self._by_header(request, host, scheme.lower(), credentials.strip())
         caller = self._by_session(request, host) or self._by_certificate(request, host)
         if caller is None:
             raise self._rejection(request, "the request has no credentials")
         return caller
 
-    def _by_header(self, request: Request, host: str, scheme: str, given: str) -> Caller | Awaitable[Caller]:
-        if scheme == "bearer" and given and self.is_token(given):
+    def _by_header(self, request: Request, host: str, scheme: str, credentials: str) -> Caller | Awaitable[Caller]:
+        if scheme == "bearer" and credentials and self.is_token(credentials):
             return self._by_token(request, host)
-        if scheme == "bearer" and given and self._bearer_tokens is not None:
-            return self._by_bearer_token(request, host, given)
+        if scheme == "bearer" and credentials and self._bearer_tokens is not None:
+            return self._by_bearer_token(request, host, credentials)
         if scheme == "basic" and self._passwords is not None:
-            return self._by_password(request, host, *self._read_basic(request, given))
+            return self._by_password(request, host, *self._read_basic(request, credentials))
         if scheme == "bearer":
-            raise self._rejection(request, "the token is wrong" if given else "the token is missing")
+            raise self._rejection(request, "the token is wrong" if credentials else "the token is missing")
         raise self._rejection(request, "this authentication scheme is not enabled")
 
     def is_token(self, text: str) -> bool:
@@ -151,11 +151,11 @@ class Guard:
         self._check_failures(host)
         if self.is_token(text):
             return Login(TOKEN_USER, is_super=True)
-        found = None if self._bearer_tokens is None else await self._validate(self._bearer_tokens, host, text)
-        if found is None:
+        bearer_token = None if self._bearer_tokens is None else await self._validate(self._bearer_tokens, host, text)
+        if bearer_token is None:
             self._record_failure(host)
             return None
-        return Login(f"User:{found.user}", ends_ms=found.expires_ms)
+        return Login(f"User:{bearer_token.user}", ends_ms=bearer_token.expires_ms)
 
     async def _validate(self, validator: TokenValidator, host: str, token: str) -> BearerToken | None:
         """Return the content of a bearer token; log the reason and return None if it is invalid."""
@@ -173,9 +173,9 @@ class Guard:
         host = unquote(request.getHeader(PRINCIPAL_HOST) or "")
         return Caller(unquote(user), host, method=TOKEN, authorizer=self._authorizer)
 
-    def _read_basic(self, request: Request, given: str) -> tuple[str, str]:
+    def _read_basic(self, request: Request, encoded: str) -> tuple[str, str]:
         try:
-            user, colon, password = b64decode(given, validate=True).decode().partition(":")
+            user, colon, password = b64decode(encoded, validate=True).decode().partition(":")
         except (Base64Error, ValueError):
             colon = ""
         if not colon:
@@ -221,17 +221,17 @@ class Guard:
     async def _by_bearer_token(self, request: Request, host: str, token: str) -> Caller:
         """Return the user of a token; failures are not limited, since a signature cannot be guessed."""
         assert self._bearer_tokens is not None
-        found = await self._validate(self._bearer_tokens, host, token)
-        if found is None:
+        bearer_token = await self._validate(self._bearer_tokens, host, token)
+        if bearer_token is None:
             raise self._rejection(request, "the token is wrong", b', error="invalid_token"')
-        return Caller(f"User:{found.user}", host, method=BEARER, authorizer=self._authorizer)
+        return Caller(f"User:{bearer_token.user}", host, method=BEARER, authorizer=self._authorizer)
 
     def _by_session(self, request: Request, host: str) -> Caller | None:
         if self.sessions is None:
             return None
         session_id = request.getCookie(self.sessions.cookie.encode())
-        found = self.sessions.find(session_id.decode(errors="replace")) if session_id else None
-        if found is None:
+        key_and_session = self.sessions.find(session_id.decode(errors="replace")) if session_id else None
+        if key_and_session is None:
             return None
         if request.method not in READS and request.getHeader(DASHBOARD) is None:
             raise Problem(
@@ -240,7 +240,7 @@ class Guard:
                 "a write with a session requires the header X-Kreplica-Dashboard, which other sites' pages cannot send",
                 what_to_do="Use the dashboard, or send credentials in the header Authorization.",
             )
-        key, session = found
+        key, session = key_and_session
         return Caller(
             session.user,
             host,

@@ -123,12 +123,12 @@ class PasswordVerifier:
 
 def _matches(credentials: UserCredentials, password: str) -> bool:
     """Return True if the password matches the keys of any mechanism; blocking."""
-    found = False
+    matches = False
     for mechanism, credential in credentials.items():
         if 0 < credential.iterations <= SERVER_ITERATIONS_MAX:
             name = HASHES[mechanism]
             secret = password.encode(errors="surrogateescape")
             salted = hashlib.pbkdf2_hmac(name, secret, credential.salt, credential.iterations)
             derived = ScramCredential.of_salted_password(mechanism, salted, credential.salt, credential.iterations)
-            found |= hmac.compare_digest(derived.stored_key, credential.stored_key)
-    return found
+            matches |= hmac.compare_digest(derived.stored_key, credential.stored_key)
+    return matches

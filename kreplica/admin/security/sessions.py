@@ -113,9 +113,9 @@ class Sessions:
     def _make_room(self, user: str) -> None:
         for key in [key for key in self._sessions if self._current(key) is None]:
             self.close(key)
-        own = [key for key, session in self._sessions.items() if session.user == user]
-        if len(own) >= USER_SESSIONS_MAX:
-            self.close(own[0])
+        user_sessions = [key for key, session in self._sessions.items() if session.user == user]
+        if len(user_sessions) >= USER_SESSIONS_MAX:
+            self.close(user_sessions[0])
         elif len(self._sessions) >= SESSIONS_MAX:
             self.close(next(iter(self._sessions)))
 

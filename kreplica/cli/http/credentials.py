@@ -86,9 +86,9 @@ def _keep(context: click.Context, parameter: click.Parameter, value: Any) -> Non
     context.meta[_KEY + str(parameter.name)] = value
 
 
-def _option(name: str, variable: str, callback: Callable[..., None], text: str, **more: Any) -> Any:
+def _option(name: str, variable: str, callback: Callable[..., None], text: str, **attributes: Any) -> Any:
     return click.option(
-        name, envvar=variable, show_envvar=True, callback=callback, expose_value=False, help=text, **more
+        name, envvar=variable, show_envvar=True, callback=callback, expose_value=False, help=text, **attributes
     )
 
 

@@ -217,9 +217,9 @@ _CREDENTIAL_OPTIONS = (
 )  # fmt: skip
 
 
-def _admin_option(text: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _admin_option(text: str, **attributes: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option("--admin", "url", metavar="URL", envvar="KREPLICA_ADMIN", show_envvar=True,
-                        callback=_parse_url, help=text, **more)  # fmt: skip
+                        callback=_parse_url, help=text, **attributes)  # fmt: skip
 
 
 _JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the response of the admin API as JSON.")

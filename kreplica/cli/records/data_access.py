@@ -51,9 +51,9 @@ def _keep_config(context: click.Context, parameter: click.Parameter, path: Path 
     context.meta[f"{_CONFIG_KEY}{prefix}"] = path
 
 
-def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.", **more: Any) -> Decorator:
+def brokers_option(name: str = "--bootstrap", purpose: str = "Bootstrap brokers.", **attributes: Any) -> Decorator:
     """Return an option for broker addresses, without a default."""
-    return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **more)
+    return click.option(name, callback=check_addresses, metavar="HOST:PORT,...", help=purpose, **attributes)
 
 
 def client_config_option(prefix: str = "") -> Decorator:

@@ -61,7 +61,7 @@ function chooseSubject(page) {
   kind.input.addEventListener("change", updateVisibility);
   updateVisibility();
   page.add(
-    element("p", { class: "muted" }, "Shows the decisions about a partition, group, plan or broker, their causes, and what is blocking it now."),
+    element("p", { class: "muted" }, "Shows the decisions about a partition, group, plan or broker, their causes, and current blockers."),
     element("form", {
       class: "form card section",
       onsubmit: (event) => {
