@@ -299,7 +299,7 @@ def test_invalid_table(change):
     """A table with a column of another length or type is rejected."""
     clock = SlowClock()
     document = {**done(TABLE.document(clock, 7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), clock), **change}
-    with pytest.raises(Problem, match=f"broker 3: the column {next(iter(change))} of its response is not valid"):
+    with pytest.raises(Problem, match=f"broker 3: the column {next(iter(change))} of its response is invalid"):
         done(TABLE.rows(clock, 3, document), clock).raiseException()
 
 

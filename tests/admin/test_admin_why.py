@@ -133,7 +133,7 @@ def test_broker_that_does_not_apply_a_decision_is_named():
     why = scene.why(asked=1)
     assert why["decided"][0]["change"].startswith("leader 2 -> ")
     assert why["decided"][0]["unanswered"] == [3]
-    assert any(each.startswith("Broker 3 to respond to the controller's command of ") for each in why["waits_for"])
+    assert any(each.startswith("Broker 3 to respond to the controller's command from ") for each in why["waits_for"])
     scene.cluster.simulation.network.heal()
     scene.cluster.run(30)
     assert scene.why(asked=1)["decided"][0]["unanswered"] == []

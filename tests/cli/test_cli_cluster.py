@@ -85,7 +85,7 @@ def test_topic_life_cycle(kreplica: Kreplica, read: Read) -> None:
     kreplica("topic", "config", "set", "orders", "retention.ms=6000")
     assert "6000" in kreplica("topic", "config", "get", "orders", "retention.ms")
     kreplica("topic", "config", "remove", "orders", "retention.ms")
-    assert kreplica("topic", "config", "get", "orders") == "All settings have default values (see --all).\n"
+    assert kreplica("topic", "config", "get", "orders") == "All settings have their default values (see --all).\n"
     assert len(read("partition", "list", "--topic", "orders")["partitions"]) == 4
     assert kreplica("partition", "list", "--offline") == "No partitions match.\n"
     assert read("partition", "show", "orders:3")["replicas"] == read("partition", "list")["partitions"][3]["replicas"]

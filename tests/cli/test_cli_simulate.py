@@ -62,7 +62,7 @@ def test_many_seeds(simulate: Simulate) -> None:
     [
         ([], "specify either --seed or --seeds"),
         (["--seed", "1", "--seeds", "1-2"], "specify either --seed or --seeds"),
-        (["--seeds", "1-"], "seeds without a last seed require --minutes"),
+        (["--seeds", "1-"], "--seeds without a last seed requires --minutes"),
         (["--seeds", "9-3"], "'9-3': 3 is smaller than 9"),
         (["--seeds", "all"], "'all': expected 7, 1-200 or 1- (with --minutes)"),
         (["--seeds", "1-3", "--trace", "-"], "--faults, --minimize and --trace require --seed"),

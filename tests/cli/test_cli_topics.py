@@ -164,7 +164,7 @@ def test_broker_settings(admin, kreplica):
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"
     admin.answers["GET /v1/configs/brokers/2"] = {"configs": []}
-    assert kreplica("config", "get", "broker", "2").stdout == "All settings have default values (see --all).\n"
+    assert kreplica("config", "get", "broker", "2").stdout == "All settings have their default values (see --all).\n"
 
 
 def test_partitions_with_problems(admin, kreplica):
