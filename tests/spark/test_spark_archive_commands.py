@@ -82,7 +82,8 @@ def test_archive_options_and_output(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     )
     assert "orders           2     1000    3" in result.output
-    assert "1000 records in 1 batch, starting with batch 7; 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3" in result.output
+    summary = "1000 records in 1 batch, starting with batch 7; 4 files, 2.0 KiB, 2 s, 500 records/s, lag 3"
+    assert summary in result.output
     result = run("--pattern", "o.*", "--json", "/a")
     assert json.loads(result.output)["topics"] == [{"topic": "orders", "partitions": 2, "records": 1000, "lag": 3}]
     assert (run.asked[1][1].pattern, run.asked[1][1].follow_every) == ("o.*", None)

@@ -116,7 +116,7 @@ class _Listener:
         self._is_behind = False
 
     def begin(self, entry_ids: set[str]) -> None:
-        """Mark these entries as delivered; later ones are delivered to the listener."""
+        """Mark these entries as already delivered; newer ones will be queued."""
         self._delivered_ids = entry_ids
 
     def deliver(self, documents: Iterable[Document]) -> None:

@@ -204,7 +204,7 @@ class Connections:
 
 
 class BoundedChannel(HTTPChannel):
-    """HTTP/1.1 of one connection; closed if a request is malformed or too slow, or if there are too many connections.
+    """An HTTP/1.1 connection; closed if a request is malformed or too slow, or if there are too many connections.
 
     Twisted accepts some requests that servers in front of this one may interpret differently (request smuggling). They
     are refused, and the connection is closed, because the following bytes may be part of the body.

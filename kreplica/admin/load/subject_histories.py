@@ -27,7 +27,7 @@ TOPIC_SERIES: Mapping[str, tuple[str, str]] = {
     "bytes_out_rate": ("bytes/s", "Bytes per second that consumers fetched."),
     "size_bytes": ("bytes", "Size of the logs, each partition counted once."),
 }
-"""Unit and description of each series of a topic; the total of all brokers is that of the topic."""
+"""Unit and description of each series of a topic; the sum over all brokers is the topic's value."""
 
 GROUP_SERIES: Mapping[str, tuple[str, str]] = {
     "lag": ("records", "Unread records, including all records of partitions without a committed offset."),

@@ -115,7 +115,7 @@ class PlanInputs:
     async def _sizes(
         self, partitions: Collection[TopicPartition], cluster: ClusterState
     ) -> Mapping[TopicPartition, int]:
-        """Return the size of each partition that has a leader: that of the leader's replica, which moves copy."""
+        """Return the size of the leader's replica, from which moves copy, of each partition that has a leader."""
         leaders = [(key, cluster.leaders[key]) for key in partitions if key in cluster.leaders]
         sizes = await self.sizes.of(leaders)
         return {key: size for (key, _), size in sizes.items()}

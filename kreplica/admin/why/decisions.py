@@ -1,4 +1,4 @@
-"""Collects a partition's decisions from all brokers, since each broker stores only those of its own terms."""
+"""Collects a partition's decisions from all brokers: each stores only those of its own terms as controller."""
 
 from __future__ import annotations
 

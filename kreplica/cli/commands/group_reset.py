@@ -24,7 +24,7 @@ from kreplica.cli.terminal.screen import Screen
     metavar="DURATION",
     help="Reset to the first record within the last DURATION, for example 2h30m.",
 )
-@click.option("--shift", type=int, metavar="N", help="Move forward by N offsets; backward if N is negative.")
+@click.option("--shift", type=int, metavar="N", help="Move forward by N offsets; backward if negative, such as -100.")
 @click.option("--offset", type=click.IntRange(min=0), metavar="N", help="Reset to this offset.")
 @click.option("--topic", "-t", "topics", multiple=True, type=Partitions(), metavar="TOPIC[:0,1,4-7]",
               help="Only this topic, or these partitions of it; may be repeated.")  # fmt: skip

@@ -36,8 +36,8 @@ def command(
 ) -> None:
     """Delete the oldest records of a topic, on all replicas.
 
-    The topic and its settings are kept, and new records continue the existing offsets.  A topic whose cleanup.policy is
-    only compact is rejected.
+    The topic and its settings are kept, and offsets are not reused.  A topic whose cleanup.policy is only compact is
+    rejected.
 
     \b
     kreplica topic delete-records orders --all
