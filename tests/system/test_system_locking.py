@@ -143,4 +143,4 @@ def test_documented_steps():
     assert "inter.broker.listener.name" in texts[1]
     assert "allow.everyone.if.no.acl.found=true" in texts[2]
     assert texts[3].startswith("Remove `allow.everyone.if.no.acl.found`")
-    assert texts[4].startswith("Remove the open listener")
+    assert texts[4].startswith("Remove the plaintext listener")
