@@ -1,7 +1,7 @@
 # `make run` starts a broker; `make test` runs all checks. Both create a virtual environment in .venv.
 # Python 3.11 or later, preferably one that was compiled with profile-guided optimization (docs/decisions/0078).
 PYTHON ?= $(eval PYTHON := $(shell sh packaging/choose_python.sh $(PYTHONS)))$(PYTHON)
-# 3.13 is the fastest of the optimized ones, and without the optimization 3.12 is slower than 3.11.
+# 3.13 is the fastest if optimized; without the optimization, 3.12 is slower than 3.11.
 PYTHONS := python3.13 python3.11 python3.12 python3.14 python3.15 python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -15,19 +15,19 @@ LOCK = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 -
 	--custom-compile-command 'make lock' $(ARGS)
 # Number of test processes.
 WORKERS ?= 3
-# `make check`: the package below kreplica/ and tests/.
+# `make check`: the package in kreplica/ and tests/.
 PACKAGE ?=
 CHECKED = $(wildcard kreplica/$(PACKAGE) tests/$(PACKAGE))
-# `make bench-kafka`: with librdkafka; with Kafka's own programs and at steady rates; the same with Kafka 4 (KRaft) as peer.
+# `make bench-kafka`: librdkafka; Kafka's own programs at steady rates; the same in comparison with Kafka 4 (KRaft).
 KAFKA_BENCHMARKS ?= kafka kafka_java kafka_kraft
-# `make pythons`: tests that depend on the version of Python.
+# `make pythons`: tests that depend on the Python version.
 SUPPORTED := python3.11 python3.12 python3.13
 CORE ?= tests/wire tests/storage tests/runtime tests/settings tests/replication tests/server
-# `make soak`: seeds of the simulation, its duration, and its number of processes.
+# `make soak`: seeds, duration and number of processes of the simulation.
 SEEDS ?= 1001-
 MINUTES ?= 30
 JOBS ?= 2
-# Write compiled modules in any environment, because the tests start hundreds of processes.
+# Always write compiled modules, because the tests start hundreds of processes.
 export PYTHONDONTWRITEBYTECODE :=
 export NO_MKDOCS_2_WARNING := 1
 
@@ -40,19 +40,19 @@ VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' kreplica/__init__.py)
 help:
 	@echo "make run    start one broker on 127.0.0.1:9092"
 	@echo "make test   all static checks and all tests"
-	@echo "make pythons  tests of the core with each of Python 3.11, 3.12 and 3.13 that is installed"
+	@echo "make pythons  core tests with each of Python 3.11, 3.12 and 3.13 that is installed"
 	@echo "make check PACKAGE=storage   static checks and tests of one package, in less than two minutes"
 	@echo "make lint   ruff, import rules, mypy, language check and spelling"
 	@echo "make fresh  make run and make test in a new Debian 12, as root and as another user (needs root and debootstrap)"
 	@echo "make bench  benchmarks, printed as tables and written as JSON"
-	@echo "make bench-kafka  comparison with Apache Kafka 3.9 and 4 (needs Maven and Java; KAFKA_BENCHMARKS=kafka for one part)"
+	@echo "make bench-kafka  comparison with Apache Kafka 3.9 and 4 (needs Maven and Java; KAFKA_BENCHMARKS=kafka runs one part)"
 	@echo "make docs   the documentation site with the API reference, in build/site"
 	@echo "make manual  manual pages and shell completion, in build/manual"
 	@echo "make deb    a Debian package in build/, with all dependencies except Python"
 	@echo "make dist   the wheels and the source distribution in build/dist, with a lock file"
 	@echo "make image  a container image, kreplica:VERSION and kreplica:latest (needs podman or docker)"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
-	@echo "make soak   calls and instructions of a request, the tests with other Pythons, fuzzing and crash tests, one hour of simulation, then make fresh"
+	@echo "make soak   calls and instructions per request, tests with other Pythons, fuzzing, crash tests, simulation for over an hour, then make fresh"
 
 $(BIN)/python:
 	@command -v "$(PYTHON)" >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
