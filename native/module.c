@@ -1,4 +1,4 @@
-/* Definition of the module, and functions for arguments. */
+/* Module definition and helper functions for arguments. */
 #include "kernels.h"
 
 int get_numbers(PyObject *const *arguments, int64_t *numbers, int count)

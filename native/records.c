@@ -1,4 +1,4 @@
-/* Records: as rows, checked without reading their contents, and encoded. */
+/* Decodes records to rows, validates records without decoding them, and encodes records. */
 #include "kernels.h"
 
 /* Read a zigzag varint of up to 64 bits; false if it is longer, or does not end before `end`. */

@@ -1,6 +1,7 @@
-"""Caches the lists of Twisted's and kreplica's plugins in the environment: ``python packaging/cache_plugins.py``.
+"""Caches the plugin lists of Twisted and kreplica in the environment: ``python packaging/cache_plugins.py``.
 
-Brokers cannot write to an installed environment, and would read every plugin module at each start without the lists.
+Brokers cannot write to an installed environment; without the cached lists, they would import every plugin module at
+each start.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Git hook that checks the form of a commit message: ``python packaging/check_commit_message.py FILE``."""
+"""Git hook that checks the format of a commit message: ``python packaging/check_commit_message.py FILE``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Checks the version and the modules of Python before ``make`` creates the virtual environment.
+"""Checks the Python version and the required modules before ``make`` creates the virtual environment.
 
 With ``--build``, it prints the version and "optimized", or "not optimized" (profile-guided optimization).
-The file must be valid for every Python 3, so that an old version gets a message and not a syntax error.
+The file must be valid for every Python 3, so that an old version prints an error message instead of a syntax error.
 """
 
 # ruff: noqa: UP031, UP036, PTH -- newer forms are syntax errors in an old Python

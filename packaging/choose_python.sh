@@ -1,8 +1,8 @@
 # Prints the Python that `make` uses: `sh choose_python.sh NAME ...`.
 #
-# It is the first in PATH that was compiled with profile-guided optimization, in the order of the names; otherwise the
-# first that can create virtual environments; otherwise the first that exists; otherwise python3.
-# It uses no other program, because a bare machine may have none.
+# It is the first Python in PATH, in the order of the names, that was compiled with profile-guided optimization;
+# otherwise the first that can create virtual environments; otherwise the first that exists; otherwise python3.
+# The script runs no other programs, because a minimal machine may have none.
 check="${0%/*}/check_python.py"
 usable= found=
 IFS=:

@@ -1,8 +1,8 @@
 """Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
 
 The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so other Python
-packages on the host do not matter.  It also contains manual pages, shell completion, units, the account, directories
-and commented settings.  The installation starts no unit.
+packages on the host have no effect.  It also contains manual pages, shell completion, systemd units, commented settings
+files, and definitions of the account and the directories.  The installation starts no unit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dist import source_date_epoch
 ROOT = Path(__file__).parents[1]
 PREFIX = "opt/kreplica"
 LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
-"""Versions and hashes of the environment's packages; ``make lock`` writes the file."""
+"""Locked versions and hashes of the environment's packages, written by ``make lock``."""
 
 PYTHON = "/usr/bin/python3.11"
 """Python interpreter of the installed environment."""
@@ -42,12 +42,13 @@ Section: net
 Priority: optional
 Description: replicated, partitioned log server that speaks the Kafka protocol
  A broker for unmodified Kafka clients, with a REST API, a dashboard and
- metrics. Cluster state is in ZooKeeper or in an embedded coordinator.
+ metrics. Cluster state is stored in ZooKeeper or in an embedded ZooKeeper
+ server.
 """
 
 CHANGELOG = """kreplica ({version}) unstable; urgency=medium
 
-  * The changes are in the file NEWS.md of the source.
+  * See NEWS.md in the source for the changes.
 
  -- The kreplica project <kreplica@example.org>  {date}
 """
@@ -64,7 +65,7 @@ if [ "$1" = configure ]; then
 fi
 """
 
-# An upgrade keeps brokers running: the operator restarts one after another.
+# Brokers keep running during an upgrade: the operator restarts them one at a time.
 PRERM = """#!/bin/sh
 set -e
 if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
@@ -72,7 +73,7 @@ if [ "$1" = remove ] && [ -d /run/systemd/system ]; then
 fi
 """
 
-# Data is never deleted by a package.
+# The package never deletes data.
 POSTRM = """#!/bin/sh
 set -e
 if [ -d /run/systemd/system ]; then
@@ -162,20 +163,20 @@ def _make_environment(path: Path) -> None:
     own_pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     pip = [*own_pip, "--python", python]
     subprocess.run([*pip, "install", "--no-compile", "--require-hashes", "-r", str(LOCK)], check=True)
-    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # may contain modules that were deleted since
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # may contain deleted modules
     with tempfile.TemporaryDirectory() as wheels:
         build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(ROOT)]
         subprocess.run([*own_pip, *build], check=True)
         (wheel,) = Path(wheels).iterdir()
         subprocess.run([*pip, "install", "--no-compile", "--no-deps", str(wheel)], check=True)
-    # Brokers cannot write to the installed environment, so compile modules and cache the list of plugins now.
+    # Brokers cannot write to the installed environment, so compile the modules and cache the plugin lists now.
     subprocess.run([python, "-m", "compileall", "-q", "-j", "2", "--invalidation-mode", "unchecked-hash",
                     "-s", str(path), "-p", f"/{PREFIX}/.venv", str(path / "lib")], check=False)  # fmt: skip
     subprocess.run([python, ROOT / "packaging" / "cache_plugins.py"], check=True, cwd="/")
 
 
 def _relocate(environment: Path) -> None:
-    """Set the installation path and Debian's Python in scripts and links."""
+    """Rewrite scripts and links to use the installation path and Debian's Python."""
     there = f"/{PREFIX}/.venv"
     programs = environment / "bin"
     for program in sorted(programs.iterdir()):

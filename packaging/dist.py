@@ -3,8 +3,7 @@
 The files are reproducible: their bytes depend only on the source, the locked setuptools, the C compiler and
 ``SOURCE_DATE_EPOCH``, by default the time of the last commit.  The wheels are built from the source distribution: one
 with the compiled kernels, for this platform and every Python from 3.11 on, and one without them, for all platforms.
-Without a C compiler only the latter is built.  A lock file beside them has the hashes of all of them and of all
-dependencies.
+Without a C compiler, only the latter is built.  A lock file contains the hashes of these files and of all dependencies.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ SOURCES = ("kreplica", "pyspark_kreplica", "twisted", "packaging", "etc", "syste
 IGNORED = shutil.ignore_patterns("__pycache__", "*.pyc", "*.so", "dropin.cache", "*.egg-info", "*~")
 LOCK = ROOT / "packaging" / "requirements" / "broker.txt"
 EARLIEST = 315532800
-"""1980-01-01, the earliest time in a wheel."""
+"""1980-01-01, the earliest time that a wheel can contain."""
 
 BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_{kind}(sys.argv[1]))"
 
@@ -43,7 +42,7 @@ def build(output: Path) -> list[Path]:
         wheels = []
         for kernels in ("yes", "no"):
             with tarfile.open(sdist) as archive:
-                # Python 3.11.2, which Debian 12 has, has no filters and ignores the attribute.
+                # Python 3.11.2 (Debian 12) has no extraction filters and ignores the attribute.
                 archive.extraction_filter = getattr(tarfile, "data_filter", None)
                 archive.extractall(Path(scratch, kernels))
             (unpacked,) = Path(scratch, kernels).iterdir()
@@ -64,7 +63,7 @@ def _has_kernels(wheel: Path) -> bool:
 
 
 def source_date_epoch() -> int:
-    """Return the time of all files, in seconds since 1970."""
+    """Return the time stamp of all files, in seconds since 1970."""
     given = os.environ.get("SOURCE_DATE_EPOCH")
     if given is None:
         words = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
@@ -73,7 +72,7 @@ def source_date_epoch() -> int:
 
 
 def _copy_sources(to: Path) -> None:
-    """Copy the sources without files of earlier builds, whose lists of files setuptools would use."""
+    """Copy the sources without the files of earlier builds, because setuptools would reuse their file lists."""
     to.mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
@@ -115,7 +114,7 @@ def _run_backend(kind: str, source: Path, scratch: Path, epoch: int = EARLIEST, 
 
 
 def _normalized(sdist: Path, output: Path, epoch: int) -> Path:
-    """Write a source distribution again with sorted members that belong to root and have one time."""
+    """Rewrite a source distribution with sorted members, owner root and a single time stamp."""
     path = output / sdist.name
     with (
         tarfile.open(sdist) as old,

@@ -1,6 +1,6 @@
 """Writes the manual pages and the shell completion: ``make manual``, or ``python packaging/manual.py DIRECTORY``.
 
-The layout of the directory is that of ``/usr/share``: ``man/man1``, ``bash-completion/completions``,
+The directory has the layout of ``/usr/share``: ``man/man1``, ``bash-completion/completions``,
 ``zsh/vendor-completions`` and ``fish/vendor_completions.d``.
 """
 

@@ -1,8 +1,8 @@
 #!/opt/kreplica/bin/python
-"""Health check of the container image: exit status 0 if the broker serves clients, otherwise the reasons and 1.
+"""Health check of the container image: exits with status 0 if the broker serves clients; otherwise prints why not.
 
-It sends a request to the admin API at ``KREPLICA_ADMIN``, by default ``http://127.0.0.1:8080``. The health checks need
-no authentication. ``KREPLICA_CA_FILE`` has the certificate authority of an address with https.
+It sends a request to the admin API at ``KREPLICA_ADMIN``, by default ``http://127.0.0.1:8080``. Health checks need no
+authentication. ``KREPLICA_CA_FILE`` names the certificate authority file for https addresses.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TIMEOUT_S = 4.0
 
 
 def check(admin_url: str, ca_file: str | None) -> str:
-    """Return the reason why the broker does not serve clients; empty if it does."""
+    """Return the reason why the broker does not serve clients, or an empty string if it does."""
     handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({})]
     if admin_url.startswith("https:"):
         handlers.append(urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=ca_file)))

@@ -117,7 +117,7 @@ def test_lines_become_records(running):
         b"OK 0 0\n",
         b"OK 1 0\n",
         b"ERROR there is no topic nowhere\n",
-        b"ERROR a line is: PUT TOPIC VALUE\n",
+        b"ERROR expected: PUT TOPIC VALUE\n",
         b"OK 0 1\n",
     ]
 

@@ -1,4 +1,4 @@
-"""Authorizer with a file of rules.
+"""Authorizer that reads its rules from a file.
 
 kreplica.authorizer=acl-file
 kreplica.plugin.acl-file.path=/etc/kreplica/acl
@@ -11,9 +11,10 @@ Each line allows operations on a resource; everything else is denied::
     *            describe,read               group:*
     10.1.0.7     write,create,describe       topic:orders
 
-The host is an address.  Operations have Kafka's names.  A resource is ``cluster``, or topic:, group: or
-transactional_id: and a name.  A star at the end matches any suffix.  The file is read once, when the broker starts.
-Allow brokers everything: they need ``cluster_action`` on ``cluster``, and the operations of their coordinators.
+The host is an IP address.  Operations have Kafka's names.  A resource is ``cluster``, or ``topic:``, ``group:`` or
+``transactional_id:`` followed by a name.  A ``*`` at the end matches any suffix.  The file is read once, at broker
+startup.  Allow brokers all operations: they need ``cluster_action`` on ``cluster``, and the operations of their
+coordinators.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ acl_file = Plugin(
     "acl-file",
     IAuthorizer,
     "kreplica.plugins.acl_file:AclFile",
-    "Authorizes requests by a file of rules.",
-    {"path": "The path of the file."},
+    "Authorizes requests by the rules in a file.",
+    {"path": "The path of the rules file."},
 )
 
 

@@ -1,4 +1,4 @@
-"""Delivers records with the header ``deliver-at`` at that time (milliseconds since 1970).
+"""Delivers records at the time in their header ``deliver-at`` (milliseconds since 1970).
 
 kreplica.produce.interceptors=deliver-at
 kreplica.plugin.deliver-at.topics=reminders,retries
@@ -6,18 +6,18 @@ kreplica.plugin.deliver-at.delay.ms.max=604800000
 
 Mechanism.  The interceptor removes such records from their batch and stores them in a note: a control record in the
 same partition, directly before the rest of the batch, replicated with it and invisible to consumers.  The leader keeps
-the held records in memory and appends them as a new batch when they are due.  Each one gets a header ``held-at`` with
-the position of its note.  A new leader reads the log once: notes without a ``held-at`` record are still held.  The
-interceptor removes ``held-at`` headers that clients send.
+the held records in memory and appends them as a new batch when they are due.  Each record gets a header ``held-at``
+with the position of its note.  A new leader reads the log once: the records in notes to which no
+``held-at`` header in the log refers are still held.  The interceptor removes ``held-at`` headers that clients send.
 
 Guarantees.  A record that was acknowledged with ``acks=all`` is delivered once, because the batch that delivers it also
-records the delivery.  It is delivered at or after its time, and after a failover when the new leader has read its log.
-Records that are due at the same time keep their order.
+records the delivery.  It is delivered at or after its time; after a failover, once the new leader has read its log.
+Records with the same delivery time keep their order.
 
-Limits.  The acknowledged offset of a held record stays empty; the delivered record has a new offset, and the time of
-delivery as timestamp.  A new leader reads the whole log of the partition in a thread, about 500 MB/s.  A delay longer
-than ``retention.ms`` is rejected, but ``retention.bytes`` can delete a note before its time.  Records of transactions
-and of compacted topics are rejected if they have the header.  Every broker needs the same settings.
+Limits.  The acknowledged offset of a held record stays empty; the delivered record has a new offset, and its timestamp
+is the delivery time.  A new leader reads the whole log of the partition in a thread, at about 500 MB/s.  A delay longer
+than ``retention.ms`` is rejected, but ``retention.bytes`` can delete a note before its records are due.  Records of
+transactions and of compacted topics are rejected if they have the header.  All brokers need the same settings.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ HELD_MAX = 100_000
 DELIVERED_AT_ONCE = 500
 RETRY_S = 1.0
 WAIT_S_MAX = 60.0
-"""Maximum delay of the timer, because the wall clock may be set."""
+"""Maximum delay of the timer, because the wall clock may be adjusted."""
 
 ADDED_BYTES = 100
-"""Maximum bytes that ``held-at`` and the header of a separate batch add to a record."""
+"""Maximum number of bytes that ``held-at`` and the header of a separate batch add to a record."""
 
 deliver_at = Plugin(
     "deliver-at",
@@ -68,8 +68,8 @@ deliver_at = Plugin(
     "Holds records back until the time in their header deliver-at.",
     {
         "topics": "Topics with delayed delivery, separated by commas.",
-        "delay.ms.max": "The maximum delay; default seven days.",
-        "held.records.max": "The maximum number of held records per broker; default 100000.",
+        "delay.ms.max": "The maximum delay (default: seven days).",
+        "held.records.max": "The maximum number of held records per broker (default: 100000).",
     },
 )
 
@@ -99,7 +99,7 @@ class DeliverAt:
         settings = context.settings
         self._topics = tuple(name.strip() for name in settings.get("topics", "").split(",") if name.strip())
         if not self._topics:
-            raise ValueError("topics: name at least one")
+            raise ValueError("topics: at least one topic is required")
         self._delay_ms_max = int(settings.get("delay.ms.max", DELAY_MS_MAX))
         self._held_max = int(settings.get("held.records.max", HELD_MAX))
         self._context = context
@@ -110,7 +110,7 @@ class DeliverAt:
 
     @property
     def held_count(self) -> int:
-        """The number of held records on this broker."""
+        """Number of held records on this broker."""
         return sum(len(each.waiting) for each in self._partitions.values())
 
     # --- producing ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class HeldBack:
     """Held records of one partition while this broker leads it in one leader epoch.
 
     :ivar waiting: held records by ID.
-    :ivar is_loaded: True after the log was read; records are delivered from then on.
+    :ivar is_loaded: True once the log has been read; records are delivered only then.
     """
 
     def __init__(self, runtime: Runtime, led: LedPartitions, partition: TopicPartition) -> None:
@@ -190,7 +190,7 @@ class HeldBack:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Read the log, then deliver records when they are due."""
+        """Read the log, and then deliver records when they are due."""
         loading = self._loading = Deferred.fromCoroutine(self._load())
         loading.addErrback(self._load_failed)
 
@@ -202,7 +202,7 @@ class HeldBack:
         self._cancel_timer()
 
     def add(self, note_offset: int, held: list[tuple[int, LogRecord]]) -> None:
-        """Add the records of an appended note; while the log is being read, the reader will find the note."""
+        """Add the records of an appended note; while the log is being read, the reader finds the note itself."""
         if self.is_loaded:
             self._remember(note_offset, held)
             self._schedule()
@@ -266,7 +266,7 @@ class HeldBack:
             for one in due:
                 heapq.heappush(self._order, one)
             if error.code is not ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                log.info("deliver-at: {partition} is retried: {error}", partition=str(self._partition), error=error)
+                log.info("deliver-at: retrying {partition}: {error}", partition=str(self._partition), error=error)
             self._schedule(RETRY_S)
             return
         self._schedule()

@@ -3,8 +3,8 @@
 kreplica.produce.interceptors=json-schema
 kreplica.plugin.json-schema.directory=/etc/kreplica/schemas
 
-``orders.json`` in that directory is the schema of the topic ``orders``.  Records of topics without a schema, and
-records without a value (tombstones), are accepted.  Schemas are read once, when the broker starts.
+``orders.json`` in this directory is the schema of the topic ``orders``.  Records of topics without a schema and records
+without a value (tombstones) are accepted.  Schemas are read once, when the broker starts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ json_schema = Plugin(
     IProduceInterceptor,
     "kreplica.plugins.json_schema:JsonSchemas",
     "Rejects records whose value does not match the JSON Schema of their topic.",
-    {"directory": "The directory of the schemas, one file TOPIC.json per topic."},
+    {"directory": "The directory of the schemas, with one file TOPIC.json per topic."},
 )
 
 
@@ -65,7 +65,7 @@ class JsonSchemas:
                 if text is not None:
                     wrong[record.offset] = text
         return (
-            RejectBatch(f"{len(wrong)} of {len(batch.records)} records do not fit the schema", wrong) if wrong else None
+            RejectBatch(f"{len(wrong)} of {len(batch.records)} records violate the schema", wrong) if wrong else None
         )
 
     def appended(self, batch: ProducedBatch, note_offset: int) -> None:

@@ -7,9 +7,9 @@ $ nc 127.0.0.1 9099
 PUT orders {"id": 7}
 OK 0 41
 
-The response to each line, in order, is ``OK PARTITION OFFSET`` when all in-sync replicas have the record, or ``ERROR``
-and the reason.  The records of a connection go to the topic's partitions round robin, one at a time: the next line is
-read after the response to the previous one, so TCP slows down a faster client.
+The response to each line, in order, is ``OK PARTITION OFFSET`` once all in-sync replicas have the record, or ``ERROR``
+and the reason.  The records of a connection are distributed round robin over the topic's partitions, one at a time: the
+next line is read after the response to the previous line, so TCP flow control slows down a faster client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kreplica.interfaces import BrokerView, IExtraListener, Plugin, PluginContex
 
 LINE_BYTES_MAX = 64 * 1024
 WAITING_MAX = 100
-"""Maximum number of received lines without a response; a client that sends more is disconnected."""
+"""Maximum number of received lines without a response; clients that send more are disconnected."""
 
 CONNECTIONS_MAX = 1000
 
@@ -138,7 +138,7 @@ class _Line(LineOnlyReceiver):
     async def _answer(self, line: bytes) -> str:
         words = line.split(b" ", 2)
         if len(words) != 3 or words[0] != b"PUT":
-            return "ERROR a line is: PUT TOPIC VALUE"
+            return "ERROR expected: PUT TOPIC VALUE"
         topic = words[1].decode(errors="replace")
         count = self._broker.topics().get(topic)
         if count is None:

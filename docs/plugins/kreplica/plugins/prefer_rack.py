@@ -4,7 +4,7 @@ kreplica.leader.election=prefer-rack
 kreplica.plugin.prefer-rack.rack=eu-1a
 auto.leader.rebalance.enable=false
 
-The automatic leader rebalance uses only the order of the assignment and would revert these elections.
+Automatic leader rebalancing considers only the order of the replica assignment and would revert these elections.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ prefer_rack = Plugin(
 
 @implementer(ILeaderElection)
 class PreferRack:
-    """Prefers replicas in the rack; otherwise keeps the order of the assignment."""
+    """Prefers replicas in the rack; otherwise keeps the order of the replica assignment."""
 
     def __init__(self, context: PluginContext) -> None:
         """:raise ValueError: no rack is given."""
         self._rack = context.settings.get("rack", "")
         if not self._rack:
-            raise ValueError("rack: name a rack")
+            raise ValueError("rack: a rack is required")
 
     def preference(
         self, partition: TopicPartition, replicas: Sequence[int], racks: Mapping[int, str | None]

@@ -1,10 +1,10 @@
-"""Metrics reporter that sends values to a statsd server by UDP, as gauges with tags.
+"""Metrics reporter that sends values to a statsd server over UDP, as gauges with tags.
 
 kreplica.metrics.reporters=statsd
 kreplica.plugin.statsd.address=127.0.0.1:8125
 kreplica.plugin.statsd.names=kafka_server_*,kreplica_controller_*
 
-A line is ``NAME:VALUE|g|#label:value,label:value``, the format of Datadog's agent, Telegraf and Vector.
+Each line has the form ``NAME:VALUE|g|#label:value,label:value``, the format of Datadog's agent, Telegraf and Vector.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from zope.interface import implementer
 from kreplica.interfaces import Family, Histogram, IMetricsReporter, Plugin, PluginContext
 
 DATAGRAM_BYTES_MAX = 1400
-"""Fits into one IP packet on common networks."""
+"""Maximum size of a datagram, which fits into one IP packet on common networks."""
 
 statsd = Plugin(
     "statsd",
@@ -27,7 +27,7 @@ statsd = Plugin(
     "Sends metrics to a statsd server.",
     {
         "address": "The IP address and port of the server, as host:port.",
-        "names": "Names of metrics, separated by commas; a * at the end matches any suffix.",
+        "names": "Metric names, separated by commas; a * at the end matches any suffix.",
     },
 )
 

@@ -20,7 +20,7 @@ tags = Plugin(
     "tags",
     IReplicaPlacement,
     "kreplica.plugins.tags:TagPlacement",
-    "Places replicas of topics on brokers with a tag.",
+    "Places the replicas of each topic on brokers with the topic's tag.",
     {
         "brokers": "Tags of brokers as ID:TAG, separated by spaces.",
         "topics": "Tags of topics as TOPIC:TAG, separated by spaces; a * at the end of TOPIC matches any suffix.",
@@ -30,8 +30,9 @@ tags = Plugin(
 
 @implementer(IReplicaPlacement)
 class TagPlacement:
-    """Places the replicas of partition n on consecutive brokers from the n-th on; neighbouring brokers are in different
-    racks.
+    """Places the replicas of partition n on consecutive brokers, starting with the n-th.
+
+    Consecutive brokers are in different racks if possible.
     """
 
     def __init__(self, context: PluginContext) -> None:
