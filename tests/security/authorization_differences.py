@@ -72,7 +72,7 @@ DIFFERENCES = (
     Difference(
         ("fetch of a follower, *: only Cluster Action Cluster", "fetch of a follower, *: super user"),
         frozenset({ErrorCode.STALE_BROKER_EPOCH, None}),
-        "Fetch of a broker that is not registered",
+        "Fetch by a broker that is not registered",
         "NOT_LEADER_OR_FOLLOWER for partitions without a replica on it",
         "STALE_BROKER_EPOCH, or a closed connection before version 7",
         "[forged follower fetches](../explanation/threat-model.md#forged-follower-fetches) must not move the high "
@@ -133,7 +133,7 @@ DIFFERENCES = (
         "IncrementalAlterConfigs with an invalid key store, without AlterConfigs",
         "INVALID_REQUEST",
         "CLUSTER_AUTHORIZATION_FAILED",
-        "permissions are checked first, so that clients cannot find out which files exist on the machine of a broker",
+        "permissions are checked first, so that clients cannot find out which files exist on a broker's machine",
     ),
     Difference(
         ("alter partition, *",),
@@ -146,7 +146,7 @@ DIFFERENCES = (
     Difference(
         ("sequence: message without a token of OAUTHBEARER",),
         frozenset({None, ErrorCode.SASL_AUTHENTICATION_FAILED}),
-        "OAUTHBEARER message with another scheme than Bearer",
+        "OAUTHBEARER message with a scheme other than Bearer",
         "the connection is closed",
         "SASL_AUTHENTICATION_FAILED, then the connection is closed",
         "the same as for other malformed messages",
