@@ -30,9 +30,9 @@ ROOT = HERE.parent
 PART = re.compile(r"<!-- from the code: (?P<name>[\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-def first_sentence(thing: object) -> str:
-    """Return the first sentence of a docstring on one line, escaped for a table."""
-    text = " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
+def first_sentence(documented: object) -> str:
+    """Return the first sentence of an object's docstring, on one line and escaped for a table."""
+    text = " ".join((inspect.getdoc(documented) or "").split("\n\n")[0].split())
     return re.split(r"(?<=[.!?])\s", text)[0].rstrip(".").replace("``", "`").replace("|", "\\|")
 
 
@@ -98,15 +98,15 @@ def leader_selectors() -> str:
     return table(("function", "leader and ISR"), rows)
 
 
-def line_of(thing: Callable[..., object] | type) -> int:
-    return inspect.getsourcelines(thing)[1]
+def line_of(definition: Callable[..., object] | type) -> int:
+    return inspect.getsourcelines(definition)[1]
 
 
 # --- rules ------------------------------------------------------------------------------------------------------------
 
 RULES: Mapping[str, tuple[str, str, str]] = {
     "required in sync": (
-        "A commit needs `min.insync.replicas` in-sync replicas, or the replication factor if that is smaller",
+        "A commit requires `min.insync.replicas` in-sync replicas, or the replication factor if that is smaller",
         "kreplica.cluster.eligible_leaders:required_isr_size",
         "tests/replication/test_replication_leader_state.py::test_topic_with_fewer_replicas_than_required",
     ),
@@ -201,7 +201,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
         "tests/replication/test_replication_fencing.py::test_superseded_command_is_refused",
     ),
     "leader epoch of requests": (
-        "A replica rejects requests that name another leader epoch than its own (KIP-320)",
+        "A replica rejects requests with a leader epoch other than its own (KIP-320)",
         "kreplica.replication.fencing:is_of_leader_epoch",
         "tests/server/test_server_apis_fetch.py::test_leader_epochs_are_fenced",
     ),
@@ -230,7 +230,7 @@ def rule_row(name: str, statement: str, where: str, test: str) -> tuple[str, ...
     assert not function_name or attrgetter(function_name)(module)
     source = f"{module_name.replace('.', '/')}.py"
     test_file, test_name = test.split("::")
-    assert re.search(rf"def {test_name}\b", (ROOT / test_file).read_text()), f"{test} is not there"
+    assert re.search(rf"def {test_name}\b", (ROOT / test_file).read_text()), f"{test} does not exist"
     return (
         name,
         statement,
@@ -241,7 +241,7 @@ def rule_row(name: str, statement: str, where: str, test: str) -> tuple[str, ...
 
 
 def removes(guard: Guard, where: str) -> bool:
-    """Return True if the rule is the guard's first function; the others are removed because they hide its effect."""
+    """Return True if the rule is the guard's first place; the other places would hide the effect of its removal."""
     return guard.places[0].where == where
 
 

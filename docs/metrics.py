@@ -1,7 +1,7 @@
 """Generates ``metrics.md`` from the metrics of a simulated cluster: ``python docs/metrics.py``.
 
-The cluster has records, a group, and a plan that waits for a failed broker.  ``tests/docs`` fails if the page differs
-from the generated one, and evaluates the queries of the Grafana dashboard on the same scrapes.
+The cluster has records, a group, and a plan that waits for a failed broker.  The tests in ``tests/docs`` compare the
+page with the generated one, and evaluate the queries of the Grafana dashboard on the same scrapes.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ Prometheus scrapes `GET /metrics` at each broker's admin listener (`kreplica.adm
 * Names are those of Kafka's JMX exporter and of kafka_exporter where these exist. Other names start with `kreplica_`.
 * Scrape every broker. Each broker reports its own logs, the partitions that it leads and the groups that it
   coordinates, so a sum over all brokers counts each partition and each group once.
-* With `kreplica.metrics.detail=topic`, metrics with the label `partition` have sums by topic instead, and
-  `kafka_topic_partition_leader` is absent. Queries such as `sum by (topic) (kafka_log_log_size)` return the same.
+* With `kreplica.metrics.detail=topic`, metrics with the label `partition` contain one sum per topic instead,
+  and `kafka_topic_partition_leader` is absent. Queries such as `sum by (topic) (kafka_log_log_size)` return the same
+  values.
 * Counters end in `_total`. Histograms have `_bucket`, `_sum` and `_count`.
 * `etc/grafana/kreplica.json` is a Grafana dashboard: import it and select your Prometheus data source.
 
@@ -96,17 +97,17 @@ class Scene:
         row = {"partition_index": 0, "committed_offset": 2, "committed_metadata": ""}
         body = {"group_id": GROUP, "topics": [{"name": TOPIC, "partitions": [row]}], "member_id": ""}
         client = self.cluster.client()
-        found: Any = None
+        coordinator: Any = None
         for _ in range(100):
-            asked = {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}
-            found = self.cluster.run_until(client.request(messages.FIND_COORDINATOR, asked))["coordinators"][0]
-            if not found["error_code"]:
+            request = {"key": GROUP, "key_type": 0, "coordinator_keys": [GROUP]}
+            coordinator = self.cluster.run_until(client.request(messages.FIND_COORDINATOR, request))["coordinators"][0]
+            if not coordinator["error_code"]:
                 break
             self.cluster.run(1)
-        other = self.cluster.client(broker=found["node_id"])
+        coordinator_client = self.cluster.client(broker=coordinator["node_id"])
         for _ in range(100):
-            answer = self.cluster.run_until(other.request(messages.OFFSET_COMMIT, body))
-            if not answer["topics"][0]["partitions"][0]["error_code"]:
+            response = self.cluster.run_until(coordinator_client.request(messages.OFFSET_COMMIT, body))
+            if not response["topics"][0]["partitions"][0]["error_code"]:
                 return
             self.cluster.run(1)
         raise AssertionError("no offset was committed")
@@ -125,22 +126,22 @@ class Scene:
         """Return all metrics of one broker."""
 
         async def collect() -> list[Family | Histogram]:
-            figures = BrokerMetrics(self.cluster.brokers[broker].program, self._watches[broker])
-            return [family async for family in figures.families()]
+            metrics = BrokerMetrics(self.cluster.brokers[broker].program, self._watches[broker])
+            return [family async for family in metrics.families()]
 
-        found: list[Family | Histogram] = self.cluster.run_until(collect())
-        return found
+        families: list[Family | Histogram] = self.cluster.run_until(collect())
+        return families
 
     def scrape(self, broker: int) -> str:
         """Return the response of a broker to Prometheus."""
         program = self.cluster.brokers[broker].program
         (route,) = Metrics(BrokerMetrics(program, self._watches[broker]), program.runtime.reactor).routes()
-        answered: Any = self.cluster.run_until(route.handler(None))
-        return bytes(answered.content).decode()
+        response: Any = self.cluster.run_until(route.handler(None))
+        return bytes(response.content).decode()
 
 
 def page(scene: Scene) -> str:
-    """Return the page, from the metrics of the controller, which has the most."""
+    """Return the page with the metrics of the controller, which has more metrics than the other brokers."""
     controller = scene.cluster.controller()
     assert controller is not None
     rows = []
@@ -153,6 +154,6 @@ def page(scene: Scene) -> str:
 
 
 if __name__ == "__main__":
-    at_work = Scene()
-    PAGE.write_text(page(at_work))
-    at_work.stop()
+    scene = Scene()
+    PAGE.write_text(page(scene))
+    scene.stop()

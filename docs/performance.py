@@ -1,7 +1,7 @@
 """Generates ``performance.md`` and its charts: ``python docs/performance.py [NAME=]ROWS.json ...``.
 
-The arguments are results of ``python -m benchmarks NAME ... --json ROWS.json``.  All of them, or only those of NAME,
-are stored in ``performance/NAME.json``.  ``performance/notes/NAME.md`` has hand-written comments.
+Each argument is a file that ``python -m benchmarks NAME ... --json ROWS.json`` wrote.  Its results, or only those of
+NAME, are stored in ``performance/NAME.json``.  ``performance/notes/NAME.md`` contains hand-written comments.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ this page.
 
 Row = Mapping[str, Any]
 Charts = Mapping[str, tuple[str, str]]
-"""Title and SVG by file name."""
+"""Title and SVG of each chart, by file name."""
 
 
 # --- stored results ---
@@ -69,7 +69,7 @@ def keep(directory: Path, results: Mapping[str, Any], only: str | None = None) -
     :param results: the output of ``python -m benchmarks --json``.
     :param only: name of a single benchmark to store.
     :return: names of the stored benchmarks.
-    :raise ValueError: no benchmark matches, or one failed; stored rows are unchanged.
+    :raise ValueError: no benchmark matches, or one has failed; the stored rows are unchanged.
     """
     names = [name for name in TITLES if name in results["benchmarks"] and only in (None, name)]
     if not names:
@@ -88,7 +88,7 @@ def keep(directory: Path, results: Mapping[str, Any], only: str | None = None) -
 
 
 def written(directory: Path = HERE) -> dict[Path, str]:
-    """Return the content of each generated file; empty if no rows are stored."""
+    """Return the content of each generated file, by path; empty if no rows are stored."""
     sections, charts = [], dict[str, str]()
     for name in TITLES:
         path = directory / KEPT / f"{name}.json"
@@ -97,7 +97,7 @@ def written(directory: Path = HERE) -> dict[Path, str]:
             drawn = [(table, charts_of(name, table)) for table in tables(results["rows"])]
             notes = directory / KEPT / "notes" / f"{name}.md"
             sections.append(section(name, results, drawn, notes.read_text() if notes.exists() else ""))
-            charts.update({file: chart for _, some in drawn for file, (_, chart) in some.items()})
+            charts.update({file: chart for _, table_charts in drawn for file, (_, chart) in table_charts.items()})
     if not sections:
         return {}
     files = {directory / KEPT / file: chart for file, chart in charts.items()}
@@ -168,24 +168,24 @@ def charts_of(name: str, table: Sequence[Row]) -> Charts:
         return {"kafka.svg": (title, bars(title, table))}
     if name != "growth":
         return {}
-    found = {}
-    along, *figures = table[0]
+    charts = {}
+    along, *columns = table[0]
     for unit, quantity in QUANTITIES.items():
-        some = [figure for figure in figures if _unit(figure) == unit]
-        if some:
+        charted = [column for column in columns if _unit(column) == unit]
+        if charted:
             title = f"{quantity}, by {along}"
             file = "-".join(re.findall("[a-z]+", f"{name} {along} {quantity}".lower())) + ".svg"
-            found[file] = (title, lines(title, along, some, table))
-    return found
+            charts[file] = (title, lines(title, along, charted, table))
+    return charts
 
 
-def _unit(figure: str) -> str:
-    """Return the unit, which is the last word of a column's name."""
-    return figure.rpartition(" ")[2]
+def _unit(column: str) -> str:
+    """Return the unit of a column, which is the last word of its name."""
+    return column.rpartition(" ")[2]
 
 
 def advantage(row: Row) -> float | None:
-    """Return the improvement factor over Kafka, in the direction of the target; None if nothing was compared."""
+    """Return the factor by which kreplica is better than Kafka; None if the value was not compared."""
     ratio = row["ratio"]
     if not ratio:
         return None
@@ -200,7 +200,7 @@ STOPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500)
 
 
 def bars(title: str, rows: Sequence[Row]) -> str:
-    """Return a chart with one bar per value with a target, on a logarithmic scale; the solid line is Kafka."""
+    """Return a chart with a bar for each value that has a target; its scale is logarithmic, the solid line is Kafka."""
     better_by = [
         (f"{row['scenario']}, {row['figure']}", better) for row in rows if row[""] and (better := advantage(row))
     ]
@@ -235,7 +235,7 @@ MARGIN, PLOT, LINE = 64, 220, 18
 
 
 def lines(title: str, along: str, figures: Sequence[str], rows: Sequence[Row]) -> str:
-    """Return a chart with one line per column over the first one; its scale is logarithmic, the other starts at 0."""
+    """Return a chart with a line per column over the first column; its scale is logarithmic, the other starts at 0."""
     steps = [float(row[along]) for row in rows]
     most = _round_up(max(float(row[figure]) for row in rows for figure in figures))
     top = 34 + LINE * len(figures)
@@ -286,7 +286,7 @@ def _line_styles(count: int) -> str:
 
 
 def _round_up(value: float) -> float:
-    """Round up to 1, 2, 4, 6, 8 or 10 times a power of ten, which four grid lines divide evenly."""
+    """Round up to 1, 2, 4, 6, 8 or 10 times a power of ten, so that the four grid lines have round values."""
     power = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(factor * power for factor in (1, 2, 4, 6, 8, 10) if value <= factor * power or factor == 10)
 

@@ -1,7 +1,7 @@
 """Generates the API reference of the client library: ``python docs/reference.py [DIRECTORY]``, or ``make docs``.
 
 pydoctor reads the source of the client packages, and of the modules below whose names they export.  An extension adds
-the constructor parameters of dataclasses and named tuples, which pydoctor does not know.
+the constructor parameters of dataclasses and named tuples, which pydoctor does not derive itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pydoctor.extensions import ClassMixin, ExtRegistrar
 
 ROOT = Path(__file__).parent.parent
 OUTPUT = ROOT / "build" / "reference"
-SHOWN = re.compile(
+INCLUDED = re.compile(
     r"kreplica(/(__init__|model|errors)\.py"
     r"|/wire(/(__init__|compression|batches)\.py)?"
     r"|/(client|client_core)(/.*)?)?"
@@ -33,7 +33,7 @@ OPTIONS = (
     "--privacy=HIDDEN:kreplica.wire.*",
     "--quiet",
 )
-QUIET_ABOUT = ("--privacy=HIDDEN:**._*", "--privacy=HIDDEN:**.__*__")
+HIDDEN = ("--privacy=HIDDEN:**._*", "--privacy=HIDDEN:**.__*__")
 
 
 class Fields(ClassMixin):
@@ -41,13 +41,13 @@ class Fields(ClassMixin):
 
     @property
     def constructor_params(self) -> Mapping[str, ast.expr | None]:
-        """Annotations by constructor parameter."""
+        """Return the annotation of each constructor parameter, by name."""
         own = super().constructor_params  # type: ignore[misc]
         if own:
             return own
         fields: dict[str, ast.expr | None] = {}
         for each in reversed([base for base in self.mro() if isinstance(base, model.Class)]):  # type: ignore[attr-defined]
-            # A field whose default is a name is an alias of that name to pydoctor.
+            # pydoctor treats a field whose default is a name as an alias of that name.
             fields |= dict.fromkeys(each._localNameToFullName_map)
             for name, member in each.contents.items():
                 if isinstance(member, model.Attribute) and member.annotation is not None:
@@ -55,14 +55,14 @@ class Fields(ClassMixin):
         return fields
 
 
-class Shown(model.System):
+class ClientReference(model.System):
     """Includes only the modules of the reference."""
 
     custom_extensions = ["reference"]  # noqa: RUF012
 
     def _addPackageOrModule(self, path: Path, *args: Any, **more: Any) -> Any:
         place = (path.parent if path.name == "__init__.py" else path).resolve().relative_to(ROOT).as_posix()
-        if SHOWN.fullmatch(place) is None and SHOWN.fullmatch(f"{place}/__init__.py") is None:
+        if INCLUDED.fullmatch(place) is None and INCLUDED.fullmatch(f"{place}/__init__.py") is None:
             raise model.ModuleNotAdded
         return super()._addPackageOrModule(path, *args, **more)
 
@@ -78,8 +78,13 @@ def write(output: Path) -> int:
     :return: 0 on success, 3 after warnings.
     """
     sys.path.insert(0, str(ROOT / "docs"))
-    arguments = [f"--project-base-dir={ROOT}", f"--html-output={output}", "--system-class=reference.Shown", "-W"]
-    return driver.main([*OPTIONS, *QUIET_ABOUT, *arguments, str(ROOT / "kreplica")])
+    arguments = [
+        f"--project-base-dir={ROOT}",
+        f"--html-output={output}",
+        "--system-class=reference.ClientReference",
+        "-W",
+    ]
+    return driver.main([*OPTIONS, *HIDDEN, *arguments, str(ROOT / "kreplica")])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ API_VARIABLE = "KREPLICA_DOCS_WITHOUT_API"
 
 
 def on_config(config: Any) -> Any:
-    """Replace the entry of the decision records by one entry per record, titled by its heading."""
+    """Replace the navigation entry of the decision records with one entry per record."""
     for part in config["nav"]:
         for pages in part.values():
             if isinstance(pages, list):
