@@ -9,8 +9,8 @@ NO_ACLS = "the tested broker has no authorizer"
 NO_QUOTAS = "client quotas were not supported when the suite ran"
 NO_KAFKA_3 = "skipped by the suite for Kafka 3.0 and later"
 NO_SASL = "the tested broker has no listener with SASL"
-DOCKER = "controls its own containers"
-OLD_CLIENT = "a client of 0.8.2; Fetch 0 to 3 are not supported"
+DOCKER = "starts and stops its own containers"
+OLD_CLIENT = "uses a client of version 0.8.2, which needs Fetch 0 to 3"
 NO_SCRAM = "the tested broker has no listener with SASL; the suite skips it without a SCRAM listener"
 
 SKIPPED = "-skip=^TestVersionMatrix"
@@ -77,7 +77,7 @@ KAFKA_GO = GoSuite(
         "TestClientInitProducerId": NO_KAFKA_3,
         "TestClientTxnOffsetCommit": NO_KAFKA_3,
         "TestConsumerGroupWithMissingTopic": "needs a broker without automatic topic creation; skipped by the suite",
-        "TestWriter": f"{NO_SASL}; one of its subtests",
+        "TestWriter": "one of its subtests needs a listener with SASL",
         "TestReadTruncatedMessages": "always skipped by the suite",
     },
     module=Module("github.com/segmentio/kafka-go", "v0.4.51", "h1:JgDPPG75tC1rWIS2Me6MwcvXJ6f49UQ4HjAOef71Hno="),

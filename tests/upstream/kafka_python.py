@@ -78,7 +78,7 @@ OLDER_KAFKA_PYTHON = Suite(
     passed_count=37,
     not_passed={
         f"{ADMIN}test_create_describe_delete_acls": NO_ACLS,
-        f"{CONSUMER}test_kafka_version_infer": "this client knows no Kafka version after 2.6; skipped by the suite",
+        f"{CONSUMER}test_kafka_version_infer": "the client has no Kafka versions after 2.6; skipped by the suite",
         f"{CONSUMER}test_kafka_consumer_offsets_for_time_old": NO_OLD_BROKER,
         SASL: "the tested broker has no listener with SASL",
     },

@@ -31,29 +31,30 @@ The test suites of client libraries run against processes of kreplica (`tests/up
 ## Python suites
 
 These suites are part of the source distributions of Python clients. They are downloaded once to `build/upstream`,
-pinned by version and hash, and run unchanged. Tests that do not pass are listed by name. The run fails if another test
-fails or is skipped, or if a listed test passes. `make test` runs the newest version of a suite, `make soak` the other
-one.
+pinned by version and hash, and run unchanged. Tests that do not pass are listed by name. The run fails if any other
+test fails or is skipped, or if a listed test passes. `make test` runs the newest version of a suite, `make soak` the
+older one.
 
 {suites}
 ## Go suites
 
-Go modules contain their tests. The Go module proxy serves them by version and checksum; `make soak` runs them.
+Go modules contain their own tests. They are downloaded from the Go module proxy, by version and checksum; `make soak`
+runs them.
 
 {go_suites}
 ## Rust crates
 
 The crate rdkafka contains its tests, and the crate rdkafka-sys contains librdkafka's source with its C tests. Cargo
 downloads both by version, their checksums are verified, and both are built from source; `make soak` runs them.
-librdkafka's tests run in quick mode, with classic groups, and without those that need no broker. rdkafka's
-`test_base_producer_timeout` is excluded: it passes only if a broker takes more than 100 ms to create a topic.
+librdkafka's tests run in quick mode and with classic groups; those that need no broker are excluded. rdkafka's
+`test_base_producer_timeout` is also excluded: it passes only if a broker takes more than 100 ms to create a topic.
 
 {crates}
 ## Suites that are not published
 
 The source distributions of aiokafka and confluent-kafka do not contain their tests. Equivalent tests of kreplica
-use these clients with three brokers. The npm package of kafkajs (2.2.4) contains only a unit test; kafkajs is not
-tested. node-rdkafka's tests (`e2e/`) are not run, because it is based on librdkafka.
+use these clients with three brokers. The npm package of kafkajs (2.2.4) contains only a unit test, so kafkajs is not
+tested. node-rdkafka's tests (`e2e/`) are not run, because node-rdkafka is based on librdkafka.
 
 {unpublished}
 In a checkout of confluent-kafka's repository, its tests can use a broker with the settings in
