@@ -73,12 +73,14 @@ FETCH = Api.define(
           rack str? =null
     """,
     request_varying=VaryingFields(
-        rows=("topics", "partitions"), numbers=("session_id", "session_epoch"), row_numbers=("fetch_offset",)
+        rows=("topics", "partitions"),
+        numbers=("session_id", "session_epoch"),
+        row_numbers=("partition", "fetch_offset"),
     ),
     response_varying=VaryingFields(
         rows=("responses", "partitions"),
         numbers=("session_id",),
-        row_numbers=("high_watermark", "last_stable_offset"),
+        row_numbers=("partition_index", "high_watermark", "last_stable_offset"),
         records="records",
     ),
 )
