@@ -23,7 +23,7 @@ class BuildKernels(build_ext):
 
 KERNELS = Extension(
     "kreplica.wire._kernels",
-    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "records")],
+    [f"native/{name}.c" for name in ("module", "crc32c", "batches", "requests", "records")],
     depends=["native/kernels.h"],
     py_limited_api=True,
     optional=True,

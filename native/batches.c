@@ -1,27 +1,6 @@
 /* Headers of record batches: produced batches, index entries, and fetched batches. */
 #include "kernels.h"
 
-static inline uint32_t load32(Bytes at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static inline uint64_t load64(Bytes at)
-{
-    return (uint64_t)load32(at) << 32 | load32(at + 4);
-}
-
-static inline void store32(uint8_t *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (24 - 8 * i));
-}
-
-static inline void store64(uint8_t *at, uint64_t value)
-{
-    store32(at, (uint32_t)(value >> 32)), store32(at + 4, (uint32_t)value);
-}
-
 typedef struct {
     int64_t base_offset, base_timestamp, max_timestamp, producer_id;
     int32_t length, leader_epoch, last_offset_delta, base_sequence, record_count;

@@ -21,7 +21,28 @@
 typedef const uint8_t *Bytes;
 
 enum { HEADER_SIZE = 61, LENGTH_END = 12, CRC_START = 21, HEADER_FIELDS = 13, RECORD_SIZE_MIN = 7 };
-enum { TRANSACTIONAL = 16, CONTROL = 32, NO_TIMESTAMP = -1 };
+enum { TRANSACTIONAL = 16, CONTROL = 32, CODEC_MASK = 7, ATTRIBUTES = 22, NO_TIMESTAMP = -1 };
+
+static inline uint32_t load32(Bytes at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline uint64_t load64(Bytes at)
+{
+    return (uint64_t)load32(at) << 32 | load32(at + 4);
+}
+
+static inline void store32(uint8_t *at, uint32_t value)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(value >> (24 - 8 * i));
+}
+
+static inline void store64(uint8_t *at, uint64_t value)
+{
+    store32(at, (uint32_t)(value >> 32)), store32(at + 4, (uint32_t)value);
+}
 
 /* crc32c.c: false if the processor has no instruction for CRC-32C; crc32c must not be called then. */
 int set_up_crc32c(void);
@@ -44,6 +65,10 @@ int add(PyObject *list, PyObject *item);
 KERNEL(place_batches);
 KERNEL(index_batches);
 KERNEL(scan_batches);
+
+/* requests.c */
+KERNEL(match_requests);
+KERNEL(fill_responses);
 
 /* records.c */
 KERNEL(read_rows);

@@ -48,8 +48,9 @@ int add(PyObject *list, PyObject *item)
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef kernels[] = {
-    METHOD(place_batches), METHOD(index_batches),  METHOD(scan_batches),     METHOD(read_rows),
-    METHOD(check_records), METHOD(encode_records), {NULL, NULL, 0, NULL},
+    METHOD(place_batches),  METHOD(index_batches), METHOD(scan_batches),  METHOD(match_requests),
+    METHOD(fill_responses), METHOD(read_rows),     METHOD(check_records), METHOD(encode_records),
+    {NULL, NULL, 0, NULL},
 };
 
 static int set_up(PyObject *module)

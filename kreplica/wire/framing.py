@@ -16,6 +16,8 @@ RECEIVE_IN_PLACE_MIN = 1 << 16
 """Minimum number of missing bytes of a frame that are received in place; copying fewer bytes is faster."""
 
 _LENGTH = Struct(">i")
+LENGTH_SIZE = _LENGTH.size
+"""Size of the length prefix in bytes."""
 
 
 class FrameReader:

@@ -59,6 +59,22 @@ Arguments: type of headers, buffer, position, number of bytes after which to sto
 batch that is incomplete or invalid.
 """
 
+match_requests: Any = getattr(_module, "match_requests", None)
+"""Finds Produce requests that repeat the request before them, as ``ProduceRuns.add`` does for one.
+
+Arguments: buffer with frames; tail of the template; positions of the first request's body and of the next frame; end of
+the frames; maximum length of a frame; size of the template's head; true if lengths are compact; attributes that a batch
+may not have; maximum number of requests.  Returns correlation IDs, views of the records, bitwise or of the codecs, and
+the position after the last of these requests.
+"""
+
+fill_responses: Any = getattr(_module, "fill_responses", None)
+"""Builds Produce responses as ``ResponseTemplate.fill`` does.
+
+Arguments: template, and positions of its numbers; correlation IDs, results, partition, log start offset.  Returns the
+frames.
+"""
+
 read_rows: Any = getattr(_module, "read_rows", None)
 """Reads records as ``record_columns.read_rows`` does.
 

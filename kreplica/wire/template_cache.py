@@ -43,20 +43,25 @@ class Template:
     :param codes: ``struct`` codes of the numeric fields in wire order.
     :ivar struct: layout: constant bytes and numbers in turn, starting and ending with constant bytes.
     :ivar values: values of ``struct``, with the marks as the numbers.
+    :ivar data: the message with the marks.
+    :ivar places: positions of the numbers.
     :raise ValueError: a mark is missing from the message.
     """
 
-    __slots__ = ("struct", "values")
+    __slots__ = ("data", "places", "struct", "values")
 
     def __init__(self, data: bytes, codes: Sequence[str]) -> None:
         layout, at = ">", 0
+        places = []
         for number, code in enumerate(codes):
             mark = struct_of(code).pack(MARK + number)
             start = data.index(mark, at)
             layout += f"{start - at}s{code}"
+            places.append(start)
             at = start + len(mark)
         self.struct = Struct(f"{layout}{len(data) - at}s")
         self.values = list(self.struct.unpack(data))
+        self.data, self.places = data, tuple(places)
 
     def fill(self, *numbers: int) -> bytes:
         """Return the message with these numbers.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -21,6 +21,7 @@ from kreplica.wire.batch_building import NEXT_OFFSET, build_batch
 from kreplica.wire.compression import Codec
 from kreplica.wire.messages import LIST_OFFSETS, METADATA, PRODUCE
 from kreplica.wire.records import Record
+from tests.support.kernels import needs_kernels, without_kernels
 
 COMPRESSING = (Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 VERSIONS = (3, 7, 9, PRODUCE.versions[1])
@@ -67,14 +68,15 @@ class Broker:
     def read(self, *frames: bytes, connection: Connection | None = None) -> None:
         """Deliver the requests as one read, in a buffer that is reused afterwards; wait while reading is paused."""
         connection = connection or self.connection
-        buffers = [bytearray(frame[4:]) for frame in frames]
-        waiting = deque(buffers)
-        while waiting:
+        buffer = memoryview(bytearray(b"".join(frames)))
+        dispatch, position, size = self.resources.dispatch, 0, len(buffer)
+        while position < size:
             with self.resources.flush_scope:
-                while waiting and not connection.paused:
-                    self.resources.dispatch.frame_received(connection, memoryview(waiting.popleft()))
-            for buffer in buffers[: len(buffers) - len(waiting)]:
-                buffer[:] = bytes(len(buffer))
+                while position < size and not connection.paused:
+                    body, end = position + 4, position + 4 + int.from_bytes(buffer[position : position + 4], "big")
+                    dispatch.frame_received(connection, buffer[body:end])
+                    position = dispatch.extend_run(connection, buffer, body, end, size) if end < size else end
+            buffer[:position] = bytes(position)
             if connection.held:
                 self.cluster.run_until(lambda: not connection.held)
 
@@ -132,9 +134,15 @@ class Sequences:
         return request_frame(METADATA, 1, number, {"topics": []})
 
 
+@pytest.mark.parametrize("has_kernels", [pytest.param(True, marks=needs_kernels), False])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_batched_handling_equals_sequential_handling(version: int) -> None:
+def test_batched_handling_equals_sequential_handling(version: int, has_kernels: bool) -> None:
     """Every response and every byte of the log are the same."""
+    with nullcontext() if has_kernels else without_kernels():
+        _compare_with_sequential_handling(version)
+
+
+def _compare_with_sequential_handling(version: int) -> None:
     chance = random.Random(version)
     together, apart = Broker(), Broker()
     apart.resources.dispatch._runs = None

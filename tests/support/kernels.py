@@ -14,7 +14,10 @@ from kreplica.wire import kernels
 
 T = TypeVar("T")
 
-NAMES = ("place_batches", "index_batches", "scan_batches", "read_rows", "check_records", "encode_records")
+NAMES = (
+    "place_batches", "index_batches", "scan_batches", "match_requests", "fill_responses", "read_rows", "check_records",
+    "encode_records",
+)  # fmt: skip
 
 needs_kernels = pytest.mark.skipif(
     any(getattr(kernels, name) is None for name in NAMES), reason="the kernels are not compiled"

@@ -17,6 +17,8 @@ from kreplica.server.produce.request_templates import ProduceTemplate, ProduceTe
 from kreplica.server.protocol.connection import Connection
 from kreplica.server.protocol.request import Amend, Request, Route
 from kreplica.server.transport.flush_scope import FlushScope
+from kreplica.wire import kernels
+from kreplica.wire.framing import LENGTH_SIZE
 from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
 
@@ -31,7 +33,8 @@ RUN_MAX = 64
 class ProduceRun:
     """Consecutive requests of one connection; valid until the handler returns.
 
-    :ivar template: the fields that the requests have in common.
+    :ivar template: the fields that the requests have in common, without the partition.
+    :ivar partition: number of the partition.
     :ivar correlation_ids: one per request.
     :ivar records: records of each request, as a view of a reused buffer.
     :ivar codecs: bitwise OR of the codecs of all batches; 0 if no batch is compressed.
@@ -45,13 +48,17 @@ class ProduceRun:
         "connection",
         "correlation_ids",
         "metrics",
+        "partition",
         "records",
         "template",
     )
 
-    def __init__(self, connection: Connection, route: Route, template: ProduceTemplate, received_s: float) -> None:
+    def __init__(
+        self, connection: Connection, route: Route, template: ProduceTemplate, partition: int, received_s: float
+    ) -> None:
         self.connection = connection
         self.template = template
+        self.partition = partition
         self.correlation_ids: list[int] = []
         self.records: list[Buffer] = []
         self.codecs = 0
@@ -139,14 +146,19 @@ class ProduceRuns:
             if run is not None:
                 self.handle_open_run()
             return False
-        correlation_id, template, records, codec = match
-        if run is None or run.template is not template or run.connection is not connection:
+        correlation_id, template, partition, records, codec = match
+        if (
+            run is None
+            or run.template is not template
+            or run.partition != partition
+            or run.connection is not connection
+        ):
             if run is not None:
                 self.handle_open_run()
             if connection.held or not self._flush_scope.is_open:
                 return False
             run = self._run = ProduceRun(
-                connection, self._routes[PRODUCE.key, template.version], template, self._seconds()
+                connection, self._routes[PRODUCE.key, template.version], template, partition, self._seconds()
             )
             self._flush_scope.before_end(self.handle_open_run)
         run.correlation_ids.append(correlation_id)
@@ -158,6 +170,37 @@ class ProduceRuns:
         if len(run.records) == RUN_MAX:
             self.handle_open_run()
         return True
+
+    def extend(self, connection: Connection, view: memoryview, last: int, position: int, end: int) -> int:
+        """Add the next frames with a kernel, if the last one was added and they differ only in ID and records.
+
+        The result is the same as if ``add`` were called for each of these frames.
+
+        :param view: buffer with frames, each with a length prefix; must not change until the flush scope ends.
+        :param last: position of the last frame's body.
+        :param position: position of the next frame.
+        :param end: end of the frames.
+        :return: position of the first frame that was not added.
+        """
+        run = self._run
+        if run is None or run.connection is not connection or kernels.match_requests is None:
+            return position
+        template, room = run.template, RUN_MAX - len(run.records)
+        correlation_ids, records, codecs, stop = kernels.match_requests(
+            view, template.tail, last, position, end, connection.frame_bytes_max, template.head_size,
+            template.is_compact, template.forbidden_attributes, room,
+        )  # fmt: skip
+        count = len(records)
+        if count:
+            run.correlation_ids += correlation_ids
+            run.records += records
+            run.codecs |= codecs
+            metrics = run.metrics
+            metrics.requests += count
+            metrics.bytes_in += stop - position - count * LENGTH_SIZE
+            if count == room:
+                self.handle_open_run()
+        return int(stop)
 
     def learn(self, frame: memoryview, header: RequestHeader, body: dict[str, Any]) -> None:
         """Learn the template of a parsed request of version 3 or later with acks=1 or acks=all."""

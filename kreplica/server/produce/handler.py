@@ -53,6 +53,8 @@ ACKS = (ALL_IN_SYNC, NO_RESPONSE, LEADER_ONLY)
 
 Row = dict[str, Any]
 
+_new_tuple: Any = tuple.__new__
+
 
 class Produce:
     """Handler of Produce; batches are appended even if those of other partitions fail.
@@ -188,7 +190,8 @@ class Produce:
     def handle_run(self, run: ProduceRun) -> None:
         """Append the batches of a run; respond from a template if all of them can be acknowledged."""
         template, records = run.template, run.records
-        partition = self._partitions.get(template.topic_partition)
+        key: TopicPartition = _new_tuple(TopicPartition, (template.topic, run.partition))
+        partition = self._partitions.get(key)
         if partition is not None and (run.codecs or partition.log.config.reads_all_records):
             batches = [
                 Unvalidated(partition.log.config, records, index)
@@ -199,33 +202,35 @@ class Produce:
                 requests = run.requests()
                 records[:] = [bytearray(batch) if type(batch) is memoryview else batch for batch in records]
                 self._validation.validate_later(
-                    run.connection, batches, lambda: self._append_requests(template, requests, records)
+                    run.connection, batches, lambda: self._append_requests(template, key, requests, records)
                 )
                 return
-        outcomes = self._append_run(partition, template, records, run.connection)
+        outcomes = self._append_run(partition, template, key, records, run.connection)
         if partition is not None and run.can_respond_at_once and _all_reached(outcomes, partition, template.acks):
-            run.respond(template.responses(run.correlation_ids, outcomes, partition.log.log_start_offset))
+            start_offset = partition.log.log_start_offset
+            run.respond(template.responses(run.partition, run.correlation_ids, outcomes, start_offset))
         else:
-            self._finish_each(run.requests(), template, partition, outcomes)
+            self._finish_each(run.requests(), template, key, partition, outcomes)
 
     def _append_requests(
-        self, template: ProduceTemplate, requests: Sequence[Request], records: Sequence[Buffer]
+        self, template: ProduceTemplate, key: TopicPartition, requests: Sequence[Request], records: Sequence[Buffer]
     ) -> None:
         """Append batches that were validated off the reactor; this broker may no longer lead the partition."""
-        partition = self._partitions.get(template.topic_partition)
-        outcomes = self._append_run(partition, template, records, requests[0].connection)
-        self._finish_each(requests, template, partition, outcomes)
+        partition = self._partitions.get(key)
+        outcomes = self._append_run(partition, template, key, records, requests[0].connection)
+        self._finish_each(requests, template, key, partition, outcomes)
 
     def _append_run(
         self,
         partition: Partition | None,
         template: ProduceTemplate,
+        key: TopicPartition,
         records: Sequence[Buffer],
         connection: Connection,
     ) -> Sequence[Outcome]:
         now_ms = self._wall_clock_ms()
         if partition is None:
-            return [self._partitions.reject(template.topic_partition, batch, now_ms) for batch in records]
+            return [self._partitions.reject(key, batch, now_ms) for batch in records]
         all_in_sync = template.acks == ALL_IN_SYNC
         if self._interception is None:
             return partition.append(records, now_ms, all_in_sync=all_in_sync)
@@ -236,11 +241,12 @@ class Produce:
         self,
         requests: Sequence[Request],
         template: ProduceTemplate,
+        key: TopicPartition,
         partition: Partition | None,
         outcomes: Sequence[Outcome],
     ) -> None:
         """Respond to each request of a run, now or when its batch may be acknowledged."""
-        topic, index = template.topic_partition
+        topic, index = key
         for request, outcome in zip(requests, outcomes, strict=True):
             results = ProduceResults(template.acks)
             row = results.row(index, partition, outcome)

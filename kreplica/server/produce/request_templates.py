@@ -1,4 +1,7 @@
-"""Templates of Produce requests: requests that differ only in correlation ID and records are not parsed again."""
+"""Templates of Produce requests: those that differ only in correlation ID, partition and records are not parsed again.
+
+All partitions of a topic share a template, so that a broker with many partitions needs few.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from struct import Struct
 from typing import Any
 
 from kreplica.cluster.topic_names import INTERNAL_TOPICS
-from kreplica.model import TopicPartition
 from kreplica.server.produce.response_templates import ResponseTemplate
 from kreplica.server.produce.results import ZSTD_FROM
 from kreplica.storage.log.results import AppendResult
@@ -17,41 +19,50 @@ from kreplica.wire.headers import RequestHeader
 from kreplica.wire.messages import PRODUCE
 from kreplica.wire.template_cache import RECORDS_LENGTH, TEMPLATE_BYTES_MAX, TemplateCache
 
-_AFTER_CORRELATION_ID = 8
+_NUMBERS_SIZE = 12
+"""API key and version, correlation ID and number of the partition."""
+
 _EMPTY_TAGS = b"\x00\x00\x00"
 """Tag sections of the partition, its topic and the request, in flexible versions."""
 
 
 class ProduceTemplate:
-    """Non-transactional request with one batch for one partition, without its correlation ID and records.
+    """Non-transactional request with one batch for one partition, without its correlation ID, partition and records.
 
+    :param head_size: size of the request up to the number of the partition.
+    :param tail: bytes after the records.
     :ivar forbidden_attributes: attributes that a batch of such a request must not have.
     """
 
-    __slots__ = ("_response", "acks", "client_id", "forbidden_attributes", "timeout_ms", "topic_partition", "version")
+    __slots__ = (
+        "_response", "acks", "client_id", "forbidden_attributes", "head_size", "is_compact", "tail", "timeout_ms",
+        "topic", "version",
+    )  # fmt: skip
 
-    def __init__(self, header: RequestHeader, body: dict[str, Any]) -> None:
+    def __init__(self, header: RequestHeader, body: dict[str, Any], head_size: int, tail: bytes) -> None:
         (topic,) = body["topic_data"]
-        (data,) = topic["partition_data"]
         self.version = header.api_version
         self.client_id = header.client_id
         self.acks: int = body["acks"]
         self.timeout_ms: int = body["timeout_ms"]
-        self.topic_partition = TopicPartition(topic["name"], data["index"])
+        self.topic: str = topic["name"]
         self.forbidden_attributes = TRANSACTIONAL_BIT | (Codec.ZSTD if self.version < ZSTD_FROM else 0)
+        self.head_size = head_size
+        self.tail = tail
+        self.is_compact = PRODUCE.request.is_flexible(header.api_version)
         self._response: ResponseTemplate | None = None
 
     def responses(
-        self, correlation_ids: Sequence[int], results: Sequence[AppendResult], log_start_offset: int
+        self, partition: int, correlation_ids: Sequence[int], results: Sequence[AppendResult], log_start_offset: int
     ) -> bytes:
-        """Return the response frames of requests whose batches were appended."""
+        """Return the response frames of requests whose batches were appended to a partition."""
         if self._response is None:
-            self._response = ResponseTemplate(self.version, self.topic_partition)
-        return self._response.fill(correlation_ids, results, log_start_offset)
+            self._response = ResponseTemplate(self.version, self.topic)
+        return self._response.fill(partition, correlation_ids, results, log_start_offset)
 
 
-Match = tuple[int, ProduceTemplate, memoryview, int]
-"""Correlation ID of a request, its template, a view of its records, and their codec."""
+Match = tuple[int, ProduceTemplate, int, memoryview, int]
+"""Correlation ID of a request, its template, number of its partition, a view of its records, and their codec."""
 
 
 class ProduceTemplates(TemplateCache[ProduceTemplate, Match]):
@@ -76,11 +87,11 @@ class ProduceTemplates(TemplateCache[ProduceTemplate, Match]):
         length_size = _uvarint_size(len(records) + 1) if compact else RECORDS_LENGTH.size
         end = len(frame) - len(tail)
         size = end - len(records) - length_size
-        if not _AFTER_CORRELATION_ID < size <= TEMPLATE_BYTES_MAX or frame[end:] != tail or not self.can_add():
+        if not _NUMBERS_SIZE < size <= TEMPLATE_BYTES_MAX or frame[end:] != tail or not self.can_add():
             return
-        struct = Struct(f">4si{size - _AFTER_CORRELATION_ID}s")
+        struct = Struct(f">4si{size - _NUMBERS_SIZE}si")  # the number of the partition precedes its records
         constants = struct.unpack_from(frame)[::2]
-        self.add(ProduceTemplate(header, body), struct, constants, tail, compact=compact)
+        self.add(ProduceTemplate(header, body, size, tail), struct, constants, tail, compact=compact)
 
 
 def _uvarint_size(value: int) -> int:
@@ -94,4 +105,4 @@ def _match(template: ProduceTemplate, values: tuple[Any, ...], records: memoryvi
     attributes = records[ATTRIBUTES_POSITION]
     if attributes & template.forbidden_attributes:
         return None
-    return values[1], template, records, attributes & CODEC_MASK
+    return values[1], template, values[3], records, attributes & CODEC_MASK

@@ -191,6 +191,7 @@ class EpollTransport(AcceptedSocket):
         length_max = connection.frame_bytes_max
         position = 0
         seconds = connection.seconds
+        extend_run = self._resources.dispatch.extend_run
         while size - position >= 4 and not connection.paused:
             length: int = _LENGTH.unpack_from(view, position)[0]
             if not 0 <= length <= length_max:
@@ -207,6 +208,8 @@ class EpollTransport(AcceptedSocket):
                 if end < size and not connection.paused:
                     self._set_aside(view[end:size])
                     return
+            if end < size:
+                end = extend_run(connection, view, position + 4, end, size)
             position = end
         if position < size and not connection.closed:
             self._keep(view[position:size])
