@@ -158,6 +158,30 @@ def test_topic_settings(admin, kreplica):
     assert done.stdout == "topic orders: a was reset to its default\n"
 
 
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("retention.ms=2d", "172800000"),
+        ("retention.ms=-1", "-1"),
+        ("segment.bytes=256MiB", "268435456"),
+        ("retention.bytes=1GB", "1000000000"),
+        ("cleanup.policy=compact", "compact"),
+    ],
+)
+def test_values_with_units(admin, kreplica, given, sent):
+    """They are sent in the unit of the setting."""
+    admin.answers["PATCH /v1/configs/topics/orders"] = {"configs": [], "dry_run": False, "znodes": []}
+    assert kreplica("topic", "config", "set", "orders", given).exit_code == 0
+    assert admin.last.body == {"set": {given.partition("=")[0]: sent}, "remove": []}
+
+
+def test_unknown_units(kreplica):
+    for setting in ("retention.ms=2 fortnights", "segment.bytes=2elephants"):
+        done = kreplica("topic", "config", "set", "orders", setting)
+        assert done.exit_code == 2
+        assert "expected a" in done.stderr
+
+
 def test_broker_settings(admin, kreplica):
     """The settings are those of one broker or of all."""
     admin.answers["PATCH /v1/configs/brokers/default"] = {"configs": [], "dry_run": False, "znodes": []}

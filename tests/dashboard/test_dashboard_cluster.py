@@ -167,7 +167,7 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
     at.fill("Type “a/reader” to continue", "a/reader")
     at.confirm("Delete")
     at.until(lambda: at.address == "groups")
-    at.until_text("No group matches.")
+    at.until_text("There are no groups.")
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):

@@ -6,7 +6,7 @@ import click
 
 from kreplica.cli.commands.configs import change_settings, show_settings
 from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
-from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.cli.terminal.parameter_types import KafkaSetting
 
 CLIENT_METRICS = "client-metrics"
 
@@ -34,11 +34,13 @@ def get_settings(session: Session, kind: str, name: str, names: tuple[str, ...],
 @command.command("set")
 @_KIND
 @_NAME
-@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="SETTING=VALUE...")
+@click.argument("settings", nargs=-1, required=True, type=KafkaSetting(), metavar="SETTING=VALUE...")
 @dry_run_option
 @with_session
 def set_settings(session: Session, kind: str, name: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
     """Change settings atomically.
+
+    Values may have units: retention.ms=2d, segment.bytes=256MiB.
 
     \b
     kreplica config set topic orders retention.ms=86400000

@@ -20,7 +20,7 @@ from kreplica.cli.http.list_options import (
 )
 from kreplica.cli.http.session import PAGE, Session, confirm, dry_run_option, path_of, with_session, yes_option
 from kreplica.cli.terminal.lazy_groups import LazyGroup, Subcommand
-from kreplica.cli.terminal.parameter_types import Assignment, Setting
+from kreplica.cli.terminal.parameter_types import Assignment, KafkaSetting
 from kreplica.cli.terminal.screen import Screen, count_text, problem_text
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _print_topic(screen: Screen, topic: dict[str, Any]) -> None:
               help="Replicas of one partition, preferred leader first, for example 0=1,2,3; repeat for each "
               "partition, starting with 0.")  # fmt: skip
 @click.option(
-    "--config", "configs", multiple=True, type=Setting(), help="A topic setting, for example retention.ms=86400000."
+    "--config", "configs", multiple=True, type=KafkaSetting(), help="A topic setting, for example retention.ms=2d."
 )
 @dry_run_option
 @with_session

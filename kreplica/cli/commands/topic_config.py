@@ -6,7 +6,7 @@ import click
 
 from kreplica.cli.commands.configs import change_settings, show_settings
 from kreplica.cli.http.session import Session, dry_run_option, path_of, with_session
-from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.cli.terminal.parameter_types import KafkaSetting
 
 _TOPIC = click.argument("topic")
 
@@ -28,11 +28,14 @@ def get_settings(session: Session, topic: str, names: tuple[str, ...], include_d
 
 @command.command("set")
 @_TOPIC
-@click.argument("settings", nargs=-1, required=True, type=Setting(), metavar="SETTING=VALUE...")
+@click.argument("settings", nargs=-1, required=True, type=KafkaSetting(), metavar="SETTING=VALUE...")
 @dry_run_option
 @with_session
 def set_settings(session: Session, topic: str, settings: tuple[tuple[str, str], ...], dry_run: bool) -> None:
-    """Change settings of a topic atomically."""
+    """Change settings of a topic atomically.
+
+    Values may have units: retention.ms=2d, segment.bytes=256MiB.
+    """
     change_settings(session, path_of("configs", "topics", topic), target=f"topic {topic}",
                     changes=dict(settings), removals=(), dry_run=dry_run)  # fmt: skip
 

@@ -87,6 +87,21 @@ class Setting(ParameterType):
         return name, text
 
 
+class KafkaSetting(Setting):
+    """A setting of a topic or broker: ``NAME=VALUE``, where the value may have a unit.
+
+    Durations (``2d``) are converted for names that end in ``.ms``, sizes (``1GiB``) for those that end in ``.bytes``.
+    Other values are left to the broker, which rejects invalid ones.
+    """
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        name, text = super().convert(value, param, ctx)
+        unit = Duration() if name.endswith(".ms") else Size() if name.endswith(".bytes") else None
+        if unit is not None and text[-1:].isalpha():
+            return name, str(unit.convert(text, param, ctx))
+        return name, text
+
+
 class Partition(ParameterType):
     """``TOPIC:PARTITION``; converted to a pair."""
 

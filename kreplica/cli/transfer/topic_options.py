@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kreplica.cli.records.data_access import Decorator
-from kreplica.cli.terminal.parameter_types import Setting
+from kreplica.cli.terminal.parameter_types import KafkaSetting
 from kreplica.transfer.topics import TopicCreation
 
 _COUNT = click.IntRange(min=1)
@@ -24,7 +24,7 @@ _replication_factor_option = click.option(
     "--replication-factor", type=_COUNT, help="With --create: replication factor.  [default: the cluster's]"
 )
 _config_option = click.option(
-    "--config", "configs", multiple=True, type=Setting(), help="With --create: a topic setting."
+    "--config", "configs", multiple=True, type=KafkaSetting(), help="With --create: a topic setting."
 )
 
 

@@ -20,6 +20,7 @@ const PAGE = 100;
  * @param {string[]} options.path  of the list in the API; its last part names the rows in the response
  * @param {string} options.caption
  * @param {string} options.noun  of one row, such as "topic"
+ * @param {string} [options.none]  text if the API has no rows
  * @param {string} [options.search]  label of the search field; absent if the API cannot search
  * @param {[string, string][]} options.filters  conditions and labels; the first one is for all rows
  * @param {string} options.fields  columns of the API, separated by commas
@@ -30,7 +31,7 @@ const PAGE = 100;
  * @param {(rows: any[]) => any} [options.onRows]
  * @returns {{node: HTMLElement, refresh: () => void}}
  */
-export function dataList(page, { path, caption, noun, search, filters, fields, columns, keyOf, controls = [], query = () => ({}), onRows = () => {} }) {
+export function dataList(page, { path, caption, noun, none = `There are no ${noun}s.`, search, filters, fields, columns, keyOf, controls = [], query = () => ({}), onRows = () => {} }) {
   const change = (values) => {
     page.setQuery({ page: "", ...values });
     refresh();
@@ -49,8 +50,9 @@ export function dataList(page, { path, caption, noun, search, filters, fields, c
   const condition = field({ label: "Filter", value: page.query.filter ?? "", placeholder: filters.at(-1)[0], autocomplete: "off", spellcheck: "false" });
   condition.input.addEventListener("input", debounce(() => change({ filter: condition.input.value.trim() }), 500));
   inputs.push(condition.node, ...controls);
+  const isFiltered = () => [page.query.search, page.query.show, page.query.filter, ...Object.values(query())].some(Boolean);
   const list = table({
-    caption, keyOf, columns, empty: `No ${noun} matches.`,
+    caption, keyOf, columns, empty: () => (isFiltered() ? `No ${noun} matches.` : none),
     sorting: { current: () => page.query.sort ?? "", choose: (sort) => change({ sort }) },
   });
   const pages = numberedPager(page, PAGE);

@@ -20,7 +20,7 @@ import { href } from "../shell/routes.js";
  * @param {string} options.caption  description of the table for screen readers
  * @param {Column[]} options.columns
  * @param {(row: any) => string|number} options.keyOf
- * @param {string} [options.empty]  text of an empty table
+ * @param {string|(() => string)} [options.empty]  text of an empty table
  * @param {{current: () => string, choose: (sort: string) => void}} [options.sorting]  the order, and a function that changes it
  * @returns {{node: HTMLElement, update: (rows: any[]) => void}}
  */
@@ -29,7 +29,7 @@ export function table({ caption, columns, keyOf, empty = "No entries.", sorting 
   const headers = columns.map((column) => headerPart(column, sorting));
   const head = element("tr", null, headers.map(({ node }) => node));
   const grid = element("table", null, element("caption", { class: "unseen" }, caption), element("thead", null, head), body);
-  const nothing = element("p", { class: "empty", hidden: true }, empty);
+  const nothing = element("p", { class: "empty", hidden: true });
   const node = element("div", { class: "table" }, grid, nothing);
   makeScrollable(node, caption);
   return {
@@ -38,6 +38,7 @@ export function table({ caption, columns, keyOf, empty = "No entries.", sorting 
       headers.forEach((header) => header.update(sorting?.current() ?? ""));
       updateChildren(body, rows, keyOf, (row) => rowPart(columns, row));
       nothing.hidden = rows.length > 0;
+      setText(nothing, typeof empty === "string" ? empty : empty());
       grid.hidden = rows.length === 0;
     },
   };

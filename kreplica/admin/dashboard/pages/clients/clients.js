@@ -31,7 +31,7 @@ export function open(page) {
     },
   }, "New subscription"));
   page.add(dataList(page, {
-    path: ["clients"], caption: "Clients with telemetry", noun: "client", filters: FILTERS, fields: FIELDS, keyOf: ({ client_instance_id: id }) => id,
+    path: ["clients"], caption: "Clients with telemetry", noun: "client", none: "No client sends metrics.", filters: FILTERS, fields: FIELDS, keyOf: ({ client_instance_id: id }) => id,
     columns: [
       { header: "Client", names: true, sort: "client_id", part: linkPart(({ client_instance_id: id }) => href(["client", id]), ({ client_id: name }) => name || "(no client ID)") },
       { header: "Software", className: "nowrap", sort: "software_name", text: ({ software_name: name, software_version: version }) => `${name} ${version}` },
