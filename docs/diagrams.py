@@ -207,7 +207,7 @@ RULES: Mapping[str, tuple[str, str, str]] = {
     ),
     "lost logs": (
         "A restarted broker stays in ISRs only if its logs lost nothing since a controller last saw it (KIP-966)",
-        "kreplica.controller.decisions.decisions:has_intact_logs",
+        "kreplica.controller.decisions.state_changes:has_intact_logs",
         "tests/controller/test_controller_decisions.py::test_a_chain_of_clean_restarts_loses_nothing",
     ),
     "damaged replicas": (

@@ -3,8 +3,8 @@
 Data flows one way: ZooKeeper watch or broker response -> event -> handler -> decision -> ZooKeeper write -> context ->
 commands to brokers.
 
-* ``election``: election of the controller; ``takeover``: the first step of a new controller; ``term``: state that
-  exists only while this broker is the controller
+* ``controller_election``: election of the controller; ``takeover``: the first step of a new controller; ``term``: state
+  that exists only while this broker is the controller
 * ``controller``: starts and ends terms, and passes events to their handlers
 * ``event_types``, ``event_queue``: the events, handled one at a time; ``event_handlers``: the handler of each type
 * ``state``: the controller's view of the cluster, and the state machines of partitions and replicas

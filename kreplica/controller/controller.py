@@ -15,9 +15,9 @@ from twisted.internet.defer import Deferred, DeferredList
 from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
+from kreplica.controller.controller_election import Election
 from kreplica.controller.dependencies import ControllerDependencies
 from kreplica.controller.effects.state_writes import ControllerMoved
-from kreplica.controller.election import Election
 from kreplica.controller.event_handlers import HANDLERS
 from kreplica.controller.event_queue import EventQueue
 from kreplica.controller.event_types import (

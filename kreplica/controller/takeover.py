@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange, initial_elections
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange, initial_elections
 from kreplica.controller.handlers import isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.handlers.broker_changes import read_brokers
 from kreplica.controller.handlers.leader_balance import preferred_election_requested, start_balancing
@@ -48,7 +48,9 @@ async def take_over(term: ControllerTerm) -> None:
     context.deleting.update(topic for topic in deleting if topic in context.topics)
     known = await _known_epochs(term, last_write_zxids)
     bounced = {b for b, registration in context.brokers.items() if registration.epoch > known.get(b, NO_BROKER_EPOCH)}
-    unclean = {b for b in bounced if not decisions.has_intact_logs(context.brokers[b], known.get(b, NO_BROKER_EPOCH))}
+    unclean = {
+        b for b in bounced if not state_changes.has_intact_logs(context.brokers[b], known.get(b, NO_BROKER_EPOCH))
+    }
     context.known_epochs = known | context.known_epochs
     await _record_takeover(term, sorted(bounced & known.keys()))
     await _enter_states(term, bounced)
@@ -165,7 +167,7 @@ async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collec
     context, rules = term.context, term.rules()
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
+        return state_changes.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     # Commands of this batch are not sent, because the full state follows.
     await term.decide(context.not_deleting(context.leadership), decide, term.new_batch())

@@ -15,7 +15,7 @@ from twisted.internet.interfaces import IDelayedCall
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions.decisions import RulesOf, StateChange, TopicRules
+from kreplica.controller.decisions.state_changes import RulesOf, StateChange, TopicRules
 from kreplica.controller.dependencies import Channel, ControllerDependencies
 from kreplica.controller.effects.command_batch import Command, CommandBatch
 from kreplica.controller.effects.command_responses import CommandResponse

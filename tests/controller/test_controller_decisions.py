@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from kreplica.controller.decisions.decisions import (
+from kreplica.controller.decisions.state_changes import (
     TopicRules,
     controlled_shutdown_changes,
     has_intact_logs,

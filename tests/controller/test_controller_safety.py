@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kreplica.cluster.eligible_leaders import eligible_after, required_isr_size
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange, TopicRules
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange, TopicRules
 from kreplica.controller.state.context import ControllerContext
 from kreplica.model import NO_LEADER, BrokerRegistration, LeaderAndIsr, TopicAssignment, TopicPartition
 
@@ -119,7 +119,7 @@ class Cluster(RuleBasedStateMachine):
         if broker in self.context.brokers:
             self.context.remove_broker(broker)
             self.dead.add(broker)
-            self.write(decisions.repairs(self.context, [P], rules))
+            self.write(state_changes.repairs(self.context, [P], rules))
 
     @rule(broker=BROKERS, loses=st.integers(0, 2))
     def comes_back(self, broker: int, loses: int) -> None:
@@ -135,11 +135,11 @@ class Cluster(RuleBasedStateMachine):
     def rejoin(self, losses: dict[int, int], bounced: tuple[int, ...]) -> None:
         joined = {broker: self.restart(broker, loses) for broker, loses in losses.items()}
         known = self.context.known_epochs
-        unclean = [b for b in joined if not decisions.has_intact_logs(joined[b], known.get(b, -1))]
+        unclean = [b for b in joined if not state_changes.has_intact_logs(joined[b], known.get(b, -1))]
         for registration in joined.values():
             self.context.add_broker(registration)
         self.note_total_loss(unclean)
-        self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
+        self.write(state_changes.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
         self.catch_up()
 
     def restart(self, broker: int, loses: int) -> BrokerRegistration:
@@ -154,7 +154,7 @@ class Cluster(RuleBasedStateMachine):
     def note_total_loss(self, unclean: list[int]) -> None:
         """If all replicas that held the committed records lost some, only the remaining records count."""
         if {*self.state.isr, *self.state.eligible_leader_replicas} <= set(unclean):
-            isr, _ = decisions.without_unclean(self.state, unclean)
+            isr, _ = state_changes.without_unclean(self.state, unclean)
             self.committed = min(self.committed, self.logs[isr[0]])
 
     def catch_up(self) -> None:
@@ -165,17 +165,17 @@ class Cluster(RuleBasedStateMachine):
     def wants_to_stop(self, broker: int) -> None:
         if broker in self.context.brokers:
             self.context.shutting_down.add(broker)
-            self.write(decisions.controlled_shutdown_changes(self.context, [P], rules))
+            self.write(state_changes.controlled_shutdown_changes(self.context, [P], rules))
 
     @rule(broker=BROKERS)
     def directory_fails(self, broker: int) -> None:
         if broker in self.context.brokers:
             self.context.failed_replicas.setdefault(broker, set()).add(P)
-            self.write(decisions.repairs(self.context, [P], rules))
+            self.write(state_changes.repairs(self.context, [P], rules))
 
     @rule()
     def preferred_leader(self) -> None:
-        self.write(decisions.preferred_elections(self.context, [P], rules))
+        self.write(state_changes.preferred_elections(self.context, [P], rules))
 
     @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2)), dies=st.none() | BROKERS)
     def controller_fails_over(self, losses: dict[int, int], dies: int | None) -> None:
@@ -188,10 +188,10 @@ class Cluster(RuleBasedStateMachine):
         for _, registration in sorted(live.items()):
             self.context.add_broker(registration)
         known = old.known_epochs
-        unclean = [b for b, r in live.items() if not decisions.has_intact_logs(r, known.get(b, -1))]
+        unclean = [b for b, r in live.items() if not state_changes.has_intact_logs(r, known.get(b, -1))]
         bounced = [b for b, r in live.items() if r.epoch > known.get(b, -1)]
         self.note_total_loss(unclean)
-        self.write(decisions.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
+        self.write(state_changes.repairs(self.context, [P], rules, bounced=bounced, unclean=unclean))
         self.context.known_epochs = known | self.context.known_epochs
         self.catch_up()
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from kreplica.cli.diagnostics.replay import command
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import decisions, elections
+from kreplica.controller.decisions import elections, state_changes
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.event_types import (
     AlterReassignmentsRequested,
@@ -176,7 +176,7 @@ def journal_of_a_failover() -> MemoryDisk:
 def test_a_different_election_is_shown(monkeypatch):
     """For a controller with another election rule, the first event with a different decision is shown with both."""
     disk = journal_of_a_failover()
-    monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
+    monkeypatch.setattr(state_changes, "elect_offline", last_replica_leads)
     (outcome,) = replayed(disk)
     difference = outcome.difference
     assert difference is not None
@@ -204,10 +204,10 @@ def test_a_different_rule_of_eligibility_is_shown(monkeypatch):
 def test_a_different_first_leader_is_shown(monkeypatch):
     """The first different decision is shown, not a consequence of it."""
     disk = journal_of_a_failover()
-    monkeypatch.setattr(decisions, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
+    monkeypatch.setattr(state_changes, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
     (outcome,) = replayed(disk)
     assert outcome.difference.event == 3
-    assert elections.elect_new is not decisions.elect_new
+    assert elections.elect_new is not state_changes.elect_new
 
 
 def test_commands_are_compared_too(monkeypatch):
@@ -223,7 +223,7 @@ def test_commands_are_compared_too(monkeypatch):
 def test_a_missing_decision_is_shown(monkeypatch):
     """The difference is that the decision is missing."""
     disk = journal_of_a_failover()
-    monkeypatch.setattr(decisions, "repairs", lambda *_, **__: [])
+    monkeypatch.setattr(state_changes, "repairs", lambda *_, **__: [])
     (outcome,) = replayed(disk)
     assert outcome.difference.event == 4
     assert outcome.difference.expected["read"] == "unclean_allowed"
@@ -345,7 +345,7 @@ def test_kreplica_replay_prints_the_events(exported):
 
 def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
     """Event, time, recorded and actual decision, and their difference; exit code 1."""
-    monkeypatch.setattr(decisions, "elect_offline", last_replica_leads)
+    monkeypatch.setattr(state_changes, "elect_offline", last_replica_leads)
     code, text = run(exported)
     assert code == 1
     assert "event 4 (BrokersChanged) is the first that differs, at entry " in text

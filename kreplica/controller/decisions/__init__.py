@@ -1,1 +1,6 @@
-"""Pure decisions: leader elections, state transitions and reassignment steps."""
+"""Pure decisions.
+
+* ``state_changes``: which partitions need a new leader or ISR after a change of brokers; ``elections``: which replica
+  becomes the leader
+* ``reassignment_plan``: the steps of a reassignment
+"""

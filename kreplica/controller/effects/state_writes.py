@@ -14,7 +14,7 @@ from twisted.logger import Logger
 from twisted.python.failure import Failure
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.errors import KreplicaError
 from kreplica.model import LeaderAndIsr, TopicAssignment, TopicPartition
 from kreplica.zookeeper import (

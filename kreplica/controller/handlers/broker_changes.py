@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.event_types import BrokersChanged
 from kreplica.controller.handlers import reassignment, replica_deletion
@@ -76,7 +76,7 @@ async def brokers_changed(term: ControllerTerm) -> None:
         outdated=outdated,
     )
     _record_broker_events(term, changes, live)
-    unclean = {b for b in changes.joined if not decisions.has_intact_logs(live[b], context.known_epoch(b))}
+    unclean = {b for b in changes.joined if not state_changes.has_intact_logs(live[b], context.known_epoch(b))}
     _reconnect(term, changes, live, outdated)
     await _enter_states(term, changes)
     await replica_deletion.brokers_gone(term, {*changes.gone, *outdated})
@@ -188,7 +188,7 @@ async def _repair(
     context, rules, bounced = term.context, term.rules(), changes.bounced
 
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
+        return state_changes.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
     replicas = term.in_slices(context.replicas_on([*changes.gone, *changes.joined]))
     touched = {partition: None async for partition, _ in replicas}
@@ -210,5 +210,5 @@ async def elect_offline_partitions(term: ControllerTerm) -> None:
     offline = await term.partitions_in(PartitionState.OFFLINE)
     if offline:
         rules, batch = term.rules(), term.new_batch()
-        await term.decide(offline, lambda part: decisions.repairs(term.context, part, rules), batch)
+        await term.decide(offline, lambda part: state_changes.repairs(term.context, part, rules), batch)
         batch.send()

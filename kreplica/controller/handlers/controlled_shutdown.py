@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from twisted.logger import Logger
 
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.event_types import ShutdownRequested
 from kreplica.controller.handlers.broker_changes import brokers_changed
 from kreplica.controller.state.states import ReplicaState
@@ -40,7 +40,7 @@ async def shutdown_requested(term: ControllerTerm, request: ShutdownRequested) -
     rules, batch = term.rules(), term.new_batch()
 
     def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.controlled_shutdown_changes(context, part, rules)
+        return state_changes.controlled_shutdown_changes(context, part, rules)
 
     await term.decide(partitions, decide, batch)
     async for partition in term.in_slices(partitions):

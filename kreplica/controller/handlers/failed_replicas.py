@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.event_types import ReplicasRecovered, RetryReplicas
 from kreplica.controller.state.states import PartitionState, ReplicaState
 from kreplica.controller.term import ControllerTerm
@@ -82,7 +82,7 @@ async def _repair(term: ControllerTerm, partitions: Sequence[TopicPartition], fa
     rules, batch = term.rules(), term.new_batch()
 
     def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
-        return decisions.repairs(term.context, part, rules, failed=failed)
+        return state_changes.repairs(term.context, part, rules, failed=failed)
 
     await term.decide(partitions, decide, batch)
     # Published even if no state changed, because the list of offline replicas changed.

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.event_types import IsrChanged
 from kreplica.controller.handlers import reassignment
 from kreplica.controller.term import ControllerTerm
@@ -47,10 +47,10 @@ async def isr_changed(term: ControllerTerm) -> list[TopicPartition]:
         batch.publish(read)
 
         def decide(part: Sequence[TopicPartition]) -> list[StateChange]:
-            repaired = decisions.repairs(context, part, rules)
+            repaired = state_changes.repairs(context, part, rules)
             repaired_partitions = {change.partition for change in repaired}
             rest = [partition for partition in part if partition not in repaired_partitions]
-            return repaired + decisions.controlled_shutdown_changes(context, rest, rules)
+            return repaired + state_changes.controlled_shutdown_changes(context, rest, rules)
 
         await term.decide(read, decide, batch)
         batch.send()

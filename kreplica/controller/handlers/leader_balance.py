@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import RulesOf, StateChange
+from kreplica.controller.decisions import state_changes
+from kreplica.controller.decisions.state_changes import RulesOf, StateChange
 from kreplica.controller.event_types import BalanceLeaders, ElectionRequested, ElectionType, PreferredElectionRequested
 from kreplica.controller.state.context import ControllerContext
 from kreplica.controller.term import ControllerTerm
@@ -47,7 +47,7 @@ async def balance_leaders(term: ControllerTerm) -> None:
         if start and term.must_stop_early:
             term.put(BalanceLeaders())  # finds the remaining partitions again
             break
-        await _run_elections(term, misplaced[start : start + BALANCED_AT_ONCE], decisions.preferred_elections)
+        await _run_elections(term, misplaced[start : start + BALANCED_AT_ONCE], state_changes.preferred_elections)
 
 
 async def _imbalance(term: ControllerTerm) -> list[TopicPartition]:
@@ -144,7 +144,8 @@ async def _elect(
         results[partition] = rejection(context, partition, election_type)
     possible = [partition for partition, error in results.items() if error is ErrorCode.NONE]
     preferred = election_type is ElectionType.PREFERRED
-    await _run_elections(term, possible, decisions.preferred_elections if preferred else decisions.unclean_elections)
+    elections = state_changes.preferred_elections if preferred else state_changes.unclean_elections
+    await _run_elections(term, possible, elections)
     async for partition in term.in_slices(possible):
         # A concurrent write by a leader may have made the election impossible.
         outcome = rejection(context, partition, election_type)

@@ -17,10 +17,10 @@ from dataclasses import replace
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import decode_removal
-from kreplica.controller.decisions import decisions
-from kreplica.controller.decisions.decisions import RulesOf
+from kreplica.controller.decisions import state_changes
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.decisions.reassignment_plan import placement_of
+from kreplica.controller.decisions.state_changes import RulesOf
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import RemovalDue
 from kreplica.controller.handlers.assignment_writes import PARTITIONS_PER_CHANGE_MAX, change_topics
@@ -140,7 +140,7 @@ def _read_only_change(
     for partition in (TopicPartition(topic, number) for number in toggled):
         state = context.leadership.get(partition)
         if state is not None:
-            states.append(decisions.next_state_change(context, partition, Election(state.leader, state.isr), rules))
+            states.append(state_changes.next_state_change(context, partition, Election(state.leader, state.isr), rules))
     changed = replace(assignment, read_only=assignment.read_only ^ set(toggled))
     return TopicChange(changed, context.topic_versions[topic], tuple(states))
 

@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from twisted.logger import Logger
 
-from kreplica.controller.decisions import decisions
 from kreplica.controller.decisions import reassignment_plan as plan
-from kreplica.controller.decisions.decisions import RulesOf, StateChange
+from kreplica.controller.decisions import state_changes
 from kreplica.controller.decisions.elections import Election
 from kreplica.controller.decisions.reassignment_plan import Placement
+from kreplica.controller.decisions.state_changes import RulesOf, StateChange
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import (
     AlterReassignmentsRequested,
@@ -154,7 +154,7 @@ class _RequestedMoves:
             state = context.leadership.get(partition)
             if state is not None and set(following.replicas) != set(current.replicas if current else ()):
                 election = Election(state.leader, state.isr)
-                states.append(decisions.next_state_change(context, partition, election, self._rules))
+                states.append(state_changes.next_state_change(context, partition, election, self._rules))
         if not placements:
             return None
         assignment = plan.with_placements(context.topics[topic], placements)
@@ -219,7 +219,7 @@ def _contracted_state(
     election = plan.contract(current, state, context.electable_replicas(partition), in_sync_required=required)
     if election is None:
         return None
-    change = decisions.next_state_change(context, partition, election, rules)
+    change = state_changes.next_state_change(context, partition, election, rules)
     return replace(change, state=replace(change.state, eligible_leader_replicas=_within(change, current.target)))
 
 

@@ -11,7 +11,7 @@ from twisted.logger import Logger
 
 from kreplica.cluster import documents, znodes
 from kreplica.cluster.uuids import random_uuid
-from kreplica.controller.decisions.decisions import initial_elections
+from kreplica.controller.decisions.state_changes import initial_elections
 from kreplica.controller.effects.state_writes import TopicChange
 from kreplica.controller.event_types import AssignmentChanged, TopicsChanged
 from kreplica.controller.state.states import PartitionState, ReplicaState

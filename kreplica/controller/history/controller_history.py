@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from kreplica.controller.decisions.decisions import StateChange
+from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.effects.command_batch import Command
 from kreplica.controller.event_types import Event, recorded_name
 from kreplica.controller.history.audit_events import EXAMPLES_MAX, AuditEvents

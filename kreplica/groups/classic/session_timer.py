@@ -1,6 +1,6 @@
 """Session timer of a classic group's member; when it expires, ``session_expiry`` removes the member.
 
-For the timers of KIP-848 groups, see ``consumer/timers.py``.
+For the timers of KIP-848 groups, see ``consumer/member_timers.py``.
 """
 
 from __future__ import annotations

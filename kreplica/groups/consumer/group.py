@@ -12,6 +12,7 @@ from twisted.logger import Logger
 from kreplica.errors import ErrorCode, KafkaError
 from kreplica.groups.consumer import fencing, persistence
 from kreplica.groups.consumer.config import ConsumerConfig
+from kreplica.groups.consumer.member_timers import MemberTimers
 from kreplica.groups.consumer.members import Progress
 from kreplica.groups.consumer.memory_size import charge, check_memory
 from kreplica.groups.consumer.pending_writes import RETRY_SECONDS, GroupWrites
@@ -19,7 +20,6 @@ from kreplica.groups.consumer.requests import Heartbeat
 from kreplica.groups.consumer.state import GroupState, StateName
 from kreplica.groups.consumer.subscriptions import Topics, TopicSnapshot, is_subscribed
 from kreplica.groups.consumer.target_assignment import with_target
-from kreplica.groups.consumer.timers import MemberTimers
 from kreplica.groups.consumer.transitions import HeartbeatResponse, advance, enter, leave, needs_target, remove
 from kreplica.groups.group import CONSUMER, UNKNOWN_MEMBER
 from kreplica.groups.memory_limits import GroupAccount

@@ -3,7 +3,7 @@
 It is the smallest log end offset among the counted replicas (``in_sync.union``) and never decreases under one leader.
 It does not advance while the ISR is smaller than the topic requires, or while replicas outside the ISR are eligible to
 lead (KIP-966): an ISR that shrank to one must not commit records that would be lost with it, and an eligible replica
-must not miss committed records.
+must not miss committed records. ``LeaderState.advance`` applies these rules, and also requires a valid lease.
 """
 
 from __future__ import annotations

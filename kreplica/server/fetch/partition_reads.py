@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kreplica.errors import ErrorCode, KafkaError, StorageError
 from kreplica.model import NO_BROKER_EPOCH, NO_EPOCH, TopicPartition
 from kreplica.replication import READ_COMMITTED, READ_UNCOMMITTED, Partition, Partitions
-from kreplica.replication.leader.replica_selection import RackOf, ReplicaSelector, ReplicaView
+from kreplica.replication.leader.read_replica import RackOf, ReplicaSelector, ReplicaView
 from kreplica.replication.role import Role
 from kreplica.replication.throttle import ReplicationThrottle, TokenBucket
 from kreplica.server.fetch.partition import FetchPartition

@@ -22,7 +22,7 @@ from kreplica.membership.settings.dynamic_settings import DynamicSettings
 from kreplica.membership.settings.settings_writer import SettingsWriter
 from kreplica.model import TopicPartition
 from kreplica.replication import ControlFence
-from kreplica.replication.leader.replica_selection import SELECTORS
+from kreplica.replication.leader.read_replica import SELECTORS
 from kreplica.server.authorization.authorized_operations import AuthorizedOperations
 from kreplica.server.fetch.handler import Fetch
 from kreplica.server.fetch.partition_reads import PartitionReads

@@ -17,6 +17,7 @@ from kreplica.storage.durability.unflushed import Unsynced
 from kreplica.storage.log.derived_state import DerivedState
 from kreplica.storage.log.durability import Durability
 from kreplica.storage.log.known_damage import KnownDamage
+from kreplica.storage.log.last_stable_offset import last_stable_offset
 from kreplica.storage.log.owner import LogOwner
 from kreplica.storage.log.results import AppendRun, LogSlice
 from kreplica.storage.log_config import LogConfig
@@ -98,14 +99,11 @@ class Log:
     # --- reading ---
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the last stable offset: the high watermark or the start of the first open transaction.
-
-        It is the log start offset if the start of that transaction has already been deleted.
-        """
+        """Return the last stable offset, the end of ``read_committed`` reads."""
         first_unstable = self.producers.first_unstable_offset(high_watermark)
         if first_unstable is None:
-            return high_watermark
-        return max(min(first_unstable, high_watermark), self.log_start_offset)
+            return high_watermark  # without a call: this is the most frequent case
+        return last_stable_offset(first_unstable, high_watermark, self.log_start_offset)
 
     def read(self, offset: int, *, size_max: int, offset_max: int, at_least_one: bool = True) -> LogSlice:
         """Return the file ranges of batches, starting with the one that contains ``offset``.

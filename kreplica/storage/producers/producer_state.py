@@ -1,7 +1,8 @@
 """State of the producers of a log: sequence numbers, epochs and open transactions.
 
 A retry by an idempotent producer is recognized by its last five batches (KIP-98). A gap, an old epoch, or a write
-outside an open transaction is rejected. The same state determines the last stable offset.
+outside an open transaction is rejected. The start of the first open transaction is the input of
+``last_stable_offset``.
 """
 
 from __future__ import annotations

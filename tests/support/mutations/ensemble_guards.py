@@ -63,7 +63,7 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "write before a term continues",
-        (Place("kreplica.controller.election:Election._catch_up", _not_synced),),
+        (Place("kreplica.controller.controller_election:Election._catch_up", _not_synced),),
         ensemble.term_continues_after_lost_connections,
         "was elected, but",
     ),

@@ -306,7 +306,7 @@ GUARDS: tuple[Guard, ...] = (
     ),
     Guard(
         "unclean replicas leave the ISR",
-        (Place("kreplica.controller.decisions.decisions:has_intact_logs", always),),
+        (Place("kreplica.controller.decisions.state_changes:has_intact_logs", always),),
         logs.fast_restart_after_power_loss,
         "in sync without all committed records",
     ),
