@@ -136,7 +136,7 @@ async def _enter_states(term: ControllerTerm, bounced: Collection[int]) -> None:
 
 
 async def _known_epochs(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
-    """Return the last epoch of each broker that a controller has handled.
+    """Return, for each broker, the last epoch that a controller has handled.
 
     Controllers write these epochs to ZooKeeper.  If they are missing because a controller of another implementation was
     active, they are derived from the partition states: the oldest state that contains a broker was written after that
@@ -149,10 +149,10 @@ async def _known_epochs(term: ControllerTerm, last_write_zxids: Mapping[TopicPar
         pass
     except znodes.ZnodeError as error:
         log.error("controller: ignoring unreadable broker epochs: {error}", error=str(error))
-    return await _epochs_by_states(term, last_write_zxids) | term.stored_epochs
+    return await _epochs_from_states(term, last_write_zxids) | term.stored_epochs
 
 
-async def _epochs_by_states(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
+async def _epochs_from_states(term: ControllerTerm, last_write_zxids: Mapping[TopicPartition, int]) -> dict[int, int]:
     """Return, for each broker in an ISR or ELR, the zxid before the oldest state that names it."""
     epochs: dict[int, int] = {}
     async for partition, zxid in term.in_slices(last_write_zxids.items()):

@@ -170,8 +170,8 @@ class Offsets:
     ) -> None:
         """Append offsets of a group as part of a transaction.
 
-        The partitions are unstable until the transaction ends, unless the append is rejected; no marker would follow
-        then.
+        The partitions are unstable until the transaction ends. If the append is rejected, they are not marked as
+        unstable, because no marker would follow.
 
         :param respond: see ``StateLog.append_batch``.
         :param prepared: the result of ``prepare`` for the same offsets and producer.

@@ -18,7 +18,7 @@ CONFLICTS_MAX = 10
 class ScramWriter:
     """Changes credentials, each with a notification for all brokers.
 
-    :param settings: gets each written change at once.
+    :param settings: receives each change as soon as it is written.
     """
 
     def __init__(self, settings: DynamicSettings, client: ZooKeeperClient) -> None:
@@ -60,7 +60,9 @@ class ScramWriter:
                 continue  # a concurrent change: compute the credentials again
             self._settings.apply("users", user, config)
             return operations
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"other changes of user {user!r} prevented this one: try again")
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to user {user!r} prevented this one: try again"
+        )
 
     async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:
         try:

@@ -113,7 +113,7 @@ def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
         asked(cluster, f"{at(group)}/offsets", "POST", {"to": {"kind": "earliest"}}),
     ]
     assert [(problem["status"], problem["title"]) for problem in refused] == [(409, "NON_EMPTY_GROUP")] * 3
-    assert refused[0]["detail"] == f"the group '{group}' is in use: it has 1 members: a-reader"
+    assert refused[0]["detail"] == f"the group '{group}' is in use: it has 1 member: a-reader"
     for suffix in ("", "&dry_run=true"):
         problem = asked(cluster, f"{at(group)}/offsets?topic={TOPIC}{suffix}", "DELETE")
         assert (problem["status"], problem["title"]) == (409, "GROUP_SUBSCRIBED_TO_TOPIC")

@@ -121,7 +121,7 @@ def test_rejected_tokens(
         assert f"user 'alice' is rejected: {REFUSED}" in f"{caught.value} {caught.value.__cause__}"
         with pytest.raises(errors.ClientError, match="invalid_token"):
             await deferToThread(clients.read_blocking, "LOCAL", "alice")
-        for secret, reason in (("wrong", "rejected a token with status 401 (invalid_client)"),):
+        for secret, reason in (("wrong", "rejected the token request with status 401 (invalid_client)"),):
             async with clients.cluster("LOCAL", "alice", secret) as cluster:
                 with pytest.raises(errors.ClientError) as caught:
                     await cluster.refresh()
@@ -162,7 +162,7 @@ def test_keys_change_and_the_server_fails(
             async with clients.cluster("LOCAL", "erin", sasl_login_retry_backoff_max_ms="200") as cluster:
                 with pytest.raises(errors.ClientError) as caught:
                     await cluster.refresh()
-            assert "rejected a token with status 503" in f"{caught.value} {caught.value.__cause__}"
+            assert "rejected the token request with status 503" in f"{caught.value} {caught.value.__cause__}"
         server.is_down = False
         async with clients.cluster("LOCAL", "erin") as cluster:
             await cluster.refresh()

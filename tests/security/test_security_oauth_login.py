@@ -168,7 +168,7 @@ def test_retries() -> None:
     io.failures = [HttpResponse(401, body)]
     with pytest.raises(CredentialsUnavailable) as caught:
         sent(TokenLogin(options(), io))
-    assert str(caught.value) == f"{URL} rejected a token with status 401 (invalid_client)"
+    assert str(caught.value) == f"{URL} rejected the token request with status 401 (invalid_client)"
     assert (caught.value.retriable, io.pauses) == (False, [])
 
 
@@ -199,7 +199,7 @@ def test_file() -> None:
     io.file = b"\xff"
     with pytest.raises(CredentialsUnavailable, match="does not contain a token"):
         sent(login)
-    assert login.user == "of the token"
+    assert login.user == "the token's user"
 
 
 def test_unsecured() -> None:

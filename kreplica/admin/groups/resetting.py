@@ -210,7 +210,8 @@ def check_no_members(description: Description) -> None:
     if description.members:
         clients = sorted({member["client_id"] or member["member_id"] for member in description.members})
         names = ", ".join(clients[:5]) + (", ..." if len(clients) > 5 else "")
-        raise _has_members(description.group, f"it has {len(description.members)} members: {names}")
+        count = len(description.members)
+        raise _has_members(description.group, f"it has {count} member{'s' if count > 1 else ''}: {names}")
 
 
 def _has_members(group: str, why: str) -> Problem:

@@ -82,7 +82,7 @@ def command() -> None:
 @COLUMNS.options
 @with_session
 def list_clients(session: Session, options: ListOptions) -> None:
-    """List the clients with telemetry.
+    """List the clients that push metrics.
 
     \b
     kreplica client list --filter 'software_name~librdkafka'

@@ -60,7 +60,8 @@ def _parse_options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]
 @click.command(context_settings={"show_default": True})
 @click.option("--seed", type=click.IntRange(min=0), help="Run one storm and describe it.")
 @click.option("--seeds", callback=_parse_seeds, metavar="A-B", help="Run one storm per seed; A- has no upper limit.")
-@click.option("--minutes", type=click.FloatRange(min=0), help="With --seeds: start no storms after this many minutes.")
+@click.option("--minutes", type=click.FloatRange(min=0),
+              help="With --seeds: stop starting storms after this many minutes.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Concurrent storms, one process each.")
 @click.option("--option", "overrides", multiple=True, callback=_parse_options, metavar="NAME=VALUE",
               help="Set an option instead of drawing it from the seed: "

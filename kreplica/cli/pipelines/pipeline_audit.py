@@ -56,7 +56,7 @@ def _parse_directories(
 @click.command
 @click.argument("topics", nargs=-1)
 @click.option("--log-dirs", multiple=True, metavar="[BROKER=]DIR,...", callback=_parse_directories,
-              help="Log directories of all brokers; BROKER= is required without an ID in meta.properties.")  # fmt: skip
+              help="Log directories of all brokers; BROKER= is required if meta.properties has no ID.")  # fmt: skip
 @brokers_option(purpose="Bootstrap brokers, for the assignments and high watermarks.", envvar="KREPLICA_BOOTSTRAP",
                 show_envvar=True)  # fmt: skip
 @click.option("--via-brokers", is_flag=True, help="Read replicas from their brokers instead of from files.")

@@ -44,8 +44,8 @@ _OPTIONS = (
 def command() -> None:
     """Create a plan: preview it, confirm, then follow its progress.
 
-    Ctrl-C ends this command, but not the plan.  With --json, --dry-run or --yes is required: the response of the admin
-    API is printed, without confirmation or progress.
+    Ctrl-C ends this command, but not the plan.  --json requires --dry-run or --yes: it prints the response of the
+    admin API, without confirmation or progress.
     """
 
 

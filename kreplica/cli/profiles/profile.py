@@ -34,8 +34,9 @@ def command() -> None:
     """Profiles: named clusters with their addresses and credentials.
 
     All commands use the cluster of the current profile, of --profile NAME, or of KREPLICA_PROFILE, and print its name
-    to standard error.  The order of precedence is: options such as --admin, --profile, environment variables such as
-    KREPLICA_ADMIN, KREPLICA_PROFILE, the current profile.  The credentials of a profile are sent only to its addresses.
+    to standard error.  The order of precedence is: (1) options such as --admin, (2) --profile, (3) environment
+    variables such as KREPLICA_ADMIN, (4) KREPLICA_PROFILE, (5) the current profile.  The credentials of a profile are
+    sent only to its addresses.
 
     The keys are bootstrap, admin, token-file, user, password-file, ca-file, certificate-file and client-config, like
     the options of commands, and client.NAME for settings of Kafka's Java clients.  The profiles are stored in

@@ -28,7 +28,7 @@ def check(steps: Sequence[Step], cluster: ClusterState, *, force: bool) -> list[
     """Check the steps of a plan.
 
     :return: warnings, as sentences.
-    :raise KafkaError: REASSIGNMENT_IN_PROGRESS if other changes of the same partitions are in progress; INVALID_REQUEST
+    :raise KafkaError: REASSIGNMENT_IN_PROGRESS if other changes to the same partitions are in progress; INVALID_REQUEST
         if in-sync replicas are at risk and ``force`` is not set.
     """
     _check_no_conflicts(steps, cluster)

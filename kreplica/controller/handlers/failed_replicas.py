@@ -45,7 +45,7 @@ async def replicas_failed(term: ControllerTerm, broker: int, partitions: Sequenc
 
 
 async def replicas_recovered(term: ControllerTerm, event: ReplicasRecovered) -> None:
-    """Mark replicas as online after their broker could open them again."""
+    """Mark replicas as online after their broker was able to open them again."""
     context = term.context
     failed = context.failed_replicas.get(event.broker_id, set())
     recovered = [partition for partition in event.partitions if partition in failed]

@@ -177,8 +177,8 @@ class RunningPlan:
         state = self.outcomes[number].state
         if not self.is_reverting:
             return state is StepState.WAITING
-        is_undone = self.plan.rollback and self.steps[number].action.is_reassignment
-        return state is StepState.FINISHED and is_undone
+        must_be_undone = self.plan.rollback and self.steps[number].action.is_reassignment
+        return state is StepState.FINISHED and must_be_undone
 
     def _queue_of(self, number: int) -> int:
         return next(iter(self.receiving_brokers(self.steps[number])), FREE)

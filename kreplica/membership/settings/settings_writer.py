@@ -64,7 +64,7 @@ class Alteration:
 class SettingsWriter:
     """Validates changes and writes them, each with a notification for all brokers.
 
-    :param settings: validates the settings of topics; gets each written change at once.
+    :param settings: validates the settings of topics; receives each change as soon as it is written.
     """
 
     def __init__(self, settings: DynamicSettings, client: ZooKeeperClient, broker_id: int) -> None:
@@ -88,7 +88,7 @@ class SettingsWriter:
         :raise KafkaError: invalid resource, operation or resulting settings.
         """
         names = [operation.name for operation in operations]
-        await self._change(resource_type, name, _by_steps(operations), names, validate_only=validate_only)
+        await self._change(resource_type, name, _incremental_change(operations), names, validate_only=validate_only)
 
     async def _change(
         self, resource_type: int, name: str, change: Change, names: Sequence[str], *, validate_only: bool
@@ -107,7 +107,7 @@ class SettingsWriter:
             self._settings.apply(entity_type, entity, alteration.settings)
             return
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"other changes of the settings of {name!r} prevented this one: try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to the settings of {name!r} prevented this one: try again"
         )
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
@@ -117,7 +117,7 @@ class SettingsWriter:
         :raise KafkaError: invalid operation or resulting settings.
         """
         names = [operation.name for operation in operations]
-        return await self._alteration(entity_type, entity, _by_steps(operations), names)
+        return await self._alteration(entity_type, entity, _incremental_change(operations), names)
 
     async def _alteration(
         self, entity_type: str, entity: str, change: Change, names: Sequence[str], *, allows_custom: bool = False
@@ -139,7 +139,7 @@ class SettingsWriter:
             await self._settings.check_certificates(new, names)
             written = await self._settings.passwords.encrypted(new)
         elif per_broker:
-            _check_not_of_listeners(names, entity)
+            _check_no_listener_settings(names, entity)
         return Alteration(new, version, _operations(entity_type, entity, written, version))
 
     async def encrypt_again(self) -> None:
@@ -172,11 +172,11 @@ class SettingsWriter:
         return stat.version, dict(decode_settings(path, data))
 
 
-def _by_steps(operations: Sequence[AlterOperation]) -> Change:
+def _incremental_change(operations: Sequence[AlterOperation]) -> Change:
     return lambda current, known: alter_incrementally(current, operations, known)
 
 
-def _check_not_of_listeners(names: Sequence[str], broker: str) -> None:
+def _check_no_listener_settings(names: Sequence[str], broker: str) -> None:
     """Check that settings of another broker are not about its listeners: only that broker can read its files.
 
     :raise KafkaError: INVALID_REQUEST.

@@ -136,7 +136,7 @@ class TokenLogin:
             delay_s *= 2
 
     def _parse(self, text: str) -> HeldToken:
-        place = "token" if self._options.url is None else f"token of {self._options.url.url}"
+        place = "token" if self._options.url is None else f"token from {self._options.url.url}"
         try:
             _, claims, _ = decode_sections(text)
             issued_ms, expires_ms = time_claim(claims, "iat"), required_time(claims, "exp")

@@ -72,7 +72,7 @@ class LoginOptions:
         """Name of the client in errors."""
         if self.unsecured is not None:
             return self.unsecured.user
-        return "of the token" if self.client is None else self.client.client_id
+        return "the token's user" if self.client is None else self.client.client_id
 
 
 def parse_login_settings(config: Mapping[str, str]) -> dict[str, Any]:

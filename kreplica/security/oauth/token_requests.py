@@ -86,7 +86,8 @@ def parse_token_response(request: HttpRequest, response: HttpResponse) -> str:
     if response.status not in (200, 201):
         is_final = response.status in _FINAL
         raise CredentialsUnavailable(
-            f"{request.place} rejected a token with status {response.status}{_error(document)}", retriable=not is_final
+            f"{request.place} rejected the token request with status {response.status}{_error(document)}",
+            retriable=not is_final,
         )
     token = document.get("access_token")
     if not isinstance(token, str) or not token.strip():

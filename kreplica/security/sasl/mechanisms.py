@@ -30,4 +30,4 @@ def check_mechanism(name: str, setting: str) -> str:
 def unsupported(name: str, setting: str) -> str:
     """Return the error of a mechanism that is neither built in nor a plugin."""
     hint = f". {_KERBEROS}" if name.strip().upper() == "GSSAPI" else ""
-    return f"{setting}={name}: the mechanism is not supported, only {', '.join(BUILT_IN)}{hint}"
+    return f"{setting}={name}: the mechanism is not supported; supported: {', '.join(BUILT_IN)}{hint}"

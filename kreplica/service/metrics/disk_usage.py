@@ -26,19 +26,19 @@ class DiskUsage:
         self._runtime = runtime
         self._known: Usage = {}
         self._reading: Deferred[None] | None = None
-        self._read_s: float | None = None
+        self._last_read_s: float | None = None
 
     def current(self, paths: Iterable[str]) -> Usage:
         """Return the last known values, and start reading new ones if they are old."""
         now_s = self._runtime.reactor.seconds()
-        if self._reading is None and (self._read_s is None or now_s - self._read_s >= INTERVAL_S):
-            self._read_s = now_s
-            self._reading = reading = read_usage(self._runtime, list(paths)).addCallback(self._read)
+        if self._reading is None and (self._last_read_s is None or now_s - self._last_read_s >= INTERVAL_S):
+            self._last_read_s = now_s
+            self._reading = reading = read_usage(self._runtime, list(paths)).addCallback(self._store)
             reading.addErrback(lambda failure: log.failure("reading the free space failed", failure))
             reading.addBoth(self._ended)
         return self._known
 
-    def _read(self, usage: Usage) -> None:
+    def _store(self, usage: Usage) -> None:
         self._known = usage
 
     def _ended(self, _: None) -> None:

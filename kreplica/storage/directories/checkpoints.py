@@ -21,7 +21,7 @@ from kreplica.storage.formats.checkpoints import (
 from kreplica.storage.log.log import Log
 
 _RETRY_SECONDS = 1.0
-"""Delay before a checkpoint that logs wait for is retried."""
+"""Delay before retrying a checkpoint that logs are waiting for."""
 
 
 class Checkpoints:
@@ -72,7 +72,7 @@ class Checkpoints:
         self.high_watermarks = {key: min(end, recovery_points.get(key, 0)) for key, end in self.high_watermarks.items()}
 
     def start(self) -> None:
-        """Start writing; call it after the results of recovery were reported."""
+        """Start writing; call it after the results of recovery have been reported."""
         if self._overstated:
             self.request()
 
@@ -91,8 +91,9 @@ class Checkpoints:
         """Reject appends, and return True, while a checkpoint on disk contains too high an offset for the log.
 
         * Recovery point above the durable records: after a power loss, recovery would not check the records below it.
-        * High watermark above the log end, or log start offset above the log's own, from a deleted log of the same
-          name or before a truncation: after a restart, records appended since then would count as committed or deleted.
+        * High watermark above the log end, or log start offset above the log's own: it was written for a deleted log
+          of the same name, or before a truncation. After a restart, records appended since then would be treated as
+          committed or deleted.
         """
         self._overstated.pop(log, None)
         key, end_offset = log.topic_partition, log.log_end_offset

@@ -14,7 +14,7 @@ NewLogs = list[tuple[TopicPartition, UUID]]
 
 
 class DirectoryChoice:
-    """Directories of one broker, chosen for logs that are about to be created."""
+    """Chooses among the directories of one broker for logs that are about to be created."""
 
     def __init__(self, directories: Sequence[LogDirectory]) -> None:
         self._directories = directories

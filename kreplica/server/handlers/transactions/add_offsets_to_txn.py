@@ -11,7 +11,7 @@ from kreplica.server.metadata.internal_topics import InternalTopics
 from kreplica.server.protocol.request import Request
 from kreplica.transactions import Identity, TransactionCoordinator
 
-FENCED_FROM = 2
+PRODUCER_FENCED_VERSION_MIN = 2
 
 
 class AddOffsetsToTxn:
@@ -24,7 +24,7 @@ class AddOffsetsToTxn:
 
     def __call__(self, request: Request) -> None:
         def respond(code: ErrorCode) -> None:
-            request.respond({"error_code": fenced_code(code, is_known=request.version >= FENCED_FROM)})
+            request.respond({"error_code": fenced_code(code, is_known=request.version >= PRODUCER_FENCED_VERSION_MIN)})
 
         body = request.body
         count = self._view.partition_count(CONSUMER_OFFSETS)

@@ -15,7 +15,7 @@ from kreplica.server.protocol.request import Request
 from kreplica.server.protocol.responses import respond_in_slices
 from kreplica.transactions import Identity, TransactionCoordinator
 
-FENCED_FROM = 2
+PRODUCER_FENCED_VERSION_MIN = 2
 
 BATCHED_FROM = 4
 """First version with several transactions per request, sent by brokers (KIP-890)."""
@@ -133,4 +133,4 @@ def _topics(codes: Codes, version: int) -> Steps[list[Row]]:
 def _code_for_version(code: ErrorCode, version: int) -> int:
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_FROM:
         return int(ErrorCode.INVALID_TXN_STATE)
-    return fenced_code(code, is_known=version >= FENCED_FROM)
+    return fenced_code(code, is_known=version >= PRODUCER_FENCED_VERSION_MIN)

@@ -6,7 +6,7 @@ from kreplica.server.handlers.transactions.transaction_codes import fenced_code
 from kreplica.server.protocol.request import Request
 from kreplica.transactions import EndRequest, Identity, ProducerResponse, TransactionCoordinator
 
-FENCED_FROM = 2
+PRODUCER_FENCED_VERSION_MIN = 2
 
 BUMPS_EPOCH_FROM = 5
 """First version whose response contains the producer epoch of the next transaction (KIP-890)."""
@@ -26,7 +26,7 @@ class EndTxn:
         def respond(response: ProducerResponse) -> None:
             request.respond(
                 {
-                    "error_code": fenced_code(response.code, is_known=request.version >= FENCED_FROM),
+                    "error_code": fenced_code(response.code, is_known=request.version >= PRODUCER_FENCED_VERSION_MIN),
                     "producer_id": response.identity.producer_id,
                     "producer_epoch": response.identity.epoch,
                 }

@@ -13,7 +13,7 @@ from kreplica.server.protocol.responses import respond_with_result
 from kreplica.transactions import Identity, InitRequest, ProducerResponse, TransactionCoordinator
 from kreplica.zookeeper import ZooKeeperError
 
-FENCED_FROM = 4
+PRODUCER_FENCED_VERSION_MIN = 4
 
 
 class InitProducerId:
@@ -54,7 +54,7 @@ class InitProducerId:
 
 def _row(response: ProducerResponse, request: Request) -> dict[str, Any]:
     return {
-        "error_code": fenced_code(response.code, is_known=request.version >= FENCED_FROM),
+        "error_code": fenced_code(response.code, is_known=request.version >= PRODUCER_FENCED_VERSION_MIN),
         "producer_id": response.identity.producer_id,
         "producer_epoch": response.identity.epoch,
         "ongoing_txn_producer_id": response.ongoing.producer_id,
