@@ -1,4 +1,4 @@
-"""Security of a client's connections, configured with the names of Kafka's Java clients."""
+"""Security of a client's connections, with settings named as in Kafka's Java clients."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _LISTS = ("ssl.enabled.protocols", "ssl.cipher.suites")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """Security of connections.
+    """TLS and SASL options of a client's connections.
 
-    :param tls: None if they are not encrypted.
-    :param sasl: a password, or options of a login with tokens; None if the client does not authenticate.
+    :param tls: None if the connections are not encrypted.
+    :param sasl: a password, or the options of a token login; None if the client does not authenticate.
     """
 
     tls: TlsOptions | None = None
@@ -43,7 +43,7 @@ def parse_client_config(config: Mapping[str, str]) -> ClientSecurity:
         if name not in _NAMES:
             near = get_close_matches(name, _NAMES, n=1)
             hint = f" Did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"{name} is not a supported setting of connections.{hint}")
+            raise SettingsError(f"{name} is not a supported connection setting.{hint}")
     protocol = config.get(SECURITY_PROTOCOL, "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise SettingsError(f"{SECURITY_PROTOCOL}={protocol}: the protocols are {', '.join(_PROTOCOLS)}")

@@ -23,7 +23,7 @@ KEY_FACTORIES: Mapping[str, hashes.HashAlgorithm] = {
     "PBKDF2WithHmacSHA224": hashes.SHA224(),
     "PBKDF2WithHmacSHA1": hashes.SHA1(),
 }
-"""Hash functions by the names of Java's key factories."""
+"""Hash functions, by the name of Java's key factory."""
 
 DEFAULT_KEY_FACTORY = "PBKDF2WithHmacSHA512"
 
@@ -36,9 +36,9 @@ _GCM_TAG_BITS = "128"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordEncoder:
-    """Encrypts texts with a key that is derived from a secret.
+    """Encrypts text with a key that is derived from a secret.
 
-    Encryption takes a few milliseconds, because of the iterations: run it in a thread.
+    Encryption takes a few milliseconds because of the many iterations: run it in a thread.
     """
 
     secret: str = field(repr=False)
@@ -48,7 +48,7 @@ class PasswordEncoder:
     iterations: int = 4096
 
     def encode(self, text: str) -> str:
-        """Return the encrypted text, with the parameters that are necessary to decrypt it."""
+        """Return the encrypted text, with the parameters that are needed to decrypt it."""
         salt = os.urandom(_SALT_BYTES)
         key = _key(self.secret, salt, KEY_FACTORIES[self.key_factory], self.iterations, self.key_bits)
         data = text.encode()
@@ -77,7 +77,7 @@ class PasswordEncoder:
     def decode(self, encoded: str) -> str:
         """Decrypt a text that was encrypted with the same secret; its parameters may differ.
 
-        :raise ValueError: the value is malformed, or was encrypted with another secret; the message has no secret.
+        :raise ValueError: the value is malformed, or was encrypted with another secret; the message contains no secret.
         """
         values = dict(part.partition(":")[::2] for part in encoded.split(","))
         try:

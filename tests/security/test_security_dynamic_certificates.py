@@ -113,10 +113,10 @@ def test_changed_keystore(
                 KEYSTORE: renewed.with_name("alice.pem")
             },
             f"{KEYSTORE}: the certificate is no longer valid for 127.0.0.1": {KEYSTORE: fewer_hosts / "broker.pem"},
-            f"{KEYSTORE}: the brokers' current trust store does not verify the new certificate: CN=kreplica dev": {
+            f"{KEYSTORE}: the brokers' current trust store does not trust the new certificate: CN=kreplica dev": {
                 KEYSTORE: foreign / "broker.pem"
             },
-            f"{TRUSTSTORE}: the new trust store does not verify the brokers' current certificate: CN=kreplica dev": {
+            f"{TRUSTSTORE}: the new trust store does not trust the brokers' current certificate: CN=kreplica dev": {
                 TRUSTSTORE: certificates / "other" / "ca.pem"
             },
             f"{PREFIX}ssl.keystore.type=PKCS": {f"{PREFIX}ssl.keystore.type": "PKCS"},

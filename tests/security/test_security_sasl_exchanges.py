@@ -76,7 +76,7 @@ def test_wrong_passwords() -> None:
     impostor = client(SCRAM_SHA_256)
     impostor.step(b"")
     impostor.step(b"r=of-the-clientx,s=c2FsdA==,i=4096")
-    with pytest.raises(AuthenticationError, match="the broker does not know the password"):
+    with pytest.raises(AuthenticationError, match="the broker did not prove that it knows the password"):
         impostor.step(b"v=AAAA")
 
 

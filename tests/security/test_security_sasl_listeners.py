@@ -224,7 +224,7 @@ def test_tokens_without_headers(tmp_path: Path, certificates: Path, coordinator:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("sasl.enabled.mechanisms=GSSAPI", "GSSAPI: the mechanism is not supported; supported: PLAIN, SCRAM-SHA-256"),
+        ("sasl.enabled.mechanisms=GSSAPI", "GSSAPI: the mechanism is not supported; use one of PLAIN, SCRAM-SHA-256"),
         ("sasl.mechanism.inter.broker.protocol=GSSAPI", "sasl.mechanism.inter.broker.protocol=GSSAPI"),
         ("listener.name.local.plain.sasl.jaas.config=Module required;", "a login module with an option user_NAME"),
         ("listener.name.local.plain.sasl.jaas.config=Module required a", "plain.sasl.jaas.config: column"),

@@ -10,7 +10,7 @@ CLUSTER_NAME = "kafka-cluster"
 
 
 class ResourceType(IntEnum):
-    """Types of resources."""
+    """Resource types."""
 
     ANY = 1
     TOPIC = 2
@@ -31,7 +31,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """Operations; ANY is for filters only."""
+    """Operations on resources; ANY is for filters only."""
 
     ANY = 1
     ALL = 2
@@ -89,7 +89,7 @@ DENY_ALL = Acl("User:*", WILDCARD, AclOperation.ALL, Permission.DENY)
 
 
 class AclFilter(NamedTuple):
-    """Selects ACLs; None and ANY select everything."""
+    """Selects ACLs; a field that is None or ANY matches everything."""
 
     type: ResourceType
     name: str | None
@@ -100,7 +100,7 @@ class AclFilter(NamedTuple):
     permission: Permission
 
     def selects(self, resource: ResourcePattern, acl: Acl) -> bool:
-        """Return True if the filter selects an ACL of a resource pattern."""
+        """Return True if the filter selects this ACL of this resource pattern."""
         return (
             self.type in (ResourceType.ANY, resource.type)
             and self._selects_name(resource)

@@ -1,4 +1,4 @@
-"""The authorizer of a broker: super users, then ACLs; its decisions are cached."""
+"""A broker's authorizer: checks super users, then ACLs, and caches its decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AclAuthorizer:
 
     :param super_users: principals that may do everything.
     :param allow_without_acls: ``allow.everyone.if.no.acl.found``.
-    :param seconds: monotonic clock, for the limit on log lines.
+    :param seconds: monotonic clock, used to limit the rate of log lines.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class AclAuthorizer:
         self._suppressed = 0
 
     def forget(self) -> None:
-        """Forget the cached decisions, because the ACLs have changed."""
+        """Drop the cached decisions, because the ACLs have changed."""
         self._decisions.clear()
 
     def is_allowed(self, principal: Principal, operation: Operation, resource: Resource) -> bool:

@@ -24,7 +24,7 @@ Binding = tuple[ResourcePattern, Acl]
 
 
 class Reason(Enum):
-    """Reasons of decisions."""
+    """Reasons for decisions."""
 
     SUPER_USER = "super_user"
     DENIED_BY_ACL = "denied_by_acl"
@@ -37,7 +37,7 @@ class Reason(Enum):
 class Decision(NamedTuple):
     """A decision with its reason.
 
-    :param binding: the deciding ACL; None if none decided.
+    :param binding: the ACL that determined the decision; None if no ACL did.
     :param applying: all ACLs that apply to the resource and the user, for any operation and address.
     """
 

@@ -1,4 +1,4 @@
-"""All ACLs of a cluster, and their decisions, with the rules of Kafka's ``AclAuthorizer``."""
+"""All ACLs of a cluster, evaluated by the rules of Kafka's ``AclAuthorizer``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMPLIED_BY = {
     AclOperation.DESCRIBE: (AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-"""Operations that allow another operation as well; denials imply nothing."""
+"""Operations whose permission implies another operation; a denial implies nothing."""
 
 
 class AclRules:
@@ -33,7 +33,7 @@ class AclRules:
         self._all: Mapping[ResourcePattern, frozenset[Acl]] = {}
 
     def replace(self, acls: Mapping[ResourcePattern, frozenset[Acl]]) -> None:
-        """Use these ACLs from now on."""
+        """Replace all ACLs."""
         literal: dict[tuple[ResourceType, str], frozenset[Acl]] = {}
         prefixed: dict[ResourceType, list[tuple[str, frozenset[Acl]]]] = {}
         for resource, entries in acls.items():
@@ -45,11 +45,11 @@ class AclRules:
 
     @property
     def patterns(self) -> Iterable[ResourcePattern]:
-        """The patterns that have an entry, perhaps without ACLs."""
+        """The patterns that have an entry, even an empty one."""
         return self._all.keys()
 
     def of(self, resource: ResourcePattern) -> frozenset[Acl]:
-        """Return the ACLs of exactly this pattern."""
+        """Return the ACLs whose pattern is exactly this one."""
         return self._all.get(resource, frozenset())
 
     def select(self, acl_filter: AclFilter) -> Iterator[tuple[ResourcePattern, Acl]]:

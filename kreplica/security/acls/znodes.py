@@ -1,4 +1,4 @@
-"""Names and data of ACLs in ZooKeeper, as Kafka 3.9 writes them."""
+"""Names and data of the znodes with ACLs, as Kafka 3.9 writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims of tokens: their types, and the rules that Kafka applies to them."""
+"""Claims of tokens: their types, and Kafka's rules for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.security.sasl.bearer_token import TOKEN_CHARACTERS_MAX, InvalidTok
 _SECTIONS = re.compile(r"([A-Za-z0-9_-]+={0,2})\.([A-Za-z0-9_-]+={0,2})\.([A-Za-z0-9_-]*={0,2})")
 
 MS_MAX = 2**53
-"""Upper limit of times in claims, in milliseconds since 1970; later times are reduced to it."""
+"""Upper limit of times in claims, in milliseconds since 1970; later times are capped at it."""
 
 Claims = Mapping[str, Any]
 
@@ -75,7 +75,7 @@ def time_claim(claims: Claims, name: str) -> int | None:
 
 
 def required_time(claims: Claims, name: str) -> int:
-    """Return a time that the token must contain, in milliseconds since 1970.
+    """Return a required time, in milliseconds since 1970.
 
     :raise InvalidToken: the claim is missing or malformed.
     """

@@ -14,7 +14,7 @@ class EndpointUrl:
     """URL of an endpoint.
 
     :param url: the URL as text, without user and password.
-    :param path: the path of a file; None for an HTTP endpoint.
+    :param path: the path of a ``file://`` URL; None for an HTTP endpoint.
     """
 
     url: str
@@ -32,7 +32,7 @@ class EndpointUrl:
 
 
 def parse_endpoint_url(text: str, setting: str) -> EndpointUrl:
-    """Parse the URL of a setting.
+    """Parse a setting that contains a URL.
 
     :param setting: name of the setting, for the error message.
     :raise SettingsError: the URL is malformed, or neither secure nor local.

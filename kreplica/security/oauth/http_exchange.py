@@ -1,4 +1,4 @@
-"""HTTP requests of the reactor to authorization servers: bounded in size and time, without redirects."""
+"""HTTP requests to authorization servers through the reactor: bounded in size and time, without redirects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HttpFailed(KreplicaError):
-    """No response was received, or it is too large; the text names the server and the reason."""
+    """No response was received, or it is too large; the message names the server and the reason."""
 
 
 async def exchange(
@@ -24,7 +24,7 @@ async def exchange(
 ) -> HttpResponse:
     """Send a request and return the response.
 
-    :param tls: for ``https``.
+    :param tls: options for ``https`` URLs.
     :param timeout_s: timeout of the whole exchange.
     :raise HttpFailed: no response was received, or it is too large.
     """
@@ -36,7 +36,7 @@ async def exchange(
         raise
     except TimeoutError:
         raise HttpFailed(f"{request.place}: no response within {timeout_s:g} s") from None
-    except Exception as error:  # the HTTP client has many types of errors, without a common base
+    except Exception as error:  # the HTTP client raises many types of errors, which have no common base
         rejected = [each.certificate_error for each in verifications if each.certificate_error is not None]
         raise HttpFailed(f"{request.place}: {rejected[0] if rejected else _reason(error)}") from None
 
@@ -80,7 +80,7 @@ async def _exchange(
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason of a failed request; the HTTP client wraps it in a list of failures."""
+    """Return the reason why a request failed; the HTTP client wraps it in a list of failures."""
     failures = getattr(error, "reasons", None)
     if failures:
         return str(failures[-1].getErrorMessage())

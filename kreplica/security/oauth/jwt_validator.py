@@ -21,7 +21,8 @@ from kreplica.security.sasl.bearer_token import BearerToken, InvalidToken
 
 _VALUE_CHARACTERS_MAX = 200
 _TIMES = {"verify_exp": False, "verify_nbf": False, "verify_iat": False, "verify_sub": False, "verify_jti": False}
-"""Checks that this module does itself: times by the broker's clock, and the subject by the name of its claim."""
+"""Disables the library's checks of times and subject, because this module makes them itself: the times must be checked
+against the broker's clock, and the name of the subject claim is configurable."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +31,7 @@ class JwtRules:
 
     :param audiences: the accepted audiences; if empty, a token must not name an audience.
     :param issuer: the required issuer; None accepts any issuer whose key is known.
-    :param clock_skew_ms: tolerated difference of the clocks.
+    :param clock_skew_ms: tolerated difference between the clocks.
     """
 
     audiences: Sequence[str] = ()
@@ -46,7 +47,7 @@ class Keys(Protocol):
     keys: KeySet
 
     async def refresh_for_unknown_key(self) -> None:
-        """Read the keys again unless that was done a moment ago, and return afterwards."""
+        """Read the keys again, unless they were read a moment ago; return when they have been read."""
 
 
 class JwtValidator:
@@ -61,7 +62,7 @@ class JwtValidator:
         self._now_ms = now_ms
 
     async def validate(self, token: str) -> BearerToken:
-        """Return the content of a token; waits if its key is unknown and the keys are being read.
+        """Return the content of a token; if its key is unknown, wait until the keys have been read again.
 
         :raise InvalidToken: the token is not valid.
         """
@@ -98,8 +99,8 @@ class JwtValidator:
             except jwt.InvalidAudienceError:
                 raise InvalidToken(self._wrong_audience()) from None
             except jwt.InvalidIssuerError:
-                raise InvalidToken(f"the token is not issued by {rules.issuer} (expected.issuer)") from None
-            # The library converts unusual values, such as deeply nested ones, without a type of its own.
+                raise InvalidToken(f"the token was not issued by {rules.issuer} (expected.issuer)") from None
+            # For unusual values, such as deeply nested ones, the library raises exceptions that are not its own.
             except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError):
                 raise InvalidToken("the token is malformed") from None
             return claims
@@ -107,8 +108,8 @@ class JwtValidator:
 
     def _wrong_audience(self) -> str:
         if not self._rules.audiences:
-            return "the token is issued for an audience, but expected.audience is not set"
-        return f"the token is not issued for {' or '.join(self._rules.audiences)} (expected.audience)"
+            return "the token was issued for an audience, but expected.audience is not set"
+        return f"the token was not issued for {' or '.join(self._rules.audiences)} (expected.audience)"
 
     def _check(self, claims: Claims) -> BearerToken:
         """Check the times and the types of the claims."""
@@ -128,7 +129,7 @@ class JwtValidator:
 def _algorithm(header: Claims) -> str:
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise InvalidToken(f"the algorithm of the token is not allowed, only {', '.join(ALGORITHMS)}")
+        raise InvalidToken(f"the algorithm of the token is not allowed; expected one of {', '.join(ALGORITHMS)}")
     if "crit" in header or "b64" in header:
         raise InvalidToken("the token has critical header parameters, which are not supported")
     return algorithm

@@ -26,7 +26,7 @@ ALGORITHMS: Mapping[str, tuple[str, str | None]] = {
     "ES512": ("EC", "P-521"),
     "EdDSA": ("OKP", "Ed25519"),
 }
-"""Allowed signature algorithms with their type of key and curve. All are asymmetric: with HMAC, the public key would be
+"""Allowed signature algorithms with their key type and curve. All are asymmetric: with HMAC, the public key would be
 the secret."""
 
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 16_384
@@ -36,8 +36,8 @@ RSA_BITS_MIN, RSA_BITS_MAX = 2048, 16_384
 class VerificationKey:
     """A public key.
 
-    :param key_id: None if the set does not name it.
-    :param algorithm: the only algorithm that it may verify; None if any of its type may be used.
+    :param key_id: None if the set gives no ID for the key.
+    :param algorithm: the only algorithm for which the key may be used; None for all algorithms of its type.
     """
 
     key_id: str | None
@@ -54,9 +54,9 @@ class VerificationKey:
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """The usable keys of a set.
+    """The usable keys of a key set.
 
-    :param ignored: reasons why the other keys are not used.
+    :param ignored: reasons why keys of the set are not used.
     """
 
     keys: Sequence[VerificationKey] = ()
@@ -64,7 +64,7 @@ class KeySet:
 
     @classmethod
     def parse(cls, content: bytes) -> KeySet:
-        """Parse a set; takes milliseconds for many keys.
+        """Parse a key set; takes milliseconds if it has many keys.
 
         :raise ValueError: the content is not a key set, or contains no usable key; the message contains no key.
         """

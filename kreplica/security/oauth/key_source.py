@@ -1,4 +1,4 @@
-"""Keys of an authorization server that are read again on schedule, and when a token has an unknown key."""
+"""Keys of an authorization server: read again on schedule, and when a token was signed with an unknown key."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from kreplica.security.oauth.key_set import KeySet
 log = Logger()
 
 ON_DEMAND_INTERVAL_S = 10.0
-"""Minimum time between two reads that unknown key IDs cause, since anyone can invent key IDs."""
+"""Minimum time between two reads that are caused by unknown key IDs, since anyone can invent key IDs."""
 
 WAITERS_MAX = 1000
-"""Maximum number of tokens that wait until the keys are read; further tokens are rejected at once."""
+"""Maximum number of tokens that wait for the keys to be read; further tokens are rejected at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeySchedule:
-    """When keys are read.
+    """Schedule for reading keys.
 
     :param refresh_s: time between two reads.
-    :param backoff_s: returns the delay after a number of consecutive failures.
+    :param backoff_s: returns the delay for a number of consecutive failures.
     """
 
     refresh_s: float
@@ -36,7 +36,7 @@ class KeySchedule:
 
 
 class KeySource:
-    """Reads keys in the background; the last keys remain valid while they cannot be read.
+    """Reads keys in the background; while reading fails, the last keys remain valid.
 
     :param place: name of the source in the log and in metrics.
     :param read: returns the content of the key set.
@@ -67,14 +67,14 @@ class KeySource:
         self._stopped = False
 
     def start(self) -> None:
-        """Read the keys now if there are none, otherwise on schedule."""
+        """Read the keys now if there are none yet, otherwise on schedule."""
         if self.keys.keys:
             self._read_after(self.schedule.refresh_s)
         else:
             self._begin()
 
     def stop(self) -> None:
-        """Stop reading; tokens that wait fail."""
+        """Stop reading; waiting validations fail."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -83,7 +83,7 @@ class KeySource:
             self._reading.cancel()
 
     async def refresh_for_unknown_key(self) -> None:
-        """Read the keys again unless that was done a moment ago, and return afterwards."""
+        """Read the keys again, unless they were read a moment ago; return when they have been read."""
         if self._stopped or self._waiters >= WAITERS_MAX:
             return
         reading = self._reading
@@ -106,7 +106,7 @@ class KeySource:
         reading = SharedCoroutine(self._refresh())
         if not reading.is_over:
             self._reading = reading
-            # This waiter remains, so the reading continues if all clients that wait for it disconnect.
+            # This extra waiter keeps the read going if all waiting clients disconnect.
             reading.wait().addErrback(lambda failure: failure.trap(CancelledError) and None)
         return reading
 

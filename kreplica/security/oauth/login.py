@@ -1,4 +1,4 @@
-"""Tokens of a client: obtained when a connection needs one, replaced before they expire, shared by all connections."""
+"""A client's tokens: obtained when a connection needs one, replaced before they expire, shared by all connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FILE_BYTES_MAX = 1 << 20
 
 
 class LoginIo(Protocol):
-    """The clocks and the I/O of a client; those of a blocking client never suspend."""
+    """The clocks and the I/O of a client; a blocking client's coroutines never suspend."""
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970."""
@@ -50,7 +50,7 @@ class LoginIo(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HeldToken:
-    """A token of a client, and the times of its replacement and of its end in milliseconds since 1970."""
+    """A client's current token; its replacement and expiry times are in milliseconds since 1970."""
 
     text: str = field(repr=False)
     expires_ms: int
@@ -58,7 +58,7 @@ class HeldToken:
 
 
 class TokenLogin:
-    """Credentials of a client that authenticates with tokens."""
+    """Credentials of a client that authenticates with bearer tokens."""
 
     mechanism = OAUTHBEARER
 
@@ -70,7 +70,7 @@ class TokenLogin:
 
     @property
     def user(self) -> str:
-        """Name of the client in errors."""
+        """Name of the client in error messages."""
         return self._options.user
 
     async def new_exchange(self) -> ClientExchange:
@@ -122,7 +122,7 @@ class TokenLogin:
         return content.decode("ascii").strip()
 
     async def _retry(self, request: HttpRequest) -> str:
-        """Request a token, with exponential backoff, until the time of all attempts has passed."""
+        """Request a token; retry with exponential backoff until ``retry_s_max`` has passed."""
         io, options = self._io, self._options
         end_s, delay_s = io.seconds() + options.retry_s_max, options.retry_s
         while True:

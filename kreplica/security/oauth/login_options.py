@@ -33,13 +33,13 @@ _CLASS = "OAuthBearerLoginCallbackHandler"
 _PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 _CLASSES = (f"{_PACKAGE}.{_CLASS}", f"{_PACKAGE}.secured.{_CLASS}")
 _UNUSED = ("sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name")
-"""Settings without effect, since kreplica's clients do not read the user and the scope of their token."""
+"""Settings without effect, since kreplica's clients do not read the user and the scope in their tokens."""
 
 LOGIN_SETTINGS = (URL, HANDLER, *_NUMBERS, _URLENCODE, *_UNUSED)
-"""Settings of clients, besides the login module."""
+"""Settings of clients, apart from the login module."""
 
 TIMEOUT_MS = 10_000
-"""Default timeout of connections and of responses; Kafka has no limit by default."""
+"""Default timeout for connecting and for responses; Kafka has no limit by default."""
 
 _EXTENSION = "extension_"
 _LISTS = ("ssl.enabled.protocols", "ssl.cipher.suites")
@@ -51,9 +51,9 @@ class LoginOptions:
 
     :param url: the token endpoint or file; None for unsecured tokens.
     :param client: the client's credentials at the token endpoint; None for a file.
-    :param tls: TLS of the connection to the token endpoint, the options ``ssl.*`` of the login module.
+    :param tls: TLS options of the connection to the token endpoint, from ``ssl.*`` in the login module.
     :param extensions: SASL extensions by name.
-    :param retry_s: first delay after a failed request; ``retry_s_max`` limits the time of all attempts.
+    :param retry_s: delay after the first failed request; ``retry_s_max`` limits the total time of all attempts.
     """
 
     url: EndpointUrl | None
@@ -69,7 +69,7 @@ class LoginOptions:
 
     @property
     def user(self) -> str:
-        """Name of the client in errors."""
+        """Name of the client in error messages."""
         if self.unsecured is not None:
             return self.unsecured.user
         return "the token's user" if self.client is None else self.client.client_id
@@ -107,11 +107,11 @@ def _number(name: str, text: str) -> float:
 
 
 def login_options(values: Mapping[str, Any], jaas: str | None, setting: str) -> LoginOptions:
-    """Return the options of a client.
+    """Return the token options of a client.
 
-    :param values: typed values of ``LOGIN_SETTINGS``; missing and None values have Kafka's default.
-    :param jaas: the login module.
-    :param setting: name of the setting with the login module, for errors.
+    :param values: typed values of ``LOGIN_SETTINGS``; Kafka's default is used for missing and None values.
+    :param jaas: the JAAS configuration with the login module.
+    :param setting: name of the setting with the login module, for error messages.
     :raise SettingsError: a setting or an option is missing or malformed.
     """
     if not jaas:
@@ -146,7 +146,7 @@ def login_options(values: Mapping[str, Any], jaas: str | None, setting: str) -> 
 
 
 def tls_of(options: Mapping[str, str]) -> TlsOptions:
-    """Return the options ``ssl.*`` of a login module, for connections to the authorization server."""
+    """Return the ``ssl.*`` options of a login module, for connections to the authorization server."""
     values: dict[str, object] = {name: value for name, value in options.items() if name in CLIENT_SETTINGS}
     for name in _LISTS:
         if name in options:

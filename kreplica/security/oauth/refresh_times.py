@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefreshRules:
-    """Settings ``sasl.login.refresh.*``.
+    """The settings ``sasl.login.refresh.*``.
 
     :param window_factor: share of the lifetime after which the token is replaced.
-    :param window_jitter: maximum random share that is added.
-    :param min_period_s: minimum time after which a token is replaced.
-    :param buffer_s: minimum time between the replacement and the end of the token. This and ``min_period_s`` are
+    :param window_jitter: maximum random share of the lifetime that is added to it.
+    :param min_period_s: minimum time before a token is replaced.
+    :param buffer_s: minimum time between the replacement and the expiry of the token. This and ``min_period_s`` are
         ignored if the remaining lifetime is shorter than their sum.
     """
 
@@ -22,10 +22,10 @@ class RefreshRules:
     buffer_s: int = 300
 
     def time_ms(self, now_ms: int, issued_ms: int | None, expires_ms: int, random: float) -> int:
-        """Return the time of the replacement.
+        """Return the time at which the token should be replaced.
 
         :param now_ms: the time at which the token was received.
-        :param random: from 0 to 1.
+        :param random: a random number from 0 to 1.
         """
         share = self.window_factor + self.window_jitter * random
         if now_ms + (self.min_period_s + self.buffer_s) * 1000 > expires_ms:

@@ -16,7 +16,7 @@ RESPONSE_BYTES_MAX = 1 << 20
 """Maximum size of a response of an authorization server."""
 
 _FINAL = frozenset({400, 401, 402, 403, 404, 405, 406, 407, 409, 410, 411, 412, 413, 414, 415, 501, 505})
-"""Status codes after which Kafka does not try again."""
+"""Status codes after which Kafka's clients do not retry."""
 
 _TEXT_CHARACTERS_MAX = 200
 
@@ -32,7 +32,7 @@ class HttpRequest:
 
     @property
     def place(self) -> str:
-        """The URL without its query, for errors."""
+        """The URL without its query, for error messages."""
         return urlsplit(self.url)._replace(query="").geturl()
 
     def open_body(self) -> BytesIO:
@@ -63,7 +63,7 @@ class ClientSecret:
 
 
 def token_request(url: str, client: ClientSecret) -> HttpRequest:
-    """Return the request for a token."""
+    """Return the HTTP request for a token."""
     values = (client.client_id, client.secret)
     user, secret = (quote_plus(value) for value in values) if client.urlencode else values
     form = {"grant_type": "client_credentials", **({"scope": client.scope} if client.scope else {})}
@@ -79,8 +79,8 @@ def token_request(url: str, client: ClientSecret) -> HttpRequest:
 def parse_token_response(request: HttpRequest, response: HttpResponse) -> str:
     """Return the access token in a response.
 
-    :raise CredentialsUnavailable: the response is an error, or contains no token. The text contains the error code of
-        RFC 6749, and nothing else of the response.
+    :raise CredentialsUnavailable: the response is an error, or contains no token. The message contains the error code
+        of RFC 6749, and nothing else from the response.
     """
     document = _json(response.body)
     if response.status not in (200, 201):

@@ -1,4 +1,4 @@
-"""Kafka's tokens without a signature, for development only: anyone can create one for any user (KIP-255)."""
+"""Kafka's unsigned tokens, for development only: anyone can create one for any user (KIP-255)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CALCULATED = ("iat", "exp")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnsecuredRules:
-    """Options ``unsecuredValidator*`` of a login module."""
+    """The options ``unsecuredValidator*`` of a login module."""
 
     principal_claim: str = "sub"
     scope_claim: str = "scope"
@@ -46,7 +46,7 @@ class UnsecuredRules:
 
 
 class UnsecuredValidator:
-    """Validates tokens without a signature, as Kafka does by default.
+    """Validates unsigned tokens, as Kafka does by default.
 
     :param now_ms: returns milliseconds since 1970.
     """
@@ -85,9 +85,9 @@ class UnsecuredValidator:
 
 @dataclass(frozen=True, slots=True)
 class UnsecuredLogin:
-    """Options ``unsecuredLogin*`` of the login module of a client that creates its own tokens.
+    """The login-module options ``unsecuredLogin*``, for a client that creates its own tokens.
 
-    :param user: for errors.
+    :param user: name of the client in error messages.
     """
 
     user: str
@@ -113,7 +113,7 @@ class UnsecuredLogin:
         return cls(user.strip(), claims, int(lifetime))
 
     def new_token(self, now_ms: int) -> str:
-        """Return a token that is valid from now."""
+        """Return a token that is valid from now on."""
         claims = {**self.claims, "iat": now_ms / 1000, "exp": now_ms / 1000 + self.lifetime_s}
         return f"{_section({'alg': 'none'})}.{_section(claims)}."
 

@@ -13,10 +13,10 @@ TOKEN_CHARACTERS_MAX = 32 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BearerToken:
-    """Content of a token that was found valid; the token itself is not kept.
+    """Content of a valid token; the token itself is not kept.
 
     :param user: name of the user.
-    :param expires_ms: end of its validity, in milliseconds since 1970.
+    :param expires_ms: time at which the token expires, in milliseconds since 1970.
     """
 
     user: str
@@ -24,7 +24,7 @@ class BearerToken:
 
 
 class InvalidToken(KreplicaError):
-    """The token is malformed, expired, or not issued for this broker; the text contains no part of the token.
+    """The token is malformed, expired, or not issued for this broker; the message contains no part of the token.
 
     :param missing_scope: the required scope, if the token is valid but does not have it.
     """

@@ -1,4 +1,4 @@
-"""Credentials of a client, from the settings of Java clients."""
+"""A client's credentials, with settings named as in Java clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class SaslCredentials(Protocol):
 
     @property
     def user(self) -> str:
-        """Name of the client in errors."""
+        """Name of the client in error messages."""
 
     async def new_exchange(self) -> ClientExchange:
         """Begin an authentication.
@@ -34,7 +34,7 @@ class SaslCredentials(Protocol):
 
 
 class CredentialsUnavailable(KreplicaError):
-    """Credentials could not be obtained, such as from a token endpoint; the text contains no secret.
+    """Credentials could not be obtained, for example from a token endpoint; the message contains no secret.
 
     :ivar retriable: False if another attempt would fail too.
     """
@@ -72,7 +72,7 @@ class PasswordCredentials:
 def credentials_of(mechanism: str, jaas: str | None, setting: str) -> PasswordCredentials:
     """Return the credentials in a JAAS configuration.
 
-    :param setting: name of the setting with the JAAS configuration, for errors.
+    :param setting: name of the setting with the JAAS configuration, for error messages.
     :raise SettingsError: it is missing or malformed, or has no user and password.
     """
     if not jaas:

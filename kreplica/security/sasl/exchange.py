@@ -14,7 +14,7 @@ class ClientExchange(Protocol):
     is_complete: bool
 
     def step(self, token: bytes) -> bytes:
-        """Process a token of the broker, empty at first, and return the next one.
+        """Process a token from the broker, which is empty in the first step, and return the client's next token.
 
-        :raise AuthenticationError: the broker does not know the password, or the token is malformed.
+        :raise AuthenticationError: the broker did not prove that it knows the password, or the token is malformed.
         """

@@ -21,7 +21,7 @@ class JaasEntry:
 def parse_jaas(text: str) -> JaasEntry:
     """Parse one entry.
 
-    :raise ValueError: the text is malformed; the message contains the column and no value.
+    :raise ValueError: the text is malformed; the message contains the column but no value.
     """
     tokens: list[tuple[str, bool, int]] = []
     position = 0

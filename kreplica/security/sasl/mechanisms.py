@@ -8,7 +8,7 @@ from kreplica.security.sasl.plain import PLAIN
 from kreplica.security.sasl.scram import HASHES
 
 BUILT_IN = (PLAIN, *HASHES, OAUTHBEARER)
-"""The mechanisms that need no plugin."""
+"""The mechanisms that do not require a plugin."""
 
 _KERBEROS = (
     "Instead of Kerberos, use SCRAM-SHA-512, OAUTHBEARER or client certificates (SSL), or a plugin (ISaslMechanism)"
@@ -28,6 +28,6 @@ def check_mechanism(name: str, setting: str) -> str:
 
 
 def unsupported(name: str, setting: str) -> str:
-    """Return the error of a mechanism that is neither built in nor a plugin."""
+    """Return the error message for a mechanism that is neither built in nor provided by a plugin."""
     hint = f". {_KERBEROS}" if name.strip().upper() == "GSSAPI" else ""
-    return f"{setting}={name}: the mechanism is not supported; supported: {', '.join(BUILT_IN)}{hint}"
+    return f"{setting}={name}: the mechanism is not supported; use one of {', '.join(BUILT_IN)}{hint}"

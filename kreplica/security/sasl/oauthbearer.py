@@ -23,7 +23,7 @@ _AUTH = "auth"
 class OAuthBearerServer:
     """Authentication of one client.
 
-    :param validator: decides which tokens are valid.
+    :param validator: validates the client's token.
     """
 
     def __init__(self, validator: TokenValidator) -> None:
@@ -35,7 +35,7 @@ class OAuthBearerServer:
 
     def step(self, token: bytes) -> bytes | Awaitable[bytes]:
         if self._rejection is not None:
-            # The client has acknowledged the error, with 0x01 as the RFC requires, or with anything else.
+            # The client has acknowledged the error: with 0x01, as the RFC requires, or with anything else.
             raise self._rejection
         authorization_id, bearer_token, _ = parse_first_message(token)
         return self._validate(authorization_id, bearer_token)
@@ -46,7 +46,7 @@ class OAuthBearerServer:
         except InvalidToken as error:
             return self._reject(str(error), error.missing_scope)
         if authorization_id not in ("", found.user):
-            raise AuthenticationError("the client asks to act as another user")
+            raise AuthenticationError("the client requests to act as another user")
         self.user, self.expires_ms = found.user, found.expires_ms
         return b""
 
@@ -91,7 +91,7 @@ def build_first_message(token: str, extensions: Mapping[str, str]) -> bytes:
 def parse_first_message(message: bytes) -> tuple[str, str, dict[str, str]]:
     """Return the authorization ID, the token and the extensions in the first message of a client.
 
-    :raise AuthenticationError: the message is malformed; the text contains nothing of it.
+    :raise AuthenticationError: the message is malformed; no part of it appears in the error.
     """
     if len(message) > _MESSAGE_BYTES_MAX:
         raise AuthenticationError(f"an OAUTHBEARER message of {len(message)} bytes is too long")
@@ -113,13 +113,14 @@ def parse_first_message(message: bytes) -> tuple[str, str, dict[str, str]]:
 def check_extensions(extensions: Mapping[str, str]) -> None:
     """Check the extensions of a client.
 
-    :raise ValueError: a name or value contains forbidden characters, or a name is reserved; the text contains no value.
+    :raise ValueError: a name or value contains forbidden characters, or a name is reserved; the message contains no
+        value.
     """
     for name, value in extensions.items():
         if name == _AUTH or _KEY.fullmatch(name) is None:
-            raise ValueError(f"the name of the extension {name!r} is not allowed, only letters are, except auth")
+            raise ValueError(f"the extension name {name!r} is not allowed: it must consist of letters, and not be auth")
         if _VALUE.fullmatch(value) is None:
-            raise ValueError(f"the value of the extension {name} contains forbidden characters, or is empty")
+            raise ValueError(f"the value of the extension {name} is empty or contains forbidden characters")
 
 
 def _pair(text: str) -> tuple[str, str]:

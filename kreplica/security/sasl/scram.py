@@ -18,13 +18,13 @@ from kreplica.errors import AuthenticationError
 
 SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
 HASHES = {SCRAM_SHA_256: "sha256", SCRAM_SHA_512: "sha512"}
-"""Names of the hash functions by mechanism."""
+"""Names of the hash functions, by mechanism."""
 
 ITERATIONS_MIN, ITERATIONS_MAX = 4096, 16384
-"""Allowed iterations of new credentials, as in Kafka."""
+"""Allowed numbers of iterations for new credentials, as in Kafka."""
 
 SERVER_ITERATIONS_MAX = 1_000_000
-"""Maximum number of iterations that a client computes, so that a broker cannot block it."""
+"""Maximum number of iterations that a client computes, so that a broker cannot make it block."""
 
 _NONCE_BYTES = 24
 
@@ -36,7 +36,7 @@ _TOKEN_BYTES_MAX = 4096
 _SALTS_MAX = 100
 
 SaltedPasswords = dict[tuple[bytes, int], bytes]
-"""Salted passwords by salt and iterations."""
+"""Salted passwords, by salt and number of iterations."""
 
 Nonce = Callable[[], str]
 """Returns a new random text without commas."""
@@ -45,7 +45,7 @@ Nonce = Callable[[], str]
 def random_nonce(random: Random) -> str:
     """Return a new nonce.
 
-    :param random: unpredictable, such as ``SystemRandom``; only a simulation may use another generator.
+    :param random: unpredictable source, such as ``SystemRandom``; only a simulation may use another generator.
     """
     return urlsafe_b64encode(random.randbytes(_NONCE_BYTES)).decode()
 
@@ -61,20 +61,20 @@ class ScramCredential:
 
     @classmethod
     def of_salted_password(cls, mechanism: str, salted: bytes, salt: bytes, iterations: int) -> ScramCredential:
-        """Return the credential of a password that the client has salted."""
+        """Return the credential for a password that the client has salted."""
         name = HASHES[mechanism]
         client_key = _hmac(name, salted, b"Client Key")
         return cls(salt, hashlib.new(name, client_key).digest(), _hmac(name, salted, b"Server Key"), iterations)
 
     @classmethod
     def of_password(cls, mechanism: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
-        """Return the credential of a password; takes milliseconds."""
+        """Return the credential for a password; takes milliseconds."""
         salted = hashlib.pbkdf2_hmac(HASHES[mechanism], password.encode(), salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
     @classmethod
     def parse(cls, text: str) -> ScramCredential:
-        """Parse Kafka's format of a credential in ZooKeeper.
+        """Parse a credential in the format in which Kafka stores it in ZooKeeper.
 
         :raise ValueError: the text is malformed.
         """
@@ -86,7 +86,7 @@ class ScramCredential:
             raise ValueError("a SCRAM credential needs salt, stored_key, server_key and iterations") from None
 
     def format(self) -> str:
-        """Return Kafka's format of a credential in ZooKeeper."""
+        """Return the credential in the format in which Kafka stores it in ZooKeeper."""
         values = (self.salt, self.stored_key, self.server_key)
         texts = [f"{name}={b64encode(value).decode()}" for name, value in zip(_KEYS, values, strict=True)]
         return ",".join([*texts, f"iterations={self.iterations}"])
@@ -95,14 +95,14 @@ class ScramCredential:
 _KEYS = ("salt", "stored_key", "server_key")
 
 TOKEN_AUTH = "tokenauth"
-"""Option of a client's login module, and extension of its first message, for a delegation token (KIP-48)."""
+"""Option of a client's login module, and extension in its first message, that announce a delegation token (KIP-48)."""
 
 
 class TokenCredential(NamedTuple):
     """The credential of a delegation token.
 
     :param owner: name of the user that the client acts as.
-    :param expires_ms: end of its validity, in milliseconds since 1970.
+    :param expires_ms: time at which the token expires, in milliseconds since 1970.
     """
 
     owner: str
@@ -147,7 +147,7 @@ class ScramServer:
         authorization, bare, user, client_nonce, extensions = match.groups()
         self._claimed = _unescape(user)
         if authorization is not None and _unescape(authorization[2:]) not in ("", self._claimed):
-            raise AuthenticationError("the client asks to act as another user")
+            raise AuthenticationError("the client requests to act as another user")
         self._credential = self._token() if _has_token(extensions) else self._credential_of(self._claimed)
         if self._credential is None:
             raise AuthenticationError("invalid user name or password")
@@ -172,9 +172,10 @@ class ScramServer:
         if match is None or credential is None or self.user is not None:
             raise AuthenticationError("the final SCRAM message is malformed or unexpected")
         without_proof, _, nonce, proof_text = match.groups()
-        # As in Kafka, only the broker's part is compared: older versions of librdkafka send the client's part twice.
+        # As in Kafka, only the broker's part of the nonce is compared: old versions of librdkafka send the client's
+        # part twice.
         if not nonce.endswith(self._nonce):
-            raise AuthenticationError("the final SCRAM message has another nonce")
+            raise AuthenticationError("the nonce of the final SCRAM message does not match")
         authenticated = f"{self._messages},{without_proof}".encode()
         proof = _decode(proof_text)
         signature = _hmac(self._hash, credential.stored_key, authenticated)
@@ -220,7 +221,7 @@ class ScramClient:
         if not self._signature:
             return self._respond(text)
         if text != f"v={b64encode(self._signature).decode()}":
-            raise AuthenticationError("the broker does not know the password")
+            raise AuthenticationError("the broker did not prove that it knows the password")
         self.is_complete = True
         return b""
 

@@ -1,4 +1,4 @@
-"""Rules for changes of a listener's certificates at run time, as in Kafka (KIP-226, KIP-978)."""
+"""Rules for changing a listener's certificates at run time, as in Kafka (KIP-226, KIP-978)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kreplica.security.tls.options import TlsOptions
 
 
 def check_change(old_options: TlsOptions, old: ServerTls, options: TlsOptions, new: ServerTls) -> None:
-    """Check that a listener may use new certificates.
+    """Check that a listener may change to new certificates.
 
-    If the servers connect to each other, the old trust store must verify the new certificate, and the new trust store
-    the old certificate, so that servers with old and with new settings can connect.
+    If the servers connect to each other, the old trust store must accept the new certificate, and the new trust store
+    must accept the old one, so that servers with old settings and servers with new settings can connect.
 
     :raise SettingsError: the change is not allowed; the message names the setting.
     """
@@ -60,10 +60,10 @@ def _check_trust(options: TlsOptions, old: ServerTls, new: ServerTls) -> None:
         # The rejected certificate is the server's if the client failed, otherwise the client's.
         if (server if failure.at_client else client) is new:
             raise SettingsError(
-                f"{options.keystore_name}: the brokers' current trust store does not verify the new certificate: "
+                f"{options.keystore_name}: the brokers' current trust store does not trust the new certificate: "
                 f"{failure.reason}. First add its certificate authority to the trust store of each broker"
             )
         raise SettingsError(
-            f"{options.truststore_name}: the new trust store does not verify the brokers' current certificate: "
+            f"{options.truststore_name}: the new trust store does not trust the brokers' current certificate: "
             f"{failure.reason}. Keep its certificate authority until all brokers have new certificates"
         )

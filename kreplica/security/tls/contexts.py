@@ -1,4 +1,4 @@
-"""OpenSSL contexts of listeners and clients, and the verification of servers by clients."""
+"""OpenSSL contexts for listeners and clients, and the verification of servers by clients."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _IANA_PREFIX = "TLS_"
 _TLS13 = ("TLS_AES_", "TLS_CHACHA20_")
 _SESSION_ID = b"kreplica"
 _VERIFY_ERRORS = {
-    7: "the signature does not belong to the certificate authority in the trust store",
+    7: "the signature was not made by the certificate authority in the trust store",
     9: "the certificate is not valid yet",
     10: "the certificate has expired",
     18: "the certificate is self-signed and not in the trust store",
     19: "the certificate authority is not in the trust store",
     20: "the certificate authority is not in the trust store",
-    21: "the server sent no chain to a certificate of the trust store",
+    21: "the server did not send a chain that leads to a certificate in the trust store",
 }
-"""Reasons by OpenSSL's verification error (X509_V_ERR_*)."""
+"""Reasons, by OpenSSL's verification error (X509_V_ERR_*)."""
 
 
 class ServerTls(NamedTuple):
-    """TLS of a server at one time.
+    """The current TLS of a server.
 
     :param certificates: the server's certificate and its issuers, in this order.
-    :param client: TLS of connections from this server to its peers; None if it opens none.
+    :param client: TLS of the connections that this server opens to its peers; None if it opens none.
     """
 
     context: SSL.Context
@@ -89,7 +89,7 @@ class ClientTls:
         algorithm = options.endpoint_identification_algorithm.lower()
         if algorithm not in ("https", ""):
             name = options.name("endpoint_identification_algorithm")
-            raise SettingsError(f"{name}={algorithm}: use https, or an empty value to accept certificates of any host")
+            raise SettingsError(f"{name}={algorithm}: use https, or an empty value to accept a certificate of any host")
         self._verifies_host = algorithm == "https"
         entry, trusted = load_key(options, read), load_trusted(options, read)
         self._context = context = SSL.Context(SSL.TLS_CLIENT_METHOD)
@@ -102,14 +102,14 @@ class ClientTls:
             _trust(context, trusted)
 
     def creator(self, host: str, *, verifies_host: bool = True) -> HostVerification:
-        """Return the creator of one connection to a host.
+        """Return the object that creates and verifies one connection to a host.
 
-        :param verifies_host: False to accept a certificate of any host, whatever the options say.
+        :param verifies_host: False to accept a certificate of any host, regardless of the options.
         """
         return HostVerification(self._context, host, verifies_host=verifies_host and self._verifies_host)
 
     def replace(self, other: ClientTls) -> None:
-        """Use the certificates and options of another object for new connections."""
+        """Use another object's certificates and options for new connections."""
         self._context, self._verifies_host = other._context, other._verifies_host
 
 
@@ -134,7 +134,7 @@ class HostVerification:
         return connection
 
     def _verify(self, _: SSL.Connection, presented: crypto.X509, error: int, depth: int, is_valid: int) -> bool:
-        """Return True if a certificate of the chain is acceptable; the depth of the host's own certificate is 0."""
+        """Return True if a certificate in the chain is acceptable; the host's own certificate has depth 0."""
         certificate = presented.to_cryptography()
         subject = rfc2253(certificate.subject)
         if not is_valid:
@@ -162,7 +162,7 @@ def _is_address(host: str) -> bool:
 def _trust(context: SSL.Context, certificates: Iterable[x509.Certificate]) -> None:
     store = context.get_cert_store()
     assert store is not None, "every context has a store"
-    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)  # like Java, also trust a certificate that is not a root
+    store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)  # as in Java, a trusted certificate need not be a root
     for certificate in certificates:
         store.add_cert(crypto.X509.from_cryptography(certificate))
 
@@ -211,7 +211,7 @@ def _set_ciphers(context: SSL.Context, options: TlsOptions, suites: list[str]) -
 
 
 def openssl_name(suite: str) -> str:
-    """Return OpenSSL's name of a TLS 1.2 cipher suite given by its IANA name; other names are returned unchanged."""
+    """Return OpenSSL's name for the IANA name of a TLS 1.2 cipher suite; other names are returned unchanged."""
     if not suite.startswith(_IANA_PREFIX):
         return suite
     name = suite.removeprefix(_IANA_PREFIX).replace("_WITH_", "_")

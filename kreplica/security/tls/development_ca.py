@@ -1,4 +1,4 @@
-"""A certificate authority with certificates of brokers and clients, for development and tests."""
+"""A certificate authority that issues certificates to brokers and clients, for development and tests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Authority(NamedTuple):
 def open_authority(directory: Path, days: int) -> Authority:
     """Return the authority in ``ca.key`` and ``ca.pem``; create the files if neither exists.
 
-    :param days: validity of a new certificate.
+    :param days: validity of a new CA certificate.
     :raise SettingsError: the files cannot be read or created.
     """
     key_path, certificate_path = directory / "ca.key", directory / "ca.pem"
@@ -39,7 +39,7 @@ def open_authority(directory: Path, days: int) -> Authority:
         if not key_path.exists() and not certificate_path.exists():
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             key = ec.generate_private_key(ec.SECP256R1())
-            # The name is distinct, so that verification errors show which CA was used.
+            # The name is unique, so that verification errors show which CA was used.
             name = _name(f"kreplica development CA {secrets.token_hex(4)}")
             builder = _builder(name, name, key, days).add_extension(
                 x509.BasicConstraints(ca=True, path_length=0), critical=True

@@ -1,4 +1,4 @@
-"""Distinguished names as Java's ``X500Principal.getName()`` writes them, so that ACLs of Kafka match (RFC 2253)."""
+"""Distinguished names (RFC 2253) as Java's ``X500Principal.getName()`` writes them, so that Kafka's ACLs match."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _KEYWORDS = {
     NameOID.DOMAIN_COMPONENT: "DC",
     NameOID.USER_ID: "UID",
 }
-"""Attributes that RFC 2253 names; Java writes the others as ``OID=#HEX``."""
+"""Attributes that have a name in RFC 2253; Java writes all others as ``OID=#HEX``."""
 
 _ESCAPED = frozenset(',=+<>#;"\\')
 _ASN1_TAGS = {"UTF8String": 0x0C, "PrintableString": 0x13, "IA5String": 0x16, "TeletexString": 0x14}
 
 
 def rfc2253(name: x509.Name) -> str:
-    """Return a distinguished name, most specific attribute first."""
+    """Return a distinguished name as text, most specific attribute first."""
     return ",".join("+".join(_attribute(each) for each in rdn) for rdn in reversed(name.rdns))
 
 

@@ -14,7 +14,7 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class CertificateExpiry:
-    """The certificate of a listener's chain that expires first.
+    """The certificate in a listener's chain that expires first.
 
     :param subject: its distinguished name.
     :param expires_at_ms: milliseconds since 1970.
@@ -28,7 +28,7 @@ class CertificateExpiry:
 
     @property
     def text(self) -> str:
-        """The state of the certificate as a sentence."""
+        """A sentence that says when the certificate expires."""
         days = int(abs(self.days))
         count = {0: "less than a day", 1: "1 day"}.get(days, f"{days} days")
         when = f"expires in {count}" if self.days >= 0 else f"expired {count} ago"
@@ -36,9 +36,9 @@ class CertificateExpiry:
 
 
 def expiry_of(listener: str, certificates: Sequence[x509.Certificate], now_ms: int) -> CertificateExpiry:
-    """Return the first expiry of a chain.
+    """Return the certificate in a chain that expires first.
 
-    :param certificates: at least one.
+    :param certificates: the chain; not empty.
     """
     from kreplica.security.tls.distinguished_names import rfc2253
 

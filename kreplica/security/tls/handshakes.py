@@ -1,4 +1,4 @@
-"""Handshakes in memory, between a server and a client that are in this process."""
+"""In-memory handshakes between a server and a client in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class HandshakeFailure(NamedTuple):
 
 
 def handshake_failure(server: SSL.Context, client: ClientTls) -> HandshakeFailure | None:
-    """Return why a client and a server cannot connect, without regard to host names; None if they can."""
+    """Return the reason why a client and a server cannot connect, None if they can; host names are not verified."""
     verification = client.creator("localhost", verifies_host=False)
     ends = {True: verification.clientConnectionForTLS(None), False: SSL.Connection(server, None)}
     ends[True].set_connect_state()
@@ -41,7 +41,7 @@ def handshake_failure(server: SSL.Context, client: ClientTls) -> HandshakeFailur
                 return HandshakeFailure(at_client, verification.certificate_error or tls_reason(error))
         if not any([_move(ends[True], ends[False]), _move(ends[False], ends[True])]):
             return None
-    return HandshakeFailure(False, "the handshake does not complete")
+    return HandshakeFailure(False, "the handshake did not complete")
 
 
 def _read(end: SSL.Connection) -> None:
@@ -49,7 +49,7 @@ def _read(end: SSL.Connection) -> None:
 
 
 def _move(source: SSL.Connection, target: SSL.Connection) -> bool:
-    """Move sent bytes to the other end; return True if there were any."""
+    """Pass sent bytes to the other end; return True if there were any."""
     try:
         data = source.bio_read(_BYTES)
     except SSL.WantReadError:

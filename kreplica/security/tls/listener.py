@@ -1,4 +1,4 @@
-"""TLS of one listener: its current certificate, and the users of its clients' certificates."""
+"""TLS of one listener: its current certificate, and the user names from its clients' certificates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class ListenerTls(ReloadedTls):
     """Creates the TLS connections of a listener, with its current key store and trust store.
 
     :param seconds: monotonic clock.
-    :param client: TLS of connections from this server to the same listener of its peers; its certificates change too.
+    :param client: TLS of the connections that this server opens to the same listener of its peers; it changes with the
+        listener's certificates.
     :raise SettingsError: the settings or files are invalid; the message names the setting and the file.
     """
 
@@ -58,7 +59,7 @@ class ListenerTls(ReloadedTls):
         check_change(self._options, self._current, options, self._builder(options)())
 
     def change(self, options: TlsOptions) -> None:
-        """Change to other key stores and trust stores, or read changed files of the same ones."""
+        """Change to other key stores and trust stores, or reload the same ones if their files have changed."""
         if options == self._options:
             self._reload_if_changed()
         else:
@@ -66,7 +67,7 @@ class ListenerTls(ReloadedTls):
             self.replace(options.files, self._builder(options))
 
     def user_of(self, certificate: crypto.X509 | None) -> str | None:
-        """Return the name of the user of a client's certificate, ``ANONYMOUS`` without a certificate.
+        """Return the user name for a client's certificate, ``ANONYMOUS`` without a certificate.
 
         :return: None if no rule of ``ssl.principal.mapping.rules`` matches the certificate.
         """

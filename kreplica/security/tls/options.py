@@ -15,17 +15,18 @@ _MAY_BE_EMPTY = "endpoint_identification_algorithm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsOptions:
-    """Settings of TLS, each with the name of Kafka's setting after ``ssl.``; passwords do not appear in ``repr``.
+    """TLS settings, named like Kafka's settings without the prefix ``ssl.``; ``repr`` omits passwords.
 
     :param keystore_type: JKS, PKCS12 or PEM; as in Java, a PKCS12 file is also read if the type is JKS.
-    :param keystore_certificate_chain: PEM certificates, own first; requires ``keystore_key``, and excludes a location.
-    :param client_auth: none, requested or required; only of a listener.
-    :param endpoint_identification_algorithm: ``https`` verifies the host name; empty does not; only of a client.
-    :param cipher_suites: names of IANA or OpenSSL; empty uses OpenSSL's default.
-    :param principal_mapping_rules: only of a listener.
-    :param allow_dn_changes: the subject of the certificate may change at run time; only of a listener.
-    :param allow_san_changes: a change at run time may remove hosts of the certificate; only of a listener.
-    :param prefix: prefix of the settings' names in error messages, such as ``listener.name.internal.``.
+    :param keystore_certificate_chain: PEM certificates, the owner's first; requires ``keystore_key`` and excludes
+        ``keystore_location``.
+    :param client_auth: none, requested or required; for listeners only.
+    :param endpoint_identification_algorithm: ``https`` to verify the host name, empty to skip this; for clients only.
+    :param cipher_suites: IANA or OpenSSL names; empty for OpenSSL's default.
+    :param principal_mapping_rules: for listeners only.
+    :param allow_dn_changes: the subject of the certificate may change at run time; for listeners only.
+    :param allow_san_changes: a change at run time may remove hosts from the certificate; for listeners only.
+    :param prefix: prefix of setting names in error messages, such as ``listener.name.internal.``.
     """
 
     keystore_type: str = "JKS"
@@ -49,7 +50,7 @@ class TlsOptions:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any], prefix: str = "") -> TlsOptions:
-        """Return the options in typed settings; missing, None and empty values have Kafka's default.
+        """Return the options from typed settings; Kafka's default is used for missing, None and empty values.
 
         :param values: values by full name, such as ``ssl.keystore.type``; other settings are ignored.
         """
@@ -67,18 +68,18 @@ class TlsOptions:
 
     @property
     def keystore_name(self) -> str:
-        """Name of the setting with the certificate."""
+        """Name of the setting that contains or locates the certificate."""
         has_text = self.keystore_certificate_chain is not None
         return self.name("keystore_certificate_chain" if has_text else "keystore_location")
 
     @property
     def truststore_name(self) -> str:
-        """Name of the setting with the trusted certificates."""
+        """Name of the setting that contains or locates the trusted certificates."""
         return self.name("truststore_location" if self.truststore_certificates is None else "truststore_certificates")
 
     @property
     def has_truststore(self) -> bool:
-        """False if the system's certificates are trusted."""
+        """False if the system's trusted certificates are used."""
         return self.truststore_location is not None or self.truststore_certificates is not None
 
     @property
@@ -88,7 +89,7 @@ class TlsOptions:
 
 
 def setting_of(attribute: str) -> str:
-    """Return the name of the setting of an attribute."""
+    """Return the name of the setting for an attribute."""
     return "ssl." + attribute.replace("_", ".")
 
 

@@ -1,4 +1,4 @@
-"""Rules from the subjects of certificates to names of users (``ssl.principal.mapping.rules``, KIP-371)."""
+"""Rules that map certificate subjects to user names (``ssl.principal.mapping.rules``, KIP-371)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _REFERENCE = re.compile(r"\$(\d)|\\(.)")
 
 
 class PrincipalRule(NamedTuple):
-    """One rule; ``pattern`` None is the rule DEFAULT, which keeps the whole name.
+    """A mapping rule.
 
-    :param pattern: must match the whole name.
-    :param replacement: template of ``Match.expand``.
-    :param case: L for lower case, U for upper case, or empty.
+    :param pattern: must match the whole name; None for the rule DEFAULT, which keeps the name unchanged.
+    :param replacement: template for ``Match.expand``.
+    :param case: L to convert to lower case, U to upper case; empty to keep the case.
     """
 
     pattern: re.Pattern[str] | None
@@ -22,7 +22,7 @@ class PrincipalRule(NamedTuple):
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """Return the name of the user; None if the rule does not match."""
+        """Return the user name; None if the rule does not match."""
         if self.pattern is None:
             return name
         match = self.pattern.fullmatch(name)
@@ -55,7 +55,7 @@ def parse_rules(text: str) -> tuple[PrincipalRule, ...]:
 
 
 def user_of(rules: tuple[PrincipalRule, ...], name: str) -> str | None:
-    """Return the name of the user of the first matching rule; None if no rule matches."""
+    """Return the user name from the first matching rule; None if no rule matches."""
     for rule in rules:
         user = rule.apply(name)
         if user is not None:

@@ -1,4 +1,4 @@
-"""TLS context of a server that is built again when its files change."""
+"""A server's TLS context, rebuilt when its files change."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECK_INTERVAL_S = 10.0
 """Minimum time between two checks for changed files."""
 
 Build = Callable[[], ServerTls]
-"""Reads the files and returns the TLS of the server."""
+"""Reads the files and returns the server's TLS."""
 
 Offload = Callable[[Build], Deferred[ServerTls]]
 """Runs a function in a thread."""
@@ -35,8 +35,8 @@ _State = tuple[tuple[int, int, int] | None, ...]
 class ReloadedTls:
     """Creates the TLS connections of a server.
 
-    Changed files are read again when a client connects; that connection and open ones keep the previous certificate.
-    Invalid files are logged, and the previous certificate stays in use.
+    Changed files are detected and read when a client connects; this connection and all open ones keep the previous
+    certificate. Invalid files are logged, and the previous certificate stays in use.
 
     :param build: reads the files.
     :param seconds: monotonic clock.
@@ -57,7 +57,7 @@ class ReloadedTls:
 
     @property
     def certificates(self) -> Sequence[x509.Certificate]:
-        """The certificate of new connections and its issuers, in this order."""
+        """The certificate for new connections and its issuers, in this order."""
         return self._current.certificates
 
     def serverConnectionForTLS(self, protocol: Any) -> SSL.Connection:
@@ -65,7 +65,7 @@ class ReloadedTls:
         return SSL.Connection(self._current.context, None)
 
     def reload_if_due(self) -> None:
-        """Read changed files, unless they were checked a moment ago."""
+        """Read the files if they have changed, unless they were checked a moment ago."""
         now_s = self._seconds()
         if now_s >= self._check_at_s:
             self._check_at_s = now_s + CHECK_INTERVAL_S
@@ -82,7 +82,7 @@ class ReloadedTls:
         return tuple(states)
 
     def replace(self, files: Sequence[str], build: Build) -> None:
-        """Use other files for new connections, once they are read."""
+        """Use other files for new connections, as soon as they have been read."""
         self.files, self._build = files, build
         self._state = self._read_state()
         self._start_building()
@@ -97,7 +97,7 @@ class ReloadedTls:
         build = self._build
 
         def loaded(current: ServerTls) -> None:
-            if build is self._build:  # otherwise other files replaced these meanwhile
+            if build is self._build:  # otherwise the files were replaced by others meanwhile
                 self.use(current)
                 log.info("new connections use the changed certificate: {files}", files=", ".join(self.files))
 
@@ -113,4 +113,4 @@ class ReloadedTls:
             log.failure("reading {files} failed", failure, files=", ".join(self.files))
         else:
             reason = failure.getErrorMessage()
-            log.error("the changed certificate is invalid, the previous one stays in use: {reason}", reason=reason)
+            log.error("the changed certificate is invalid; the previous one stays in use: {reason}", reason=reason)

@@ -29,7 +29,7 @@ _TYPES = ("JKS", "PKCS12", "PEM")
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """A private key with its certificates, the own one first."""
+    """A private key with its certificate chain, starting with the key's own certificate."""
 
     key: Key
     chain: tuple[x509.Certificate, ...]
@@ -76,9 +76,9 @@ def load_key(options: TlsOptions, read: Read = read_file) -> KeyEntry | None:
 
 
 def load_trusted(options: TlsOptions, read: Read = read_file) -> tuple[x509.Certificate, ...] | None:
-    """Return the certificates of the trust store; None if none is configured, which means the system's.
+    """Return the certificates of the trust store; None if none is configured and the system's certificates are used.
 
-    :raise SettingsError: as ``load_key``, or if there is no certificate.
+    :raise SettingsError: as for ``load_key``, or the trust store contains no certificate.
     """
     text = options.truststore_certificates
     store_type = _store_type(options, "truststore_type", options.truststore_type)
@@ -143,7 +143,7 @@ def _pem_entry(place: str, key: bytes, chain: bytes, options: TlsOptions) -> Key
 
 def _supported(place: str, key: object) -> Key:
     if not isinstance(key, Key):
-        raise SettingsError(f"{place}: the private key is not of the type RSA, EC, Ed25519 or Ed448")
+        raise SettingsError(f"{place}: the type of the private key is not RSA, EC, Ed25519 or Ed448")
     return key
 
 

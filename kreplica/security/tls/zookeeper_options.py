@@ -13,7 +13,7 @@ _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 
 
 class ZooKeeperTlsOptions(TlsOptions):
-    """TLS options of a connection to ZooKeeper, in which the private key has the password of its key store."""
+    """TLS options of a connection to ZooKeeper: the password of the key store is also that of the private key."""
 
     __slots__ = ()
 
@@ -23,11 +23,11 @@ class ZooKeeperTlsOptions(TlsOptions):
 
 
 def zookeeper_tls_options(values: Mapping[str, Any], prefix: str) -> TlsOptions:
-    """Return the options in typed settings; an empty value counts as not set.
+    """Return the options from typed settings; an empty value is treated as not set.
 
     :param values: values by Kafka's names, such as ``ssl.keystore.location``.
-    :param prefix: prefix of the settings' names in error messages.
-    :raise SettingsError: a store has no type, and the extension of its file determines none.
+    :param prefix: prefix of setting names in error messages.
+    :raise SettingsError: the type of a store is not set and cannot be determined from its file name extension.
     """
     chosen = {name: value for name, value in values.items() if value not in ("", ()) or name == _MAY_BE_EMPTY}
     for store in ("ssl.keystore", "ssl.truststore"):
@@ -43,4 +43,4 @@ def _type_of(location: str, name: str) -> str:
     for extension, store_type in _TYPES.items():
         if location.lower().endswith(extension):
             return store_type
-    raise SettingsError(f"{name}.location={location}: the extension determines no type; set {name}.type")
+    raise SettingsError(f"{name}.location={location}: the file extension does not determine the type; set {name}.type")

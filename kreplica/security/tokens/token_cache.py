@@ -33,11 +33,11 @@ class TokenCache:
         return self._tokens.values()
 
     def find(self, token_id: str) -> DelegationToken | None:
-        """Return a token; None if there is none with this ID."""
+        """Return the token with this ID; None if there is none."""
         return self._tokens.get(token_id)
 
     def find_by_hmac(self, hmac: bytes) -> DelegationToken | None:
-        """Return the token with a secret; None if there is none."""
+        """Return the token with this secret; None if there is none."""
         token_id = self._ids.get(hmac)
         return None if token_id is None else self._tokens[token_id]
 
@@ -65,7 +65,7 @@ class TokenCache:
         computed = self._credentials.setdefault(token_id, {})
         if mechanism not in computed:
             hmac = self.hmac_of(token)
-            # The salt is not a secret, and it is equal on all brokers, so that clients can cache the salted password.
+            # The salt is not secret, and it is the same on all brokers, so that clients can cache the salted password.
             salt = hashlib.sha256(hmac + mechanism.encode()).digest()[:16]
             password = b64encode(hmac).decode()
             computed[mechanism] = ScramCredential.of_password(mechanism, password, salt, ITERATIONS_MIN)

@@ -1,4 +1,4 @@
-"""Names and data of delegation tokens in ZooKeeper, as Kafka 3.9 writes them; the secrets are not stored."""
+"""Names and data of the znodes of delegation tokens, as Kafka 3.9 writes them; the secrets are not stored."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def encode_token(token: DelegationToken) -> bytes:
 def decode_token(data: bytes) -> DelegationToken:
     """Return the token in the data of a znode.
 
-    :raise ValueError: the data is malformed, or of an unknown version.
+    :raise ValueError: the data is malformed or has an unknown version.
     """
     try:
         document = json.loads(data)
@@ -66,7 +66,7 @@ def decode_token(data: bytes) -> DelegationToken:
 
 
 def _sanitize(principal: str) -> str:
-    """Encode a principal as Kafka does, with Java's rules for URLs and without asterisks."""
+    """Encode a principal as Kafka does: URL-encoded by Java's rules, with asterisks encoded too."""
     return quote(principal, safe="").replace("~", "%7E")
 
 
