@@ -1,10 +1,10 @@
 """Registration of a broker in ZooKeeper, and the settings and state it reads there.
 
 * ``registration``: persistent paths, cluster id, ``/brokers/ids/N``
-* ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed predecessor
+* ``session``: registers again after a lost session; ``stale_session``: closes the session of a killed process
 * ``startup_retries``: retries of startup steps while ZooKeeper is unavailable
 * ``incarnation``: detects lost data since an earlier start; ``stray_logs``: deletes logs of unassigned replicas
-* ``settings/``: dynamic configurations of topics and brokers, and subscriptions to the metrics of clients
+* ``settings/``: dynamic configurations of topics and brokers, and client metrics subscriptions
 * ``acl_store``, ``quota_store``, ``scram_credentials``, ``scram_writer``: ACLs, client quotas and SCRAM credentials
 * ``znode_watch``: re-reads a znode after changes; used by ``cordoned_brokers`` and ``plan_throttle``
 * ``elected_controller``: reads the current controller; ``follower_incarnations``: verifies fetching followers

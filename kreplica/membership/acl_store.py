@@ -60,7 +60,7 @@ class AclStore:
         self._wall_clock_ms = runtime.wall_clock_ms
         self._paths_exist = False
         self._written: dict[ResourcePattern, frozenset[Acl]] = {}
-        """Changes of this broker since the current read began, which may have missed them."""
+        """Changes made by this broker since the current read began; the read may have missed them."""
         self.watch = ZnodeWatch(runtime.reactor, "the ACLs", self._read)
 
     async def _read(self, watcher: Watcher) -> None:
@@ -70,7 +70,7 @@ class AclStore:
         # The watches are set first, so that no later change is missed.
         notifications = [await self._client.get_children(path, watcher) for path in CHANGES.values()]
         acls = await self._read_acls(await self._patterns())
-        # A later change of another broker causes another read.
+        # A later change by another broker triggers another read.
         self.rules.replace({**acls, **self._written})
         self._authorizer.forget()
         for root, names in zip(CHANGES.values(), notifications, strict=True):
@@ -126,7 +126,7 @@ class AclStore:
 
         :param dry_run: True to write nothing.
         :return: the ZooKeeper operations.
-        :raise KafkaError: ZooKeeper cannot be reached, or too many concurrent changes.
+        :raise KafkaError: ZooKeeper cannot be reached, or there were too many concurrent changes.
         """
         added = frozenset(acls)
         return await self._change(resource, lambda current: current | added, dry_run=dry_run)
@@ -145,7 +145,7 @@ class AclStore:
         return await self._read_acls(await self._patterns())
 
     async def _sync(self) -> None:
-        """Wait until this broker's ZooKeeper server has all changes that were confirmed to clients."""
+        """Wait until this broker's ZooKeeper server has applied all changes that were confirmed to clients."""
         await self._client.sync(ROOTS[PatternType.LITERAL])
 
     async def remove(
@@ -181,13 +181,13 @@ class AclStore:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: compute the ACLs again
+                continue  # concurrent change: compute the ACLs again
             entries = {pattern: self.rules.of(pattern) for pattern in self.rules.patterns}
             self.rules.replace({**entries, resource: new})
             self._written[resource] = new
             self._authorizer.forget()
             return operations
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one: try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
 
     async def _current(self, path: str) -> tuple[int | None, frozenset[Acl]]:
         try:

@@ -1,4 +1,4 @@
-"""Controlled shutdown: the controller makes other brokers the leaders of its partitions before the broker stops."""
+"""Controlled shutdown: the controller moves the leadership of a broker's partitions before the broker stops."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class ControlledShutdownConfig:
-    """Settings of the controlled shutdown.
+    """Settings for controlled shutdown.
 
     :param retries_max: ``controlled.shutdown.max.retries``: maximum number of retries.
-    :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: delay before a retry, in which followers can catch up.
-    :param timeout_s: request timeout; the controller responds after the new leaders are elected.
+    :param backoff_s: ``controlled.shutdown.retry.backoff.ms``: delay before a retry, so that followers can catch up.
+    :param timeout_s: request timeout; the controller responds once the new leaders are elected.
     :param endpoint: creates the endpoint of the connection to the controller.
     """
 
@@ -37,10 +37,10 @@ class ControlledShutdownConfig:
 
 
 class PeerMetadata(Protocol):
-    """Metadata of the other brokers, which may lag behind."""
+    """This broker's view of the other brokers, which may be outdated."""
 
     def controller(self) -> Endpoint | None:
-        """Return the controller's endpoint, or None if unknown."""
+        """Return the controller's endpoint, or None if it is unknown."""
 
     def others_live(self) -> bool:
         """Return True if any other broker is alive."""
@@ -55,7 +55,7 @@ class PeerMetadata(Protocol):
 class ControlledShutdown:
     """Controlled shutdown of one broker; opens its own connection, even if this broker is the controller.
 
-    :param broker_epoch: epoch of this broker's registration; the controller rejects an older one.
+    :param broker_epoch: epoch of this broker's registration; the controller rejects an outdated one.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class ControlledShutdown:
         self._config = config
 
     async def hand_over(self) -> None:
-        """Request that other brokers lead all partitions, with retries; returns even if this broker still leads some.
+        """Ask the controller to move all leadership to other brokers, with retries; return even if some remains.
 
-        Partitions that this broker still leads are unavailable until the controller notices the stop.
+        Partitions that this broker still leads are unavailable until the controller notices that it has stopped.
         """
         remaining: tuple[TopicPartition, ...] | None = None
         for attempts_left in range(self._config.retries_max, -1, -1):
@@ -84,13 +84,13 @@ class ControlledShutdown:
             controller = self._peers.controller()
             response = None if controller is None else await self._request_shutdown(controller)
             if response == ():
-                log.info("broker {broker} has handed over the leadership of all its partitions", broker=self._broker_id)
+                log.info("broker {broker} has handed over leadership of all its partitions", broker=self._broker_id)
                 return
             remaining = remaining if response is None else response
             if attempts_left:
                 await self._wait(controller, remaining)
         log.warn(
-            "broker {broker} stops without completing the controlled shutdown: {what}",
+            "broker {broker} is stopping without completing the controlled shutdown: {what}",
             broker=self._broker_id,
             what="no response from a controller"
             if remaining is None
@@ -102,7 +102,7 @@ class ControlledShutdown:
         return peers.others_live() and (remaining is None or peers.may_take_over(remaining))
 
     async def _wait(self, previous: Endpoint | None, remaining: tuple[TopicPartition, ...] | None) -> None:
-        """Wait until followers can have caught up, another controller is elected, or waiting is useless."""
+        """Wait so that followers can catch up; return early if the controller changes or waiting cannot help."""
 
         def is_wait_over() -> bool:
             return not self._can_progress(remaining) or self._peers.controller() != previous
@@ -110,7 +110,7 @@ class ControlledShutdown:
         await self._peers.wait_until(is_wait_over, self._config.backoff_s)
 
     async def _request_shutdown(self, controller: Endpoint) -> tuple[TopicPartition, ...] | None:
-        """Return the partitions that this broker still leads, or None without a valid response."""
+        """Return the partitions that this broker still leads, or None if there was no valid response."""
         body = {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch}
         timeout_s = self._config.timeout_s
         client_id = f"broker-{self._broker_id}"

@@ -1,4 +1,4 @@
-"""Set of cordoned brokers, which get no new replicas: the children of ``/kreplica/cordoned``."""
+"""Set of cordoned brokers, to which no new replicas are assigned: the children of ``/kreplica/cordoned``."""
 
 from __future__ import annotations
 

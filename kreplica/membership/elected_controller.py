@@ -24,8 +24,9 @@ async def read_elected_controller(client: ZooKeeperClient) -> ElectedController:
         except NoNode:
             return None
 
-    # One connection keeps the order of requests, so all three are sent at once.  Both znodes change in one multi, and
-    # the epoch is read first: a change in between gives a controller with too low an epoch; its commands are rejected.
+    # A connection keeps the order of requests, so all three are sent at once.  Both znodes change in one multi, and the
+    # epoch is read first: if they change between the reads, the new controller is returned with too low an epoch, and
+    # its commands are rejected.
     _, epoch, controller = await gather([_sync(client), read(znodes.CONTROLLER_EPOCH), read(znodes.CONTROLLER)])
     return ElectedController(
         None if controller is None else documents.decode_controller(controller),

@@ -13,18 +13,18 @@ from kreplica.zookeeper import ZooKeeperClient, ZooKeeperError
 log = Logger()
 
 FollowerKey = tuple[int, int]
-"""A broker id and the broker epoch in a fetch."""
+"""A broker id, and the broker epoch in its fetch."""
 
 
 class FollowerIncarnations:
-    """Confirmed epochs of followers; owned by a broker.
+    """Confirmed epochs of followers; owned by the broker.
 
     Without this check, any client could move high watermarks by fetching with a replica's id.
 
     Registrations are read at the first fetch of a follower and whenever its epoch changes.
 
     :ivar epochs: by broker id, the epoch expected in its fetches: the czxid of its registration, or ``NO_BROKER_EPOCH``
-        for a broker whose Fetch version does not carry it (before KIP-903).
+        for a broker whose Fetch version does not contain it (before KIP-903).
     """
 
     def __init__(self, client: ZooKeeperClient) -> None:
@@ -35,7 +35,7 @@ class FollowerIncarnations:
         self._sent_epochs: dict[int, int] = {}
 
     def confirm(self, broker_id: int, broker_epoch: int) -> Deferred[bool]:
-        """Fire with True if ZooKeeper confirms the epoch of this broker, as of the call or later.
+        """Fire with True if ZooKeeper confirms the epoch of this broker, as of the time of the call or later.
 
         Also fires with False if ZooKeeper cannot be reached. Only one batch of reads is in progress at a time, which
         limits the cost of forged fetches.
@@ -70,7 +70,7 @@ class FollowerIncarnations:
                         caller.callback(confirmed)
 
     async def _registered(self, broker_ids: set[int]) -> dict[int, int]:
-        """Return the czxids of the registrations of these brokers, without unregistered ones."""
+        """Return the czxids of these brokers' registrations; unregistered brokers are left out."""
         found: dict[int, int] = {}
 
         async def read(broker_id: int) -> None:
@@ -86,7 +86,7 @@ class FollowerIncarnations:
         return found
 
     async def _sync(self) -> None:
-        # A lagging server may not have a new registration yet.
+        # A lagging server may not have applied a new registration yet.
         await self._client.sync(znodes.BROKER_IDS)
 
     def _is_confirmed(self, broker_id: int, broker_epoch: int, registered: int | None) -> bool:
@@ -94,7 +94,7 @@ class FollowerIncarnations:
             return False
         if broker_epoch == NO_BROKER_EPOCH:
             if self._sent_epochs.get(broker_id) == registered:
-                return False  # this process sends its epoch, so this fetch is not from it
+                return False  # the registered process always sends its epoch, so this fetch is from another
         elif broker_epoch != registered:
             return False
         else:

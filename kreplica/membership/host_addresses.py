@@ -1,4 +1,4 @@
-"""Addresses of the host names in connection limits."""
+"""IP addresses of the host names in connection limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class HostAddresses:
-    """Addresses of the hosts in one set of limits; names are looked up when the limits change."""
+    """IP addresses of the hosts in one set of limits; names are looked up when the limits change."""
 
     def __init__(self, reactor: Reactor) -> None:
         self._reactor = reactor
@@ -36,7 +36,7 @@ class HostAddresses:
         return address
 
     async def check(self, entity: QuotaEntity) -> None:
-        """Check that the address of an entity is an IP address or a known host.
+        """Check that an entity's host is an IP address or can be resolved.
 
         :raise KafkaError: INVALID_REQUEST.
         """
@@ -48,7 +48,7 @@ class HostAddresses:
     def resolve_all(self, by_host: Mapping[str, T], on_resolved: Callable[[dict[str, T]], None]) -> None:
         """Replace the hosts in the keys of a mapping with their addresses; supersedes the previous call.
 
-        :param on_resolved: called with the IP addresses at once, and again when the host names are looked up.
+        :param on_resolved: called at once with the keys that are IP addresses, and again when the names are resolved.
         """
         self.stop()
         addresses = {plain_address(host): value for host, value in by_host.items()}
@@ -67,13 +67,13 @@ class HostAddresses:
         for name, value in names.items():
             address = await self.resolve(name)
             if address is None:
-                log.error("{name} in a limit of connections is not a known host; the limit is ignored", name=name)
+                log.error("{name} in a connection limit is not a known host; the limit is ignored", name=name)
             else:
                 known.setdefault(address, value)
         on_resolved(known)
 
     def stop(self) -> None:
-        """Forget the names that are being looked up."""
+        """Cancel the lookups in progress."""
         running, self._running = self._running, None
         if running is not None:
             running.cancel()

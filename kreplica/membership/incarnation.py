@@ -1,4 +1,4 @@
-"""Records in each log directory the registration since which the broker's logs are intact.
+"""Records, in each log directory, since which registration the broker's logs have been intact.
 
 A killed process loses nothing that it wrote while its machine stays up (``docs/decisions/0006``). The end of a log can
 be lost if the machine goes down without a clean shutdown, or if directories or logs are removed. Each of these cases
@@ -27,7 +27,7 @@ FILE_NAME = "incarnation"
 class Note:
     """Note about the last registration, identical in all log directories of a broker.
 
-    :param broker_epoch: broker epoch of that registration; makes the note unique.
+    :param broker_epoch: broker epoch of that registration; it makes the note unique.
     :param intact_since: see ``BrokerRegistration``.
     :param boot_id: boot ID of the machine at that time.
     :param directories_count: number of directories, to detect a removed one.
@@ -40,7 +40,7 @@ class Note:
 
 
 def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int | None, logs_missing: bool) -> int:
-    """Return the broker epoch since which nothing was lost, or -1 if something may be lost.
+    """Return the broker epoch since which nothing was lost, or -1 if something may have been lost.
 
     :param notes: one per log directory, None if it cannot be read.
     :param boot_id: current boot ID; if empty (unknown), the logs are intact only after a clean shutdown.
@@ -55,7 +55,7 @@ def intact_since(notes: Sequence[Note | None], *, boot_id: str, clean_epoch: int
 
 
 def is_same_boot(boot_id: str, noted: str) -> bool:
-    """Return True if the machine has not been restarted, so the page cache has all writes of a killed process.
+    """Return True if the machine has not been restarted, so that the page cache has all writes of a killed process.
 
     :param boot_id: current boot ID; empty if unknown.
     """
@@ -91,7 +91,7 @@ class Incarnations:
         return note is not None and is_same_boot(self._boot_id, note.boot_id)
 
     def begin(self) -> None:
-        """Determine whether the logs are still intact; an offline directory counts as a loss."""
+        """Determine whether the logs are still intact; an offline directory is treated as a loss."""
         directories = self._directories.directories
         missing = [key for directory in directories for key in directory.missing]
         if missing:
@@ -127,7 +127,8 @@ class Incarnations:
         data = json.dumps({"version": 0, **asdict(note)}, separators=(",", ":")).encode()
         for path in paths:
             try:
-                # Synced, so that after a clean shutdown and a power loss the note has the same epoch as the marker.
+                # Synced, so that after a clean shutdown followed by a power loss, the note and the marker have the
+                # same epoch.
                 self._disk.write_file(path, data)
             except OSError as error:
                 log.warn("cannot write {path}: {error}", path=path, error=error)

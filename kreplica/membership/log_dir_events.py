@@ -16,7 +16,7 @@ RETRY_SECONDS = 1.0
 
 
 class LogDirEvents:
-    """Sends notifications of one broker's failed log directories; owned by the broker.
+    """Notifies the controller of one broker's failed log directories; owned by the broker.
 
     The notification contains only the broker id. The controller then requests the state of all replicas of the broker,
     so one notification covers all directories that failed before it.
@@ -31,7 +31,7 @@ class LogDirEvents:
         self._again = False
 
     def directory_failed(self) -> None:
-        """Notify the controller; retried until it succeeds."""
+        """Notify the controller; retries until this succeeds."""
         self._again = True
         if self._reporting is None:
             reporting = Deferred.fromCoroutine(self._report())

@@ -12,7 +12,7 @@ from kreplica.zookeeper import BadVersion, ConnectionLoss, ZooKeeperClient
 class ProducerIds:
     """Allocates producer ids that are unique in the cluster.
 
-    The rest of a block is lost when the broker stops; there are 2**63 ids.
+    Unused ids of a block are lost when the broker stops, which does not matter: there are 2**63 ids.
     """
 
     def __init__(self, client: ZooKeeperClient, broker_id: int) -> None:
@@ -24,7 +24,7 @@ class ProducerIds:
         self._allocation_lock = DeferredLock()
 
     async def next(self) -> int:
-        """Return the next producer id; allocates a new block for every thousandth id.
+        """Return the next producer id; every thousandth call allocates a new block.
 
         :raise ZooKeeperError: a new block is needed and cannot be allocated.
         """
@@ -79,6 +79,6 @@ class ProducerIds:
             return block
 
     async def _is_ours(self, block: ProducerIdBlock) -> bool:
-        """Return True if a write without response took effect, by reading it back."""
+        """Return True if a write whose response was lost took effect, by reading it back."""
         data, _ = await self._client.get_data(znodes.LATEST_PRODUCER_ID_BLOCK)
         return data == documents.encode_producer_id_block(block)

@@ -41,7 +41,7 @@ Quotas = Mapping[QuotaEntity, Mapping[str, float]]
 
 
 class QuotaStore:
-    """Keeps the quotas of a broker up to date; owned by the broker.
+    """Keeps a broker's client quotas up to date; owned by the broker.
 
     :param on_replaced: called with all quotas after each read.
     """
@@ -54,11 +54,11 @@ class QuotaStore:
         self.watch = ZnodeWatch(reactor, "the client quotas", self._read)
 
     def forget(self) -> None:
-        """Make the next read complete, because notifications may have been missed."""
+        """Make the next read a full one, because notifications may have been missed."""
         self._is_read = False
 
     async def _read(self, watcher: Watcher) -> None:
-        """Read all quotas, unless the notifications since the last read are about other entities."""
+        """Read all quotas, unless all notifications since the last read are about other entities."""
         names = set(await self._client.get_children(znodes.CONFIG_CHANGES, watcher))
         paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names - self._handled]
         if not self._is_read or await self._concern_quotas(paths):
@@ -79,7 +79,7 @@ class QuotaStore:
         return False
 
     async def refresh(self) -> None:
-        """Read all quotas from ZooKeeper and replace those that this broker enforces.
+        """Read all quotas from ZooKeeper and enforce them instead of the previous ones.
 
         :raise ZooKeeperError: they cannot be read.
         """
@@ -116,7 +116,7 @@ class QuotaStore:
         :param changes: new values by name; None to remove one, which need not exist.
         :param dry_run: True to write nothing.
         :return: the operations that wrote the change, or with ``dry_run`` that would write it.
-        :raise KafkaError: ZooKeeper cannot be reached, or too many concurrent changes.
+        :raise KafkaError: ZooKeeper cannot be reached, or there were too many concurrent changes.
         """
         path = entity.path
         entity_path = path.removeprefix("/config/")
@@ -145,10 +145,10 @@ class QuotaStore:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: compute the quotas again
+                continue  # concurrent change: compute the quotas again
             await translate_errors(self.refresh())
             return write, notify
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one: try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
 
     async def _current(self, path: str) -> tuple[int | None, dict[str, str]]:
         try:
@@ -184,10 +184,10 @@ def decode_quotas(path: str, settings: Mapping[str, str], names: Iterable[str]) 
         if isfinite(value) and value >= 0:
             quotas[name] = value
         else:
-            log.error("{path}: {name}={text!r} is not a quota; it is ignored", path=path, name=name, text=text)
+            log.error("{path}: {name}={text!r} is not a valid quota; it is ignored", path=path, name=name, text=text)
     return quotas
 
 
 def format_quota(value: float) -> str:
-    """Return a quota as text: whole numbers without a decimal point."""
+    """Return a quota as text; whole numbers have no decimal point."""
     return str(int(value)) if float(value).is_integer() else repr(value)

@@ -20,7 +20,7 @@ log = Logger()
 
 
 LEFTOVER_WAIT_SESSIONS = 1.5
-"""Time to wait for a leftover registration of this broker, in session timeouts."""
+"""Time to wait for the removal of this broker's old registration, as a multiple of the session timeout."""
 
 
 class BrokerIdInUse(KreplicaError):
@@ -37,7 +37,7 @@ async def create_persistent_paths(client: ZooKeeperClient) -> None:
         parts = path.strip("/").split("/")
         paths.update(dict.fromkeys("/" + "/".join(parts[: i + 1]) for i in range(len(parts))))
     await client.create_chroot()
-    # One connection keeps the order of requests, so parents are created before children without waiting.
+    # A connection keeps the order of requests, so parents are created before children without waiting for responses.
     await gather([_create(client, path) for path in paths])
 
 
@@ -68,9 +68,9 @@ async def read_or_create_cluster_id(client: ZooKeeperClient, rng: random.Random)
 async def register(reactor: Reactor, client: ZooKeeperClient, registration: BrokerRegistration) -> BrokerRegistration:
     """Register this broker in ``/brokers/ids``.
 
-    If an earlier session left a znode with this broker's endpoints (KAFKA-7165), waits for its removal, at most one and
-    a half session timeouts. Does not wait for a znode with other endpoints. An existing znode of the current session
-    was created by an earlier attempt whose response was lost.
+    If an earlier session left a znode with this broker's endpoints (KAFKA-7165), this waits for its removal, for at
+    most one and a half session timeouts. It does not wait for a znode with other endpoints. An existing znode of the
+    current session was created by an earlier attempt whose response was lost.
 
     :return: the registration with its epoch.
     :raise ConnectionLoss: the connection was lost; a repeated call reads back the result.
@@ -99,11 +99,11 @@ async def register(reactor: Reactor, client: ZooKeeperClient, registration: Brok
         old = documents.decode_broker(registration.broker_id, old_data, stat.czxid)
         in_use = BrokerIdInUse(
             f"broker id {registration.broker_id} is in use: {', '.join(map(str, old.endpoints))} registered it in "
-            f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop that one"
+            f"ZooKeeper session 0x{stat.ephemeral_owner:x}; give this broker another broker.id, or stop the other"
         )
         if old.endpoints != registration.endpoints:
             raise in_use
-        log.info("waiting for the end of the session in which broker {id} was registered", id=registration.broker_id)
+        log.info("waiting for the session in which broker {id} was registered to end", id=registration.broker_id)
         interruptions: list[SessionState] = []
         forget = client.on_session_event(interruptions.append)
         try:

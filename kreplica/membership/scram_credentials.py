@@ -12,7 +12,7 @@ log = Logger()
 
 
 class ScramCredentials:
-    """Credentials by mechanism and user."""
+    """SCRAM credentials, by mechanism and user."""
 
     def __init__(self) -> None:
         self._by_user: dict[str, dict[str, ScramCredential]] = {}
@@ -22,7 +22,7 @@ class ScramCredentials:
         return self._by_user.get(user, {}).get(mechanism)
 
     def mechanisms_of(self, user: str) -> Mapping[str, ScramCredential]:
-        """Return the credentials of a user by mechanism."""
+        """Return the credentials of a user, by mechanism."""
         return self._by_user.get(user, {})
 
     @property
@@ -50,6 +50,6 @@ class ScramCredentials:
             self._by_user.pop(user, None)
 
     def retain(self, users: Collection[str]) -> None:
-        """Forget all users except these."""
+        """Drop the credentials of all users except these."""
         for user in self._by_user.keys() - set(users):
             del self._by_user[user]

@@ -16,9 +16,9 @@ CONFLICTS_MAX = 10
 
 
 class ScramWriter:
-    """Changes credentials, each with a notification for all brokers.
+    """Changes credentials, with a notification to all brokers for each change.
 
-    :param settings: receives each change as soon as it is written.
+    :param settings: each written change is applied to it at once.
     """
 
     def __init__(self, settings: DynamicSettings, client: ZooKeeperClient) -> None:
@@ -32,7 +32,7 @@ class ScramWriter:
 
         :param changes: new credentials by mechanism; None to delete one.
         :param dry_run: True to write nothing.
-        :return: the ZooKeeper operations; their data contains the keys.
+        :return: the ZooKeeper operations; their data contains the SCRAM keys.
         :raise KafkaError: RESOURCE_NOT_FOUND if a credential to delete does not exist.
         """
         path = znodes.config_path("users", user)
@@ -57,11 +57,11 @@ class ScramWriter:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: compute the credentials again
+                continue  # concurrent change: compute the credentials again
             self._settings.apply("users", user, config)
             return operations
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to user {user!r} prevented this one: try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of user {user!r} prevented this one; try again"
         )
 
     async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:

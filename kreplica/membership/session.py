@@ -23,7 +23,7 @@ RETRY_SECONDS_MAX = 10.0
 
 
 class Membership:
-    """Registration of one broker; owned by the broker.
+    """A broker's registration in ZooKeeper; owned by the broker.
 
     :param on_joined: called with each registration including its epoch; the first time before ``join`` returns.
     :param intact_since: returns the ``intact_since`` field of the next registration.
@@ -50,7 +50,7 @@ class Membership:
         self._rejoining: Deferred[None] | None = None
         self._forget_listener: Callable[[], None] | None = None
         self.registered = False
-        """True while this broker is registered in ``/brokers/ids``, as far as it knows."""
+        """True while this broker believes that it is registered in ``/brokers/ids``."""
 
     async def join(self, registration: BrokerRegistration) -> None:
         """Register now, and again after every lost session.
@@ -77,7 +77,7 @@ class Membership:
 
     def _session_changed(self, state: SessionState) -> None:
         if state.lost and self._rejoining is None:
-            log.warn("the session with ZooKeeper has ended ({state}): registering again", state=state.value)
+            log.warn("the ZooKeeper session has ended ({state}); registering again", state=state.value)
             self.registered = False
             self._rejoining = Deferred.fromCoroutine(self._rejoin())
             self._rejoining.addErrback(lambda failure: log.failure("registering again failed", failure))

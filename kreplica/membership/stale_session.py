@@ -44,9 +44,9 @@ def remember_session(disk: Disk, directory: str, client: ZooKeeperClient, connec
 async def end_previous_session(
     disk: Disk, directory: str, connect_string: str, new_client: Callable[[tuple[int, bytes]], ZooKeeperClient]
 ) -> None:
-    """Close the stored session if it is still open; failures only cost time.
+    """Close the stored session if it is still open; after a failure, the start takes longer.
 
-    :param new_client: creates a client of these servers that resumes a session, from its ID and password.
+    :param new_client: creates a client of these servers that resumes the session with a given ID and password.
     """
     path = os.path.join(directory, FILE_NAME)
     try:
@@ -64,15 +64,15 @@ async def end_previous_session(
         await client.start()
         log.info("closing the ZooKeeper session 0x{session:x} of a killed broker", session=resume[0])
     except ZooKeeperError:
-        pass  # already ended, or ZooKeeper is unreachable, which the start reports
+        pass  # already ended, or ZooKeeper is unreachable, which is reported later in the start
     await client.close()
 
 
 def _are_same_servers(before: str, now: str) -> bool:
     """Return True if a session can exist on the servers of both connect strings.
 
-    A server on loopback may have another port now: the embedded one gets its port from an option of each start. Another
-    server on this machine refuses the session.
+    On loopback the port may differ, because the port of the embedded server is an option of each start. If a different
+    server uses the new port, it rejects the session.
     """
     return before == now or all(_LOOPBACK.fullmatch(connect_string) for connect_string in (before, now))
 

@@ -33,16 +33,16 @@ RETRY_SECONDS_MIN = 0.1
 RETRY_SECONDS_MAX = 5.0
 
 REPORT_SECONDS = 5.0
-"""Interval of log lines about the step in progress."""
+"""Interval between log lines about the step in progress."""
 
 TRANSIENT = (ConnectionLoss, OperationTimeout, RequestTimeout, SessionExpired, SessionMoved, Throttled, NotReadOnly)
-"""Errors of a ZooKeeper that is slow, restarting or unreachable."""
+"""Errors that occur while ZooKeeper is slow, restarting or unreachable."""
 
 
 class StartupSteps:
     """Runs the startup steps of a broker until it is registered.
 
-    Replaces a session that expires; the caller then reads settings and watches again.
+    A session that expires is replaced; the caller then reads the settings and sets the watches again.
     """
 
     def __init__(self, runtime: Runtime, client: ZooKeeperClient) -> None:
@@ -64,14 +64,14 @@ class StartupSteps:
             except OperationTimeout as error:
                 if not self._client.server_accepted:
                     raise
-                log.warn("no session with ZooKeeper, trying again: {error}", error=str(error))
+                log.warn("no session with ZooKeeper; retrying: {error}", error=str(error))
             start = self._client.renew
 
     async def run(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
         """Run one step until ZooKeeper has responded.
 
         :param what: name of the step, for the log: "the registration in ZooKeeper".
-        :param step: repeatable after an error of ``TRANSIENT``.
+        :param step: can be repeated after an error in ``TRANSIENT``.
         """
         delay_s = RETRY_SECONDS_MIN
         while True:
@@ -82,12 +82,12 @@ class StartupSteps:
             except ClientClosed:
                 raise
             except TRANSIENT as error:
-                log.warn("trying {what} again: {error}", what=what, error=str(error))
+                log.warn("retrying {what}: {error}", what=what, error=str(error))
             await pause(self._reactor, delay_s * self._random.uniform(0.5, 1.0))
             delay_s = min(2 * delay_s, RETRY_SECONDS_MAX)
 
     async def _renew(self) -> None:
-        log.warn("the ZooKeeper session ended during the start; opening another")
+        log.warn("the ZooKeeper session ended during startup; opening another")
         await self.with_progress_log("a session with ZooKeeper", self._client.renew())
 
     async def with_progress_log(self, what: str, request: Awaitable[T]) -> T:

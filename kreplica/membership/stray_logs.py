@@ -31,7 +31,7 @@ InOrder = Callable[[Callable[[], Coroutine[Deferred[Any], Any, None]]], Awaitabl
 class Topic:
     """A topic in ZooKeeper.
 
-    :param czxid: transaction that created its znode.
+    :param czxid: ID of the transaction that created its znode.
     """
 
     assignment: TopicAssignment
@@ -41,7 +41,7 @@ class Topic:
 def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
     """Return True if a log belongs to an earlier topic of the same name.
 
-    :param topic_id: stored with the log; None if unknown.
+    :param topic_id: topic id stored with the log; None if unknown.
     """
     return topic_id is not None and topic.assignment.topic_id not in (ZERO_UUID, topic_id)
 
@@ -49,8 +49,8 @@ def has_another_id(topic_id: UUID | None, topic: Topic) -> bool:
 def is_rewritten(topic: Topic, last_epoch: int) -> bool:
     """Return True if the topic's znode existed at this broker's last registration.
 
-    If the ids of log and topic differ nevertheless, a tool has overwritten the topic id: logs of an earlier topic would
-    have been deleted at that start.
+    If the log's topic id differs nevertheless, a tool has overwritten the topic's id: logs of an earlier topic would
+    have been deleted at that registration.
 
     :param last_epoch: broker epoch of that registration; -1 if unknown.
     """
@@ -80,8 +80,8 @@ async def find_strays(
 ) -> dict[TopicPartition, str]:
     """Return the logs that are not replicas of this broker, with the reasons.
 
-    Logs are kept in doubtful cases: if a topic cannot be read, if its id was overwritten, or if the cluster has no
-    topics at all, because then ZooKeeper has more likely lost its data.
+    In case of doubt, logs are kept: if a topic cannot be read, if its id was overwritten, or if the cluster has no
+    topics at all, because then it is more likely that ZooKeeper has lost its data.
 
     :param logs: logs on disk with their stored topic ids, if known.
     :param last_epoch: see ``is_rewritten``.
@@ -116,12 +116,12 @@ async def find_strays(
 
 
 async def _sync(client: ZooKeeperClient) -> None:
-    # A lagging server may not know the newest topics.
+    # A lagging server may not have applied the newest topics.
     await client.sync(znodes.TOPICS)
 
 
 async def _read_topics(client: ZooKeeperClient, topics: list[str]) -> dict[str, Topic | None]:
-    """Return the topics, None for missing ones; topics that cannot be read are left out."""
+    """Return the topics, with None for missing ones; topics that cannot be read are left out."""
     found: dict[str, Topic | None] = {}
     read_results = await read_all(client, [znodes.topic_path(topic) for topic in topics])
     for topic, result in zip(topics, read_results, strict=True):
@@ -158,7 +158,7 @@ async def remove_strays_after_reregistration(
     in_order: InOrder,
     delete: Delete,
 ) -> None:
-    """Delete stray logs of a running broker that has registered again after losing its session.
+    """Delete a running broker's stray logs after it has registered again because its session was lost.
 
     The search is repeated between two controller commands, because an earlier command may have assigned a replica.
 
@@ -197,4 +197,4 @@ def log_stray_failure(failure: Failure) -> None:
         reason = failure.getErrorMessage()
         log.info("cannot look for stray logs; retrying at the next registration: {reason}", reason=reason)
     else:
-        log.failure("looking for stray logs failed", failure)
+        log.failure("search for stray logs failed", failure)

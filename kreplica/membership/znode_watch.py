@@ -21,7 +21,7 @@ Watcher = Callable[[WatchEvent], None]
 class ZnodeWatch:
     """Watch of one znode; owned by the object that stores the data.
 
-    :param what: name of the data, for the log.
+    :param what: name of the data, for log messages.
     :param read: reads the data and sets the given watcher; called again after each change, one call at a time.
     """
 

@@ -63,7 +63,7 @@ class TokenStore:
         self._client = client
         self._random = runtime.secret_random
         self._notifications: dict[str, int] = {}
-        """Handled notifications that still exist, with their time in milliseconds since 1970."""
+        """Applied notifications that still exist, with their times in milliseconds since 1970."""
         self._is_read = False
         self._written: set[str] = set()
         """Tokens that this broker has changed since the current read began; the read may have missed the changes."""
@@ -72,7 +72,7 @@ class TokenStore:
         self.watch = ZnodeWatch(runtime.reactor, "the delegation tokens", self._read)
 
     def forget(self) -> None:
-        """Make the next read complete, because notifications may have been missed."""
+        """Make the next read a full one, because notifications may have been missed."""
         self._is_read = False
 
     def credential(self, mechanism: str, token_id: str) -> TokenCredential | None:
@@ -90,7 +90,7 @@ class TokenStore:
         await self._apply_changes(watcher)
 
     async def catch_up(self) -> None:
-        """Apply the changes of other brokers that this broker has not been notified of yet.
+        """Apply changes by other brokers of which this broker has not been notified yet.
 
         :raise KafkaError: ZooKeeper cannot be reached.
         """
@@ -101,11 +101,11 @@ class TokenStore:
         await self._apply_changes()
 
     async def _sync(self) -> None:
-        """Wait until the ZooKeeper server of this broker has the changes that other brokers have written."""
+        """Wait until this broker's ZooKeeper server has applied the changes that other brokers have written."""
         await self._client.sync(CHANGES)
 
     async def _apply_changes(self, watcher: Watcher | None = None) -> None:
-        """Read the tokens of new notifications, or all tokens the first time; one read at a time.
+        """Read the tokens named by new notifications, or all tokens the first time; one read at a time.
 
         :param watcher: called after the next change.
         """
@@ -146,7 +146,7 @@ class TokenStore:
         for token_id, path, result in zip(token_ids, paths, await read_all(self._client, paths), strict=True):
             token = _decoded(path, result[0]) if isinstance(result, tuple) else None
             if token_id in self._written:
-                pass  # a later change of another broker causes another read
+                pass  # a later change by another broker triggers another read
             elif token is None or token.token_id != token_id:
                 self.cache.remove(token_id)
             else:
@@ -157,10 +157,10 @@ class TokenStore:
     async def visible_tokens(
         self, principal: str, owners: Collection[str] | None, may_describe: Callable[[DelegationToken], bool]
     ) -> Sequence[DelegationToken]:
-        """Return the tokens that a principal may see, including changes of other brokers.
+        """Return the tokens that a principal may see, including changes by other brokers.
 
-        :param owners: only tokens that concern one of these principals; None for all tokens.
-        :param may_describe: queries the authorizer about a token that does not concern the principal.
+        :param owners: restricts the result to tokens that involve one of these principals; None for all tokens.
+        :param may_describe: asks the authorizer about a token that does not involve the principal.
         :raise KafkaError: ZooKeeper cannot be reached.
         """
         await self.catch_up()
@@ -196,7 +196,7 @@ class TokenStore:
     ) -> tuple[DelegationToken, Sequence[Operation]]:
         """Create a token.
 
-        :param max_ms: requested maximum lifetime; the broker's if it is not positive.
+        :param max_ms: requested maximum lifetime; the broker's maximum if it is not positive.
         :param dry_run: True to write nothing.
         :return: the token and the ZooKeeper operations.
         :raise KafkaError: ZooKeeper cannot be reached, or the renewers do not fit into a znode.
@@ -215,7 +215,7 @@ class TokenStore:
         return token, operations
 
     async def find_by_hmac(self, hmac: bytes) -> DelegationToken:
-        """Return the token with a secret.
+        """Return the token with this secret.
 
         :raise KafkaError: DELEGATION_TOKEN_NOT_FOUND.
         """
@@ -249,7 +249,7 @@ class TokenStore:
     async def expire(
         self, principal: str, token_id: str, period_ms: int, *, dry_run: bool = False
     ) -> tuple[DelegationToken, Sequence[Operation]]:
-        """Delete a token, or change the end of its validity.
+        """Delete a token, or change its expiry time.
 
         :param principal: the caller; must own the token or be a renewer.
         :param period_ms: time from now; negative to delete the token.
@@ -301,7 +301,7 @@ class TokenStore:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: decide again
+                continue  # concurrent change: evaluate the change again
             self._written.add(token_id)
             if new is None:
                 self.cache.remove(token_id)
@@ -310,7 +310,7 @@ class TokenStore:
             done = "deleted" if new is None else "changed the expiry of"
             log.info("{done} delegation token {token} of {owner}", done=done, token=token_id, owner=token.owner)
             return result, operations
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one: try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
 
     async def _current(self, token_id: str) -> tuple[int, DelegationToken]:
         """Return the version and the state of a token.
@@ -330,7 +330,7 @@ class TokenStore:
 
 
 def not_found() -> KafkaError:
-    """Return the error of a token that does not exist."""
+    """Return the error for a token that does not exist."""
     return KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "the delegation token does not exist")
 
 
@@ -341,7 +341,7 @@ def _check(token: DelegationToken, principal: str, now_ms: int, *, also_expired:
     """
     if not token.may_be_renewed_by(principal):
         raise KafkaError(
-            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, f"{principal} is neither owner nor renewer of the token"
+            ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, f"{principal} is neither the owner nor a renewer of the token"
         )
     if token.is_expired(now_ms) and not also_expired:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "the delegation token has expired")

@@ -16,9 +16,9 @@ log = Logger()
 
 
 class TokenSweep:
-    """Repeated removal of expired tokens; owned by the broker.
+    """Removes expired tokens at regular intervals; owned by the broker.
 
-    :param is_controller: returns True while this broker is the controller; other brokers sweep nothing.
+    :param is_controller: returns True while this broker is the controller; other brokers remove nothing.
     :param interval_s: ``delegation.token.expiry.check.interval.ms``.
     """
 
@@ -34,11 +34,11 @@ class TokenSweep:
         self._stopped = False
 
     def start(self) -> None:
-        """Sweep after each interval."""
+        """Start sweeping, once per interval."""
         self._timer = self._reactor.callLater(self._interval_s, self._sweep)
 
     def stop(self) -> None:
-        """Stop sweeping."""
+        """Stop sweeping, and cancel a sweep in progress."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -50,7 +50,7 @@ class TokenSweep:
         self._timer = None
         self._sweeping = sweeping = Deferred.fromCoroutine(self._remove_expired())
         sweeping.addErrback(lambda failure: log.failure("cannot remove expired delegation tokens", failure))
-        sweeping.addBoth(self._swept)  # at once if there is nothing to remove
+        sweeping.addBoth(self._swept)  # called at once if there is nothing to remove
 
     async def _remove_expired(self) -> None:
         if not self._is_controller():

@@ -1,6 +1,6 @@
-"""Subscriptions to the metrics of clients (KIP-714), kept up to date with ``/config/client-metrics``.
+"""Client metrics subscriptions (KIP-714), kept up to date with ``/config/client-metrics``.
 
-Each change also writes the data of the parent znode, which every broker watches.  It has no notification in
+Each change also writes the data of the parent znode, which every broker watches.  No notification is created in
 ``/config/changes``, because Apache Kafka's brokers in ZooKeeper mode do not accept one for this type.
 """
 
@@ -34,7 +34,7 @@ log = Logger()
 
 
 class ClientAttributes(NamedTuple):
-    """Attributes that ``match`` can name, as text."""
+    """Attributes of a client that ``match`` can name; all are text."""
 
     client_instance_id: str
     client_id: str
@@ -46,10 +46,10 @@ class ClientAttributes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One subscription.
+    """A client metrics subscription.
 
-    :param metrics: prefixes of the names of metrics, or only ``ALL_METRICS``.
-    :param match: expressions by attribute, which all must match.
+    :param metrics: prefixes of metric names, or only ``ALL_METRICS``.
+    :param match: regular expressions by attribute; all must match.
     """
 
     name: str
@@ -84,10 +84,10 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """The subscription of one client, combined from all that match it.
+    """The effective subscription of one client, combined from all that match it.
 
-    :param names: of the subscriptions.
-    :param metrics: prefixes of the names of metrics; empty if it pushes nothing.
+    :param names: names of the matching subscriptions.
+    :param metrics: prefixes of metric names; empty if the client pushes nothing.
     :param interval_ms: the shortest interval of the subscriptions.
     """
 
@@ -99,7 +99,7 @@ class Subscribed:
 class ClientMetrics:
     """All subscriptions; owned by the broker.
 
-    :ivar version: changes with the subscriptions.
+    :ivar version: changes whenever a subscription changes.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class ClientMetrics:
         return sorted(self._settings)
 
     def is_subscribed(self) -> bool:
-        """Return True if there is a subscription with metrics."""
+        """Return True if any subscription requests metrics."""
         return any(each.metrics for each in self._subscriptions.values())
 
     def settings(self, name: str) -> Mapping[str, str]:
@@ -128,7 +128,7 @@ class ClientMetrics:
             self.apply(name, each)
 
     def apply(self, name: str, settings: Mapping[str, str]) -> None:
-        """Replace the settings of a subscription; without settings it does not exist."""
+        """Replace the settings of a subscription; empty settings delete it."""
         if self._settings.get(name, {}) == settings:
             return
         self.version += 1
@@ -144,7 +144,7 @@ class ClientMetrics:
             log.error("{path}: the subscription is ignored: {error}", path=path, error=str(error))
 
     def select(self, attributes: ClientAttributes) -> Subscribed:
-        """Return the combined subscription of a client."""
+        """Return the effective subscription of a client."""
         matching = [self._subscriptions[name] for name in sorted(self._subscriptions)]
         matching = [each for each in matching if each.metrics and each.matches(attributes)]
         metrics = dict.fromkeys(metric for each in matching for metric in each.metrics)
@@ -177,7 +177,7 @@ class ClientMetricsReader:
 def write_operations(name: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
     """Return the operations of one multi that writes a subscription and notifies all brokers.
 
-    :param settings: all its settings; without any it is deleted.
+    :param settings: all its settings; if empty, the subscription is deleted.
     :param version: version of its znode; None if it does not exist.
     """
     path = znodes.config_path(znodes.CLIENT_METRICS_TYPE, name)

@@ -28,17 +28,17 @@ class _Password(NamedTuple):
 
 
 class DynamicPasswords:
-    """Encrypts and decrypts the passwords among dynamic settings of a broker."""
+    """Encrypts and decrypts the passwords among a broker's dynamic settings."""
 
     def __init__(self, runtime: Runtime, settings: BrokerSettings) -> None:
         self._offload = runtime.offload
         self._settings = settings
         self._decrypted: dict[str, _Password] = {}
-        """Passwords of the current settings by encrypted text, because decryption takes milliseconds."""
+        """Cache of the current settings' passwords, by encrypted text, because decryption takes milliseconds."""
 
     @property
     def are_old(self) -> bool:
-        """True if a password of the last decrypted settings is encrypted with the old secret."""
+        """True if a password in the last decrypted settings is encrypted with the old secret."""
         return any(password.is_old for password in self._decrypted.values())
 
     async def decrypted(self, settings: Mapping[str, str]) -> dict[str, str]:
@@ -71,8 +71,8 @@ class DynamicPasswords:
                 if encoder is None:
                     raise KafkaError(
                         ErrorCode.INVALID_REQUEST,
-                        f"{name} would be stored in ZooKeeper: set {SECRET}, the key of its encryption, in the "
-                        "broker's file, and restart the broker",
+                        f"{name} would be stored in ZooKeeper: set {SECRET}, from which its encryption key is derived, "
+                        "in the broker's file, and restart the broker",
                     )
                 kept[text] = await self._offload.run(encoder.encode, text)
             result[name] = kept[text]

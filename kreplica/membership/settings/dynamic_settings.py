@@ -62,9 +62,9 @@ class Certificates(Protocol):
 class DynamicSettings:
     """The dynamic settings that one broker has read; owned by the broker.
 
-    :param static: settings of the broker's properties file.
+    :param static: settings from the broker's properties file.
     :param topic_changed: called with a topic whose effective settings may have changed.
-    :param certificates: changed by settings of listeners.
+    :param certificates: changes with the listeners' settings.
     :ivar passwords: encrypts passwords in the settings of this broker.
     :ivar scram_credentials: SCRAM credentials of users.
     :ivar client_metrics: subscriptions to the metrics of clients; ``ClientMetricsReader`` reads them.
@@ -98,7 +98,7 @@ class DynamicSettings:
         self._reads_users = admin_uses_passwords or any(protocol.startswith("SASL") for protocol in protocols)
         self._partition_settings: dict[str, PartitionSettings] = {}
         self._notifications: dict[str, int] = {}
-        """Handled notifications that still exist, with their time in milliseconds since 1970."""
+        """Applied notifications that still exist, with their times in milliseconds since 1970."""
         self._reading: Deferred[None] | None = None
         self._starting = False
         self._read_again = False
@@ -130,7 +130,7 @@ class DynamicSettings:
     def check_unsupported_security(self) -> None:
         """Check that no dynamic setting requires a security feature that is not supported.
 
-        :raise SettingsError: one does; the message names the settings, their znodes and what to do.
+        :raise SettingsError: one does; the message names the settings and their znodes, and says what to do.
         """
         if self._effective.unsupported:
             paths = [znodes.config_path("brokers", entity) for entity in (self._broker_id, znodes.DEFAULT_ENTITY)]
@@ -213,7 +213,7 @@ class DynamicSettings:
         validate_topic_config(settings, self._effective.topic({}).values)
 
     async def check_certificates(self, settings: Mapping[str, str], changed: Collection[str]) -> None:
-        """Check the certificates that dynamic settings of this broker give to its listeners.
+        """Check the certificates that this broker's dynamic settings assign to its listeners.
 
         :param settings: all dynamic settings of this broker after the change.
         :param changed: names of the changed settings.
@@ -229,7 +229,7 @@ class DynamicSettings:
         return topic in self._topics
 
     async def read_new_topics(self, topics: Sequence[str]) -> None:
-        """Read the settings of topics that a command of the controller names.
+        """Read the settings of topics that are named in a controller command.
 
         Starts with a sync: no notification announces the settings of a new topic, and a command can arrive before this
         broker's ZooKeeper server has applied the creation of the topic.
@@ -247,7 +247,7 @@ class DynamicSettings:
             self.apply("topics", topic, decode_settings(path, result[0]) if isinstance(result, tuple) else {})
 
     def forget(self, topic: str) -> None:
-        """Forget the settings of a deleted topic."""
+        """Drop the settings of a deleted topic."""
         self._topics.pop(topic, None)
         self._partition_settings.pop(topic, None)
 
@@ -362,7 +362,7 @@ class DynamicSettings:
 
 
 def decode_settings(path: str, data: bytes) -> Mapping[str, str]:
-    """Return the settings of a znode; invalid data is logged and counts as no settings."""
+    """Return the settings of a znode; invalid data is logged and treated as empty."""
     try:
         return documents.decode_config(path, data)
     except znodes.ZnodeError as error:

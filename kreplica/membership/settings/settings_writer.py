@@ -38,13 +38,13 @@ _KNOWN = {
     "brokers": BROKER_SETTINGS,
     znodes.CLIENT_METRICS_TYPE: CLIENT_METRICS_SETTINGS,
 }
-"""Settings by type of entity."""
+"""Setting definitions, by entity type."""
 
 CONFLICTS_MAX = 10
 """Maximum number of attempts for a change that conflicts with concurrent changes."""
 
 Change = Callable[[Mapping[str, str], Mapping[str, Setting]], dict[str, str]]
-"""Returns the new settings of an entity from its current ones and the definitions of its type."""
+"""Returns the new settings of an entity, given its current ones and the setting definitions of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class Alteration:
 
 
 class SettingsWriter:
-    """Validates changes and writes them, each with a notification for all brokers.
+    """Validates changes and writes them, with a notification to all brokers for each change.
 
-    :param settings: validates the settings of topics; receives each change as soon as it is written.
+    :param settings: validates topic settings; each written change is applied to it at once.
     """
 
     def __init__(self, settings: DynamicSettings, client: ZooKeeperClient, broker_id: int) -> None:
@@ -75,7 +75,7 @@ class SettingsWriter:
     async def replace(self, resource_type: int, name: str, settings: Mapping[str, str], *, validate_only: bool) -> None:
         """Replace all dynamic settings of a topic, broker or subscription.
 
-        :raise KafkaError: invalid resource or settings.
+        :raise KafkaError: the resource or the settings are invalid.
         """
         names = list(settings)
         await self._change(resource_type, name, lambda *_: dict(settings), names, validate_only=validate_only)
@@ -85,7 +85,7 @@ class SettingsWriter:
     ) -> None:
         """Change individual dynamic settings of a topic, broker or subscription.
 
-        :raise KafkaError: invalid resource, operation or resulting settings.
+        :raise KafkaError: the resource, an operation or the resulting settings are invalid.
         """
         names = [operation.name for operation in operations]
         await self._change(resource_type, name, _incremental_change(operations), names, validate_only=validate_only)
@@ -103,18 +103,18 @@ class SettingsWriter:
             except MultiFailed as failed:
                 if not isinstance(failed.error, (BadVersion, NodeExists, NoNode)):
                     raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(failed)) from failed
-                continue  # a concurrent change: compute the new settings again
+                continue  # concurrent change: compute the new settings again
             self._settings.apply(entity_type, entity, alteration.settings)
             return
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to the settings of {name!r} prevented this one: try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of the settings of {name!r} prevented this one; try again"
         )
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
         """Return the operations that change individual settings of an entity, without writing them.
 
         :param entity_type: ``topics``, ``brokers`` or ``client-metrics``; the caller checks that the entity exists.
-        :raise KafkaError: invalid operation or resulting settings.
+        :raise KafkaError: an operation or the resulting settings are invalid.
         """
         names = [operation.name for operation in operations]
         return await self._alteration(entity_type, entity, _incremental_change(operations), names)
@@ -143,7 +143,7 @@ class SettingsWriter:
         return Alteration(new, version, _operations(entity_type, entity, written, version))
 
     async def encrypt_again(self) -> None:
-        """Encrypt passwords in the settings of this broker that were encrypted with the old secret."""
+        """Re-encrypt those of this broker's passwords that were encrypted with the old secret."""
         if self._settings.passwords.are_old:
             await self.alter(BROKER_RESOURCE, self._broker_id, [], validate_only=False)
 
@@ -176,8 +176,8 @@ def _incremental_change(operations: Sequence[AlterOperation]) -> Change:
     return lambda current, known: alter_incrementally(current, operations, known)
 
 
-def _check_no_listener_settings(names: Sequence[str], broker: str) -> None:
-    """Check that settings of another broker are not about its listeners: only that broker can read its files.
+def _check_not_of_listeners(names: Sequence[str], broker: str) -> None:
+    """Check that settings of another broker do not change its listeners, whose files only that broker can read.
 
     :raise KafkaError: INVALID_REQUEST.
     """
@@ -187,7 +187,7 @@ def _check_no_listener_settings(names: Sequence[str], broker: str) -> None:
 
 
 def _operations(entity_type: str, entity: str, settings: Mapping[str, str], version: int | None) -> list[Operation]:
-    """Return the operations of one multi that writes settings, checks that the topic exists and creates a notification.
+    """Return one multi's operations: write the settings, check that the topic exists, create a notification.
 
     :param version: version of the settings znode; None if it does not exist.
     """

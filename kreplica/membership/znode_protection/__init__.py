@@ -1,1 +1,1 @@
-"""ACLs of znodes: those of new znodes (``acls``), and their replacement on existing ones (``migration``)."""
+"""ACLs of znodes: ``acls`` for new znodes, ``migration`` to replace those of existing znodes."""

@@ -1,4 +1,4 @@
-"""ACLs of znodes with ``zookeeper.set.acl``: those of Apache Kafka 3.9, for the same paths."""
+"""ACLs of znodes if ``zookeeper.set.acl`` is set: the same as in Apache Kafka 3.9."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ ROOT_PATHS = (
     "/feature",
     "/kreplica",
 )
-"""Znodes that are protected with their descendants: Kafka's, and kreplica's own."""
+"""Kafka's and kreplica's znodes that are protected, together with their descendants."""
 
 _SENSITIVE_ACL = CREATOR_ALL_ACL
 _READABLE_ACL = CREATOR_ALL_ACL + READ_ACL
 
 
 def protected_acl(path: str) -> tuple[Acl, ...]:
-    """Return the ACL of a znode: its creator may do everything, and everyone may read it unless it has secrets."""
+    """Return the ACL of a znode: its creator may do everything, and everyone may read it unless it contains secrets."""
     if path == OPEN_PATH:
         return OPEN_ACL
     return _SENSITIVE_ACL if path.startswith(SENSITIVE_PATHS) else _READABLE_ACL

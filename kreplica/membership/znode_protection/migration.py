@@ -9,14 +9,14 @@ from kreplica.runtime.gather import gather
 from kreplica.zookeeper import Acl, NoNode, ZooKeeperClient
 
 BATCH_SIZE = 500
-"""Maximum number of requests that wait for responses."""
+"""Maximum number of requests in flight."""
 
 
 async def replace_acls(client: ZooKeeperClient, acl_of: Callable[[str], tuple[Acl, ...]]) -> int:
-    """Replace the ACLs of the root (or chroot) and of all znodes of the cluster; znodes of other programs keep theirs.
+    """Replace the ACLs of the root (or chroot) and of all znodes of the cluster, but not of other programs' znodes.
 
     :param acl_of: returns the ACL for a path.
-    :return: the number of znodes.
+    :return: the number of znodes whose ACL was replaced.
     :raise NoAuth: a znode belongs to another user; the ACLs of other znodes may have changed already.
     """
     count = await _replace(client, ["/"], acl_of)
