@@ -6,5 +6,5 @@
 * ``eligible_leaders``: eligible leader replicas (KIP-966)
 * ``placement``: replicas of new partitions; ``rebalance``: new placement with the fewest bytes moved
 * ``held_replicas``: replicas by broker; ``count_balancing``, ``weight_balancing``: the algorithms
-* ``plans``: long-running changes of replicas
+* ``plans``: long-running changes of replica assignments
 """

@@ -1,4 +1,4 @@
-"""Data of ``/kreplica/cordoned/ID``: the broker gets no new replicas and keeps those it has."""
+"""Data of ``/kreplica/cordoned/ID``: the broker keeps its replicas and is not assigned new ones."""
 
 from __future__ import annotations
 

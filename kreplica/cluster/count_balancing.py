@@ -1,8 +1,9 @@
 """Balances the number of items that brokers hold, at minimum cost. Pure, exact, and fast enough for 10,000 partitions.
 
-This is a minimum-cost flow: brokers are nodes, possible moves are edges, and an outside node stands for a change of a
-broker's count. A state without a cycle of negative cost is optimal (Klein's theorem), so the result does
-not depend on the direct moves made first: counts are as even as the allowed moves permit, at the lowest cost.
+This is a minimum-cost flow: brokers are nodes, possible moves are edges, and edges from and to an outside node
+represent changes of a broker's count. A state without a cycle of negative cost is optimal (Klein's theorem), so the
+result does not depend on the direct moves made first: counts are as even as the allowed moves permit, at the lowest
+cost.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Move(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Edge of a cycle; without an item if it starts or ends at ``OUTSIDE``."""
+    """Edge of a cycle; it has no item if it starts or ends at ``OUTSIDE``."""
 
     source: int
     target: int
@@ -34,10 +35,10 @@ class Holdings(Protocol):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """Brokers that take part, in an order that breaks ties."""
+        """Participating brokers; their order breaks ties."""
 
     def count(self, broker: int) -> int:
-        """Return the number of items of a broker."""
+        """Return the number of items that a broker holds."""
 
     def cheapest_move(self, source: int, target: int) -> Move | None:
         """Return the cheapest allowed move between two brokers, or None."""
@@ -55,7 +56,7 @@ class Holdings(Protocol):
 def balance_counts(holdings: Holdings, total_cost_max: int) -> None:
     """Move items until counts are as even as possible, at the lowest cost.
 
-    :param total_cost_max: upper bound for the cost of all moves; evenness has priority over cost.
+    :param total_cost_max: upper bound for the total cost of all moves, used to give evenness priority over cost.
     """
     _move_directly(holdings)
     while _cancel_a_cycle(holdings, total_cost_max):
@@ -96,7 +97,7 @@ def _cancel_a_cycle(holdings: Holdings, evenness_weight: int) -> bool:
 
 
 def _outside_cost(holdings: Holdings, step: Step, evenness_weight: int) -> int:
-    """Return the change of the sum of squared counts, which is minimal for even counts."""
+    """Return the change in the sum of squared counts, which is smallest if the counts are even."""
     if step.source == OUTSIDE:
         return -evenness_weight * (2 * holdings.count(step.target) - 1)
     return evenness_weight * (2 * holdings.count(step.source) + 1)
@@ -137,7 +138,7 @@ def _negative_cycle(edges: Sequence[tuple[Step, int]]) -> list[Step] | None:
 
 
 def _without_repeats(holdings: Holdings, cycle: list[Step], evenness_weight: int) -> list[Step]:
-    """Return a negative part of the cycle in which no item moves twice, because one move could forbid the other."""
+    """Return a negative part of the cycle in which no item moves twice, because one move could rule out the other."""
     while (repeat := _repeat(cycle)) is not None:
         first, second = repeat
         first_step, second_step = cycle[first], cycle[second]

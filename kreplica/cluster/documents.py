@@ -1,4 +1,4 @@
-"""Data of znodes as in Apache Kafka 3.9. ``znodes`` contains their paths.
+"""Data of znodes, as in Apache Kafka 3.9. Their paths are in ``znodes``.
 
 Writers use Kafka's newest version of each document; readers accept all older ones. Keys that start with ``kreplica_``
 (and ``eligible_leader_replicas``) are extensions that Kafka ignores.
@@ -100,7 +100,7 @@ def _encode_replicas(partitions: Mapping[int, Iterable[int]]) -> dict[str, list[
 
 
 def decode_topic(topic: str, data: bytes) -> TopicAssignment:
-    """Parse versions 1 to 3; the topic id is zero if the document has none."""
+    """Parse a topic document of version 1 to 3; the topic id is zero if the document has none."""
     path = znodes.topic_path(topic)
     document = load(path, data)
     with Reader(path):
@@ -135,7 +135,7 @@ def encode_partition_state(state: LeaderAndIsr) -> bytes:
 _STATE = re.compile(
     rb'\{"controller_epoch":(\d+),"leader":(-?\d+),"version":1,"leader_epoch":(\d+),"isr":\[(\d+(?:,\d+)*)\]\}'
 )
-"""Partition state as written by Kafka and kreplica without eligible replicas; a fast path for 100,000 partitions."""
+"""Partition state as Kafka and kreplica write it if no replica is eligible; a fast path for 100,000 partitions."""
 
 
 def decode_partition_state(path: str, data: bytes, version: int) -> LeaderAndIsr:
@@ -259,7 +259,7 @@ def encode_config(settings: Mapping[str, str]) -> bytes:
 
 
 def decode_config(path: str, data: bytes) -> dict[str, str]:
-    """Return the settings by name; an empty znode, written by some tools, has none."""
+    """Return the settings by name; an empty znode, which some tools write, has none."""
     if not data:
         return {}
     document = load(path, data)
@@ -272,7 +272,7 @@ def encode_config_change(entity_type: str, name: str) -> bytes:
 
 
 def decode_config_change(path: str, data: bytes) -> tuple[str, str]:
-    """Return type and name of the changed entity; reads versions 1 and 2."""
+    """Return the type and name of the changed entity; reads versions 1 and 2."""
     document = load(path, data)
     with Reader(path):
         if document["version"] == 1:
@@ -298,7 +298,7 @@ def encode_producer_id_block(block: ProducerIdBlock) -> bytes:
 
 
 def next_producer_id_block(broker_id: int, current: bytes) -> ProducerIdBlock:
-    """Return the block after the current one; an empty znode, in a new cluster, means that the first block starts at 0.
+    """Return the block after the current one; the first block starts at 0 if the znode is empty (new cluster).
 
     :raise ZnodeError: all producer ids (63 bits) have been allocated.
     """

@@ -1,7 +1,7 @@
-"""Eligible leader replicas (KIP-966): replicas that left the ISR but still hold all committed records. Pure functions.
+"""Eligible leader replicas (KIP-966): replicas that left the ISR but hold all committed records. Pure functions.
 
-A replica whose departure makes the ISR too small for commits holds every committed record. It stays eligible until the
-ISR is large enough again; until then the high watermark does not advance.
+If the departure of a replica makes the ISR too small for commits, the high watermark does not advance until the ISR is
+large enough again. Until then, the replica holds every committed record and stays eligible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 def required_isr_size(min_insync_replicas: int, replication_factor: int) -> int:
     """Return the minimum ISR size for commits.
 
-    Limited by the replication factor, because a topic with fewer replicas could otherwise never commit.
+    It is limited to the replication factor, because otherwise a topic with fewer replicas could never commit.
     """
     return min(min_insync_replicas, replication_factor)
 
@@ -31,7 +31,7 @@ def eligible_after(
     :param isr: previous ISR.
     :param eligible: previous eligible leader replicas.
     :param in_sync_required: see :func:`required_isr_size`.
-    :param replicas: current assignment; other replicas are not eligible.
+    :param replicas: currently assigned replicas; others are not eligible.
     :param unclean: replicas that may have lost the end of their log.
     """
     if len(new_isr) >= in_sync_required:

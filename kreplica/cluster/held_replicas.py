@@ -15,15 +15,16 @@ from kreplica.cluster.count_balancing import Move
 class HeldReplicas:
     """Replicas of each broker.
 
-    The cost of a move is the data that it adds to the data to copy; it is negative if less data has to be copied.
+    The cost of a move is the data that must be copied because of it; it is negative if the move saves copying.
 
-    Moves never worsen a partition's spread over racks: they stay in a rack or go to one with fewer of its replicas.
+    Moves never worsen the spread of a partition over racks: a replica stays in its rack or moves to one with fewer
+    replicas of the partition.
 
     :param racks: racks of the brokers that may hold replicas; replicas on other brokers are dropped.
     :param assigned: current replicas by partition.
     :param costs: cost of copying each partition, ascending.
-    :param cordoned: brokers that neither give nor receive replicas.
-    :param leaders_stay: keep the first replica of each partition in place.
+    :param cordoned: brokers from and to which no replicas are moved.
+    :param leaders_stay: True to keep the first replica of each partition in place.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class HeldReplicas:
         self._counts = dict.fromkeys(self.racks, 0)
         self._replicas: list[set[int]] = [set() for _ in assigned]
         self._in_rack: dict[str | None, list[int]] = defaultdict(list)
-        """By rack, at index k: the partitions with more than k replicas in that rack."""
+        """By rack, a list: the item at index k contains the partitions with more than k replicas in that rack."""
         for item, replicas in enumerate(assigned):
             for broker in replicas:
                 if broker in self.racks:
@@ -109,7 +110,7 @@ class HeldReplicas:
         return True
 
     def drop_one(self, item: int, among: Collection[int] | None = None) -> None:
-        """Remove one replica: from the rack with most of them, on the fullest broker.
+        """Remove one replica: from the fullest broker in the rack with the most replicas of the partition.
 
         :param among: replicas that may be removed; None for all.
         """
@@ -119,7 +120,7 @@ class HeldReplicas:
     # --- racks -------------------------------------------------------------------------------------------------------
 
     def spread_over_racks(self) -> None:
-        """Spread the replicas of each partition over racks as evenly as the movable replicas permit."""
+        """Spread the replicas of each partition over racks, as evenly as the movable replicas permit."""
         if len(set(self.racks.values())) < 2:
             return
         for item in range(len(self._replicas)):
@@ -140,7 +141,7 @@ class HeldReplicas:
         return sum(more_than >> item & 1 for more_than in self._in_rack[self.racks[broker]])
 
     def _movable(self, source: int, target: int) -> int:
-        """Return the partitions whose replica may move: in its rack, or to a rack with fewer of their replicas."""
+        """Return the partitions whose replica may move: within its rack, or to a rack with fewer of their replicas."""
         free = self._held[source] & ~self._held[target] & ~self._pinned[source]
         if self.racks[source] == self.racks[target]:
             return free
@@ -175,7 +176,7 @@ class HeldReplicas:
 
 
 class PreferredLeaders:
-    """First replica of each partition. A move costs 1 if it replaces the original preferred leader, -1 if it
+    """First replica of each partition. A move costs 1 if it replaces the original preferred leader, and -1 if it
     restores it.
 
     :param chosen: replicas of each partition, preferred leader first.

@@ -16,18 +16,18 @@ def dump(document: Mapping[str, Any] | Sequence[Any]) -> bytes:
 def load(path: str, data: bytes) -> dict[str, Any]:
     """Parse a JSON object.
 
-    :raise ZnodeError: not a JSON object.
+    :raise ZnodeError: the data is not a JSON object.
     """
     document = load_any(path, data)
     if not isinstance(document, dict):
-        raise ZnodeError(f"{path}: a JSON object is expected, not {type(document).__name__}")
+        raise ZnodeError(f"{path}: expected a JSON object, not {type(document).__name__}")
     return document
 
 
 def load_any(path: str, data: bytes) -> object:
     """Parse JSON.
 
-    :raise ZnodeError: not JSON.
+    :raise ZnodeError: the data is not JSON.
     """
     try:
         document: object = json.loads(data)
@@ -37,7 +37,7 @@ def load_any(path: str, data: bytes) -> object:
 
 
 class Reader:
-    """Converts errors while a document is read to a ``ZnodeError`` with the path."""
+    """Converts errors that occur while a document is read to a ``ZnodeError`` with the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -16,11 +16,11 @@ def encode_addition(replicas: Sequence[int]) -> bytes:
 def decode_addition(path: str, data: bytes) -> tuple[int, ...]:
     """Parse the replicas of a partition to add.
 
-    :raise ZnodeError: not a list of broker ids.
+    :raise ZnodeError: the data is not a list of broker ids.
     """
     replicas = load_any(path, data)
     if not isinstance(replicas, list) or not all(type(replica) is int for replica in replicas):
-        raise ZnodeError(f"{path}: a JSON list of broker ids is expected, such as [1,2,3]")
+        raise ZnodeError(f"{path}: expected a JSON list of broker ids, such as [1,2,3]")
     return tuple(replicas)
 
 
@@ -37,9 +37,9 @@ def encode_removal(wait_ms: int | None = None) -> bytes:
 def decode_removal(path: str, data: bytes) -> int | None:
     """Return the time in milliseconds for which the partition is read-only before its removal.
 
-    None stands for the controller's setting.
+    None means the controller's setting.
 
-    :raise ZnodeError: neither empty nor a valid document.
+    :raise ZnodeError: the data is neither empty nor a valid document.
     """
     if not data.strip():
         return None

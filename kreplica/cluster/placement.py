@@ -27,11 +27,11 @@ class BrokerPlace(NamedTuple):
 def failure_domains(
     racks: Mapping[int, str | None], endpoints: Mapping[int, Iterable[Endpoint]]
 ) -> dict[int, str | None]:
-    """Return the failure domain of each broker: its rack; without any rack the host of its first listener.
+    """Return the failure domain of each broker: its rack, or the host of its first listener if no broker has a rack.
 
-    Broker processes of one machine fail together, so their replicas count as replicas in one rack.
+    Broker processes on one machine fail together, so it is treated as a rack.
 
-    :return: by broker ID; None for all brokers if there are no racks, and all hosts differ or all are equal.
+    :return: domains by broker ID; all None if no broker has a rack and the hosts all differ or are all the same.
     """
     if any(rack is not None for rack in racks.values()):
         return dict(racks)
@@ -55,8 +55,9 @@ def place(
     :param start_index: index of the first leader; random, so that topics with one partition spread over brokers.
     :param shift: distance from the first leader to its first follower.
     :param first_partition: number of the first new partition.
-    :return: replicas by partition. Leader counts and, if racks permit, replica counts of two brokers differ by at most
-        one. The replicas of a partition are spread over as many racks as possible, as evenly as possible.
+    :return: replicas by partition. The leader counts of any two brokers differ by at most one; so do their replica
+        counts if the racks permit. The replicas of a partition are spread over as many racks as possible, as evenly as
+        possible.
     :raise KafkaError: INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR; INVALID_REPLICA_ASSIGNMENT if only some brokers
         have a rack.
     """
@@ -115,7 +116,7 @@ def _replicas_by_rack(
 
 
 def _alternating_racks(brokers: Sequence[BrokerPlace]) -> list[int]:
-    """Return broker ids ordered so that those of one rack are as far apart as possible."""
+    """Return broker ids, ordered so that brokers in one rack are as far apart as possible."""
     by_rack: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         by_rack.setdefault(broker.rack or "", []).append(broker.broker_id)
@@ -133,7 +134,7 @@ def check_numbers(brokers: Sequence[BrokerPlace], partitions: int, replication_f
     """
     if partitions <= 0:
         raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS, f"invalid number of partitions: {partitions}; at least 1 is needed"
+            ErrorCode.INVALID_PARTITIONS, f"invalid number of partitions: {partitions}; at least 1 is required"
         )
     if not 0 < replication_factor <= len(brokers):
         raise KafkaError(

@@ -1,4 +1,4 @@
-"""Client quotas: their names, the entities that they apply to, and the znodes with them (KIP-546)."""
+"""Client quotas (KIP-546): their names, the entities to which they apply, and their znodes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import NamedTuple
 from kreplica.cluster.znodes import DEFAULT_ENTITY, config_path
 
 PRODUCER_BYTE_RATE = "producer_byte_rate"
-"""Bytes of Produce requests per second and broker."""
+"""Bytes of Produce requests per second, per broker."""
 
 CONSUMER_BYTE_RATE = "consumer_byte_rate"
-"""Bytes of records in Fetch responses per second and broker."""
+"""Bytes of records in Fetch responses per second, per broker."""
 
 REQUEST_PERCENTAGE = "request_percentage"
-"""Percentage of a broker's event loop."""
+"""Percentage of the time of a broker's event loop."""
 
 CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
 """Partitions created and deleted per second."""
 
 CONNECTION_CREATION_RATE = "connection_creation_rate"
-"""Connections per second and broker from an IP address (KIP-612)."""
+"""Connections from an IP address per second, per broker (KIP-612)."""
 
 CLIENT_QUOTAS = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, REQUEST_PERCENTAGE, CONTROLLER_MUTATION_RATE)
 """Quotas of users and client IDs."""
@@ -36,11 +36,11 @@ USERS, CLIENTS, IPS = "users", "clients", "ips"
 class QuotaEntity(NamedTuple):
     """A user, a client ID, a client ID of a user, or an IP address.
 
-    ``DEFAULT_ENTITY`` stands for all that have no own quota.
+    ``DEFAULT_ENTITY`` represents all entities without a quota of their own.
 
-    :ivar user: None for a quota of a client ID, independent of its user.
-    :ivar client_id: None for a quota of a user, with all client IDs.
-    :ivar ip: IP address or host name; then the others are None.
+    :ivar user: None for a quota of a client ID that applies to any user.
+    :ivar client_id: None for a quota of a user that applies to all client IDs.
+    :ivar ip: IP address or host name; then the other fields are None.
     """
 
     user: str | None = None
@@ -62,9 +62,9 @@ class QuotaEntity(NamedTuple):
 
 
 def candidates(user: str, client_id: str) -> tuple[tuple[QuotaEntity, QuotaEntity], ...]:
-    """Return the entities whose quota may apply to a client, the most specific first.
+    """Return the entities whose quota may apply to a client, most specific first.
 
-    Each is paired with the entity whose requests count together: a quota of a user is shared by all client IDs.
+    Each is paired with the entity whose requests are added up: all client IDs of a user share the user's quota.
     """
     pair, own, client = QuotaEntity(user, client_id), QuotaEntity(user, None), QuotaEntity(None, client_id)
     return (
@@ -80,7 +80,7 @@ def candidates(user: str, client_id: str) -> tuple[tuple[QuotaEntity, QuotaEntit
 
 
 def quota_fault(name: str, value: float) -> str | None:
-    """Return why a value is not allowed for a quota, as the end of a sentence; None if it is allowed."""
+    """Return the reason why a quota cannot have a value, as the end of a sentence; None if it can."""
     if name in IP_QUOTAS and not 0 <= value < 2**31:
         return "it must be a number from 0 to 2147483647"
     if name not in IP_QUOTAS and (not isfinite(value) or value <= 0):
@@ -91,7 +91,7 @@ def quota_fault(name: str, value: float) -> str | None:
 
 
 def plain_address(host: str) -> str | None:
-    """Return an IP address in its usual form, an IPv4 address if it is mapped to IPv6; None for a host name."""
+    """Return an IP address in its canonical form, with an IPv4-mapped one as IPv4; None for a host name."""
     try:
         address = ip_address(host)
     except ValueError:

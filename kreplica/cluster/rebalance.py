@@ -1,18 +1,19 @@
 """Computes balanced assignments with the fewest bytes moved.
 
-Used after brokers join, leave or are cordoned, and after the replication factor changes. Balances the number of
+Used after brokers join, leave or are cordoned, and after the replication factor changes. It balances the number of
 replicas of each broker (they differ by at most one if racks permit) and the number of preferred leaders, while copying
-the fewest bytes (replicas, if sizes are unknown). Leaders are balanced only by reordering replicas, with the fewest
-changes. If weights are given, balances weights instead of counts, by a heuristic (``weight_balancing``).
+the fewest bytes (or replicas, if sizes are unknown). Leaders are balanced only by reordering replicas, with the fewest
+changes. If weights are given, they are balanced instead of counts, by a heuristic (``weight_balancing``).
 
-Lower bound. Let ``share`` be the number of replicas of a broker in balance. Every replica on a leaving broker must be
-copied, and every broker above its share must give away the excess. With replicas of equal size no plan moves less than
+Lower bound. Let ``share`` be the number of replicas that a broker has in a balanced cluster. Every replica on a leaving
+broker must be copied, and every broker above its share must give up the excess. If replicas have equal sizes, no plan
+can move fewer than
 
     replicas of leaving brokers + sum over remaining brokers of max(0, held - share)
 
-Without leaving brokers and racks, a plan reaches this bound: the fuller of two brokers always has a partition that the
-other lacks. A replica of a leaving broker may find that all brokers below their share already hold its partition. It
-then takes a second move, and the bound is that of a minimum-cost flow, whose optimum ``count_balancing`` finds.
+If there are no leaving brokers and no racks, this bound is reached: the fuller of two brokers always has a partition
+that the other lacks. If a broker leaves, all brokers below their share may already hold a partition of the leaving
+broker. A second move is then needed, and the bound is that of a minimum-cost flow, which ``count_balancing`` reaches.
 """
 
 from __future__ import annotations
@@ -72,13 +73,13 @@ def rebalance(
 ) -> Rebalance:
     """Return the balanced assignment with the fewest bytes moved. Deterministic.
 
-    :param assignments: current replicas, at least one each.
+    :param assignments: current replicas of each partition; at least one.
     :param brokers: brokers that may hold replicas. A broker that has replicas but is not listed is leaving; a listed
         broker without replicas is new.
     :param cordoned: listed brokers that keep their replicas, get no new ones, and do not take part in the balance.
-    :param sizes: bytes by partition, 0 if missing. None: all partitions have the same size.
-    :param replication_factor: of each partition; None keeps the current ones.
-    :param weights: weights to balance instead of counts; 0 if missing. None: balance counts.
+    :param sizes: bytes by partition; 0 for missing partitions. None if all partitions have the same size.
+    :param replication_factor: new replication factor of each partition; None to keep the current ones.
+    :param weights: weights to balance instead of counts; 0 for missing partitions. None to balance counts.
     :raise KafkaError: INVALID_REPLICATION_FACTOR if there are too few brokers.
     """
     keys = sorted(assignments, key=lambda key: (0 if sizes is None else sizes.get(key, 0), key))
@@ -120,7 +121,7 @@ def _resize(held: HeldReplicas, item: int, key: TopicPartition, wanted: int) -> 
     while len(held.replicas(item)) < wanted:
         if not held.place_one(item):
             raise KafkaError(
-                ErrorCode.INVALID_REPLICATION_FACTOR, f"{key} needs {wanted} replicas, and there are too few brokers"
+                ErrorCode.INVALID_REPLICATION_FACTOR, f"there are too few brokers for {wanted} replicas of {key}"
             )
 
 

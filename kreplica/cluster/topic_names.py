@@ -20,7 +20,7 @@ INTERNAL_TOPICS = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE})
 def check_topic_name(name: str) -> None:
     """Raise if a topic name is invalid.
 
-    :raise KafkaError: INVALID_TOPIC_EXCEPTION, with the rule that is violated.
+    :raise KafkaError: INVALID_TOPIC_EXCEPTION, with the violated rule.
     """
     if not name:
         raise _invalid("a topic's name cannot be empty")

@@ -1,8 +1,8 @@
 """Balances the weights (data or traffic) that brokers hold. Pure functions.
 
 An exact solution is NP-hard, so this is a local search: it moves or swaps single partitions between the most loaded
-brokers and less loaded ones while this reduces the difference. It ends when all brokers are within the tolerance or no
-move helps. Partitions without a weight are not moved.
+brokers and less loaded ones as long as this reduces the difference. It ends when all brokers are within the tolerance
+or no move helps. Partitions without a weight are not moved.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import combinations
 from typing import NamedTuple, Protocol
 
 TOLERANCE = 0.05
-"""Maximum difference between two brokers, as a fraction of the mean, at which nothing is moved."""
+"""Tolerated difference between two brokers, as a fraction of the mean: nothing is moved if it is smaller."""
 
 STEPS_MAX = 100_000
 
 
 class Exchange(NamedTuple):
-    """One item moves, and another one may move back."""
+    """A move of one item, possibly in exchange for another."""
 
     item: int
     back: int | None
@@ -30,7 +30,7 @@ class WeighedHoldings(Protocol):
 
     @property
     def brokers(self) -> Sequence[int]:
-        """Brokers that take part, in an order that breaks ties."""
+        """Participating brokers; their order breaks ties."""
 
     def items(self, broker: int) -> Iterable[int]:
         """Return the items that a broker holds."""
@@ -45,7 +45,7 @@ class WeighedHoldings(Protocol):
 def balance_weights(holdings: WeighedHoldings, weights: Sequence[int]) -> None:
     """Move items until all brokers hold about the same weight.
 
-    :param weights: by item; 0 or more.
+    :param weights: weight of each item; 0 or more.
     """
     loads = {broker: sum(weights[item] for item in holdings.items(broker)) for broker in holdings.brokers}
     if not loads:
@@ -77,7 +77,7 @@ def _step(holdings: WeighedHoldings, weights: Sequence[int], loads: dict[int, in
 
 
 def _best(holdings: WeighedHoldings, weights: Sequence[int], source: int, target: int, gap: int) -> Exchange | None:
-    """Return the best exchange of two brokers.
+    """Return the best exchange between two brokers.
 
     A swap is considered only if no single move achieves half of the largest possible gain.
     """

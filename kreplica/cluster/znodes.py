@@ -60,7 +60,7 @@ DEFAULT_ENTITY = "<default>"
 
 
 class ZnodeError(KreplicaError):
-    """Invalid data in a znode; the text contains the path."""
+    """Invalid data in a znode; the message contains the path."""
 
 
 def broker_path(broker_id: int) -> str:
@@ -129,7 +129,7 @@ def config_path(entity_type: str, name: str) -> str:
 
 
 def config_entity(entity_path: str) -> tuple[str, str]:
-    """Return entity type and name of an ``entity_path`` in a change notification, such as ``topics/T``.
+    """Return the entity type and name of an ``entity_path`` in a change notification, such as ``topics/T``.
 
     For ``users/U/clients/C``, these are ``users`` and the user.
     """

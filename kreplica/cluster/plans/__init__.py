@@ -1,4 +1,4 @@
-"""Plans: long-running changes of replicas, stored in ZooKeeper until they are complete. Pure, no I/O.
+"""Plans: long-running changes of replica assignments, stored in ZooKeeper until they are complete. No I/O.
 
 * ``plan``: plans, their steps and outcomes; ``documents``: their znodes; ``requests``: requests for plans
 * ``draft``: computes the steps of a requested plan from the ``cluster_state``

@@ -15,11 +15,11 @@ class ClusterState:
 
     :param topics: assignments by topic name, without topics that are being deleted.
     :param brokers: live brokers with their racks.
-    :param cordoned: brokers that get no new replicas, alive or not.
-    :param in_sync: ISR by partition; a partition without a state is missing.
-    :param leaders: leader by partition; a partition without a leader is missing.
-    :param sizes: bytes of one replica by partition; unknown sizes are missing.
-    :param planned: ID of the open plan by partition.
+    :param cordoned: brokers that are not assigned new replicas, whether they are alive or not.
+    :param in_sync: ISR by partition; partitions without a state are left out.
+    :param leaders: leader by partition; partitions without a leader are left out.
+    :param sizes: size of one replica in bytes, by partition; unknown sizes are left out.
+    :param planned: ID of the open plan, by partition.
     """
 
     topics: Mapping[str, TopicAssignment]
@@ -55,7 +55,7 @@ class ClusterState:
         return rows[partition.partition]
 
     def assignments(self, topics: Collection[str] | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-        """Return the replicas of every partition of these topics (None: of all topics).
+        """Return the replicas of every partition of these topics (of all topics if None).
 
         :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
         """
@@ -67,7 +67,7 @@ class ClusterState:
         }
 
     def is_moving(self, partition: TopicPartition) -> bool:
-        """Return True if a reassignment is copying data; one that only deletes files counts as complete."""
+        """Return True if a reassignment is copying data; one that only has to delete files is complete."""
         topic = self.topics[partition.topic]
         replicas = topic.partitions.get(partition.partition, ())
         leaving = topic.removing.get(partition.partition, ())
@@ -75,7 +75,7 @@ class ClusterState:
 
     @property
     def receivers(self) -> list[int]:
-        """Brokers that may get new replicas."""
+        """Brokers to which new replicas may be assigned."""
         return [broker for broker in sorted(self.brokers) if broker not in self.cordoned]
 
     def holders(self, assignments: Mapping[TopicPartition, tuple[int, ...]]) -> dict[int, str | None]:

@@ -2,11 +2,11 @@
 
 =============================  =========================================================================================
 ``/kreplica/plans``            number of the last plan; replaced in the multi that creates a plan, so that one of two
-                               concurrent creations fails and is repeated
+                               concurrent creations fails and is retried
 ``.../plan-N``                 header; replaced by the controller, and by requests that change or cancel the plan
 ``.../plan-N/steps/C``         one chunk of the steps, written once
 ``.../plan-N/progress``        number of steps by state; written by the controller
-``.../plan-N/progress/C``      outcome of each step of chunk C; written by the controller.  Absent: all are waiting
+``.../plan-N/progress/C``      outcome of each step of chunk C; written by the controller.  If absent, all are waiting
 =============================  =========================================================================================
 
 The header of a large plan is ``preparing`` until the last chunk is written; no step starts before that.
@@ -36,10 +36,10 @@ PLAN_PREFIX = "plan-"
 
 STEPS_PER_CHUNK_MAX = 500
 CHUNK_BYTES_MAX = 200_000
-"""Limits of a chunk (one znode), which is decoded within a few milliseconds."""
+"""Limits of a chunk (one znode), so that it can be decoded within a few milliseconds."""
 
 STEPS_MAX = 100_000
-"""Maximum number of steps of one plan; a controller keeps them in memory."""
+"""Maximum number of steps in a plan; the controller keeps them in memory."""
 
 BATCH_BYTES_MAX = 500_000
 """Maximum size of one multi."""
@@ -48,7 +48,7 @@ REASON_LENGTH_MAX = 150
 """Maximum length of a stored reason, so that the reasons of a chunk fit into its znode."""
 
 REQUEST_BYTES_MAX = 20_000
-"""Larger members of a request are not stored in the header; the steps contain their information."""
+"""Members of a request that are larger than this are not stored in the header; the steps contain their information."""
 
 _LETTERS = {
     StepState.WAITING: "w",
@@ -264,7 +264,7 @@ def decode_progress(path: str, data: bytes) -> PlanProgress:
         )
 
 
-# --- a new plan -------------------------------------------------------------------------------------------------------
+# --- new plans --------------------------------------------------------------------------------------------------------
 
 
 def encode_chunks(steps: Sequence[Step]) -> tuple[bytes, ...]:
@@ -275,11 +275,11 @@ def encode_chunks(steps: Sequence[Step]) -> tuple[bytes, ...]:
 def creation(plan: Plan, steps: Sequence[Step], encoded: Sequence[bytes] | None = None) -> Iterator[list[PlanZnode]]:
     """Yield the znodes of a new plan in batches; each batch is written in one multi.
 
-    The caller adds the new number (``encode_last_number``, with the version that was read) to the first batch. With
-    more than one batch, the header is ``preparing`` in the first batch and the caller replaces it
+    The caller adds the new number (``encode_last_number``, with the version that was read) to the first batch. If there
+    is more than one batch, the header is ``preparing`` in the first batch, and the caller replaces it
     (``encode_plan(plan)``) after the last.
 
-    :param encoded: result of ``encode_chunks``, if the steps are encoded already.
+    :param encoded: result of ``encode_chunks``, if the steps have already been encoded.
     """
     pieces = [
         PlanZnode(znodes.plan_steps_path(plan.plan_id, number), chunk)

@@ -29,11 +29,11 @@ from kreplica.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A plan that is not written yet.
+    """A plan that has not been written yet.
 
     :param steps: in the order in which they are started.
     :param warnings: sentences for the operator.
-    :param cordons: brokers to cordon with the plan (``znodes.cordoned_path``), if they are not cordoned yet.
+    :param cordons: brokers to cordon with the plan (``znodes.cordoned_path``) unless they are already cordoned.
     :param encoded: encoded steps for ``documents.creation``.
     """
 
@@ -49,7 +49,7 @@ class Draft:
         return sum(step.bytes for step in self.steps)
 
     def plan(self, plan_id: str, now_ms: int) -> Plan:
-        """Return the header, in the state in which the controller starts the plan."""
+        """Return the header, in state ``pending``: ready for the controller to start the plan."""
         request, work = self.request, self.request.work
         return Plan(
             plan_id=plan_id,
@@ -70,7 +70,7 @@ class Draft:
 def draft(request: PlanRequest, cluster: ClusterState) -> Draft:
     """Return a draft for a request.
 
-    :raise KafkaError: with the reason and the remedy: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE,
+    :raise KafkaError: the message contains the reason and the remedy: UNKNOWN_TOPIC_OR_PARTITION, BROKER_NOT_AVAILABLE,
         INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR, INVALID_PARTITIONS, REASSIGNMENT_IN_PROGRESS, or
         INVALID_REQUEST if records may be lost and ``force`` is not set.
     """

@@ -1,4 +1,4 @@
-"""Expected duration of a plan: computed from the throttle until the plan starts, and then from its progress."""
+"""Expected duration of a plan: computed from the throttle before the plan starts, and then from its progress."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def expected_seconds(steps: Sequence[Step], cluster: ClusterState, throttle: int
 
     This is the time that the busiest broker needs at the throttled rate.
 
-    :param throttle: bytes per second; without it the duration is unknown, unless nothing is copied.
-    :return: whole seconds, or None if unknown.
+    :param throttle: bytes per second; None for no throttle, which makes the duration unknown unless nothing is copied.
+    :return: whole seconds, or None if the duration is unknown.
     """
     bytes_in, bytes_out = copied_bytes(steps, cluster)
     busiest = max([*bytes_in.values(), *bytes_out.values()], default=0)
@@ -29,9 +29,9 @@ def expected_seconds(steps: Sequence[Step], cluster: ClusterState, throttle: int
 def seconds_left(progress: PlanProgress, now_ms: int) -> int | None:
     """Return the remaining time of a running plan, from its rate so far.
 
-    Counts bytes if sizes are known, otherwise steps.
+    The rate is measured in bytes if sizes are known, otherwise in steps.
 
-    :return: whole seconds; 0 if everything is done; None if the rate is unknown, for example before a step is finished.
+    :return: whole seconds; 0 if everything is done; None if the rate is unknown, for example if no step has finished.
     """
     if progress.waiting == 0 and progress.moving == 0:
         return 0

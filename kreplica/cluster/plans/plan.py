@@ -10,7 +10,7 @@ from typing import Any
 from kreplica.model import TopicPartition
 
 MOVES_AT_ONCE = 5
-"""Default maximum number of concurrent moves in which a broker takes part."""
+"""Default maximum number of concurrent moves in which one broker takes part."""
 
 
 class PlanKind(StrEnum):
@@ -38,12 +38,12 @@ class PlanState(StrEnum):
 
     @property
     def is_ended(self) -> bool:
-        """True in a final state."""
+        """True for a final state."""
         return self in (PlanState.COMPLETED, PlanState.CANCELLED, PlanState.FAILED)
 
 
 class Action(StrEnum):
-    """Action of a step on its partition."""
+    """What a step does to its partition."""
 
     MOVE = "move"
     REORDER = "reorder"
@@ -52,7 +52,7 @@ class Action(StrEnum):
 
     @property
     def is_reassignment(self) -> bool:
-        """True if it changes the replicas of an existing partition; only such steps can be rolled back."""
+        """True if the action changes the replicas of an existing partition; only such steps can be rolled back."""
         return self in (Action.MOVE, Action.REORDER)
 
 
@@ -78,7 +78,7 @@ class Step:
 
     :param before: replicas when the plan was created, preferred leader first; empty for a new partition.
     :param after: target replicas; empty for a partition to remove.
-    :param bytes: bytes to copy to all new replicas together; 0 if the size is unknown.
+    :param bytes: total bytes to copy to new replicas; 0 if the size is unknown.
     """
 
     action: Action
@@ -94,7 +94,7 @@ class Step:
 
     @property
     def receiving_brokers(self) -> tuple[int, ...]:
-        """Brokers that get a new replica."""
+        """Brokers to which a replica is added."""
         return tuple(replica for replica in self.after if replica not in self.before)
 
 
@@ -102,15 +102,15 @@ class Step:
 class Plan:
     """Header of a plan, without its steps.
 
-    :param plan_id: ``plan-`` and a number of ten digits; numbers are not reused.
-    :param request: the request, without large parts that are contained in the steps.
+    :param plan_id: ``plan-`` and a ten-digit number; numbers are not reused.
+    :param request: the request, without large members whose content is in the steps.
     :param steps_count: number of steps.
     :param bytes: bytes copied by all steps.
     :param throttle_bytes_per_second: limit for traffic of new replicas, per broker and direction; None for no limit.
-    :param moves_at_once: maximum number of concurrent moves in which a broker takes part, as leader or as new replica.
+    :param moves_at_once: maximum number of concurrent moves in which one broker takes part, as leader or new replica.
     :param force: continue if acknowledged records may be lost (``safety_checks``).
     :param wait_ms: time for which removed partitions are read-only before their removal; None for the broker's setting.
-    :param rollback: True if the cancellation of the plan also undoes finished steps.
+    :param rollback: True if cancelling the plan also undoes finished steps.
     :param reason: explanation of the final state, if the plan did not complete as requested.
     """
 
@@ -135,7 +135,7 @@ class Plan:
 class StepOutcome:
     """State of one step.
 
-    :param reason: reason of a failure, or a remark; None if there is none.
+    :param reason: reason for a failure, or a remark; None if there is none.
     """
 
     state: StepState = StepState.WAITING
@@ -144,7 +144,7 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True)
 class PlanProgress:
-    """Number of steps by state.
+    """Numbers of steps by state.
 
     :param started_at_ms: start of the first step; None if no step was started.
     :param bytes_done: bytes copied by finished steps.
@@ -161,5 +161,5 @@ class PlanProgress:
 
     @property
     def steps_count(self) -> int:
-        """Number of all steps."""
+        """Total number of steps."""
         return self.waiting + self.moving + self.finished + self.failed + self.cancelled

@@ -14,7 +14,7 @@ from kreplica.cluster.plans.plan import Action, Step
 class BrokerChange:
     """A broker before and after a plan.
 
-    :param leaders_after: preferred leaders for partitions of the plan, current leaders for others.
+    :param leaders_after: counts the preferred leaders of the plan's partitions and the current leaders of all others.
     :param bytes_in: bytes copied to this broker.
     :param bytes_out: bytes copied from this broker as leader.
     """
@@ -55,7 +55,7 @@ def preview(steps: Sequence[Step], cluster: ClusterState) -> list[BrokerChange]:
 
 
 def copied_bytes(steps: Sequence[Step], cluster: ClusterState) -> tuple[Counter[int], Counter[int]]:
-    """Return by broker the bytes copied to it, and the bytes copied from it as leader."""
+    """Return two counters by broker: the bytes copied to it, and the bytes copied from it as leader."""
     bytes_in: Counter[int] = Counter()
     bytes_out: Counter[int] = Counter()
     for step in steps:

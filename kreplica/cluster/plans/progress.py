@@ -28,7 +28,7 @@ def progress(steps: Sequence[Step], outcomes: Sequence[StepOutcome], started_at_
 
 
 def final_state(plan: Plan, steps: Sequence[Step], outcomes: Sequence[StepOutcome]) -> tuple[PlanState, str | None]:
-    """Return the final state of a plan without open steps, and an explanation if a step failed or has a reason."""
+    """Return the final state of a plan that has no open steps, and an explanation if a step failed or has a reason."""
     notable = [number for number, outcome in enumerate(outcomes) if outcome.reason or outcome.state is StepState.FAILED]
     failed = [number for number in notable if outcomes[number].state is StepState.FAILED]
     with_reason = [number for number in notable if outcomes[number].state is not StepState.FAILED]

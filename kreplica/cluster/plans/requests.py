@@ -13,7 +13,7 @@ from kreplica.model import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Reassign:
-    """Assign the given replicas, preferred leader first."""
+    """Assign the given replicas, listed with the preferred leader first."""
 
     assignments: Mapping[TopicPartition, tuple[int, ...]]
 
@@ -28,7 +28,7 @@ class ChangeReplicationFactor:
 
 @dataclass(frozen=True, slots=True)
 class AddBrokers:
-    """Balance all replicas after these brokers were added to the cluster."""
+    """Balance all replicas after these brokers have been added to the cluster."""
 
     brokers: tuple[int, ...]
 
@@ -42,10 +42,10 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """Balance the replicas of all or the given topics with the fewest bytes moved.
+    """Balance the replicas of the given topics, or of all topics, with the fewest bytes moved.
 
-    :param weights: weights to balance instead of counts, for example bytes or bytes per second of a replica; 0 if
-        missing. None: balance counts.
+    :param weights: weights to balance instead of counts, for example bytes or bytes per second of a replica; 0 for
+        missing partitions. None to balance counts.
     """
 
     topics: tuple[str, ...] | None = None
@@ -62,9 +62,9 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitions:
-    """Reduce the number of partitions to this total: those with the highest numbers are removed with their records.
+    """Reduce the number of partitions to this total; the highest-numbered ones are removed with their records.
 
-    :param wait_ms: time for which they are read-only before their removal; None for the broker's setting.
+    :param wait_ms: time for which removed partitions are read-only before their removal; None for the broker's setting.
     """
 
     topic: str
@@ -77,7 +77,7 @@ Work = Reassign | ChangeReplicationFactor | AddBrokers | Drain | Rebalance | Add
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A request for a plan.  ``plan.Plan`` describes the fields that it shares with the plan.
+    """A request for a plan.  The fields that it shares with ``plan.Plan`` are described there.
 
     :param work: the requested change.
     :param body: the request as received.
@@ -96,7 +96,7 @@ def read_request(body: Mapping[str, Any]) -> PlanRequest:
     """Parse a request.
 
     :param body: ``{"kind": ..., ...}``, as in the admin API.
-    :raise KafkaError: INVALID_REQUEST, with the invalid or missing member.
+    :raise KafkaError: INVALID_REQUEST; the message names the invalid or missing member.
     """
     kinds = ", ".join(kind.value for kind in PlanKind)
     if body.get("kind") not in list(PlanKind):

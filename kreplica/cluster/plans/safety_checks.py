@@ -1,9 +1,9 @@
 """Rejections and warnings for the steps of a plan.
 
-A move loses no records: in-sync replicas stay until all target replicas are in sync. Two cases are rejected without
-``force``. First, a partition with out-of-sync replicas must keep at least one in-sync replica. Second, if no in-sync
-replica is alive, nothing can be copied; with ``force`` an out-of-sync replica becomes leader (an unclean election), and
-acknowledged records may be lost.
+A move loses no records: in-sync replicas stay until all target replicas are in sync. Two cases are rejected unless
+``force`` is set. First, a plan must not remove all in-sync replicas of a partition that has out-of-sync replicas.
+Second, if no in-sync replica is alive, nothing can be copied; with ``force`` an out-of-sync replica becomes leader (an
+unclean election), and acknowledged records may be lost.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LISTED_MAX = 3
 """Maximum number of partitions listed in one sentence."""
 
 PLANS_OPEN_MAX = 20
-"""Maximum number of open plans, because a controller keeps their steps in memory."""
+"""Maximum number of open plans, because the controller keeps their steps in memory."""
 
 BY_FORCE = "set force to true to continue anyway"
 
@@ -82,7 +82,7 @@ def _check_live_in_sync(moves: Iterable[Step], cluster: ClusterState, force: boo
 
 
 def _check_last_copies(moves: Iterable[Step], cluster: ClusterState, force: bool) -> list[str]:
-    """Check for partitions with out-of-sync replicas that would lose all in-sync ones."""
+    """Check for under-replicated partitions that would lose all in-sync replicas."""
     dropped = []
     for step in moves:
         in_sync = cluster.in_sync.get(step.key)

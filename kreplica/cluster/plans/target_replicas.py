@@ -82,14 +82,14 @@ def _droppable(
     dead = [replica for replica in remaining if replica not in cluster.brokers]
     behind = [replica for replica in remaining if replica not in in_sync]
     useful = [replica for replica in remaining if replica in in_sync and replica in cluster.brokers]
-    # Keep a dead replica that is the only one in sync: only it may have the latest records.
+    # Keep a dead replica if it is the only one in sync: no other may have the latest records.
     return [replica for replica in dead if useful or replica not in in_sync] or behind or remaining[1:] or remaining
 
 
 def drained(work: Drain, cluster: ClusterState) -> Assignments:
-    """Return assignments in which other brokers replace these brokers, at the same position in the replica list.
+    """Return assignments in which other brokers replace the drained ones, at the same positions in the replica lists.
 
-    Contains only the partitions with a replica on these brokers.
+    They contain only partitions that have a replica on a drained broker.
 
     :raise KafkaError: INVALID_REPLICATION_FACTOR if the other brokers cannot hold the replicas.
     """
@@ -109,7 +109,7 @@ def balanced(
 ) -> Assignments:
     """Return the changed assignments that balance replicas and preferred leaders with the fewest bytes moved.
 
-    :param weights: weights to balance instead of counts; None: balance counts.
+    :param weights: weights to balance instead of counts; None to balance counts.
     :raise KafkaError: UNKNOWN_TOPIC_OR_PARTITION.
     """
     for partition in weights or ():
@@ -154,7 +154,7 @@ def added(work: AddPartitions, cluster: ClusterState) -> Assignments:
 def _held(
     cluster: ClusterState, without: Collection[int]
 ) -> tuple[HeldReplicas, list[TopicPartition], Mapping[TopicPartition, Replicas]]:
-    """Return the replicas of all topics, so that new ones are placed on the least loaded brokers."""
+    """Return the replicas of all topics, so that new replicas are placed on the least loaded brokers."""
     assignments = cluster.assignments()
     racks = {broker: rack for broker, rack in cluster.holders(assignments).items() if broker not in without}
     keys = list(assignments)
@@ -170,7 +170,7 @@ def _even_out_placed(held: HeldReplicas, keys: Sequence[TopicPartition]) -> None
 
 
 def _in_place(before: Replicas, current: Collection[int]) -> Replicas:
-    """Return remaining replicas at their positions, new ones at the positions of replaced ones, the rest at the end."""
+    """Return remaining replicas at their positions, then new ones at the positions of replaced ones and at the end."""
     new = [replica for replica in sorted(current) if replica not in before]
     row = []
     for replica in before:

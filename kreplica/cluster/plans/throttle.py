@@ -1,4 +1,4 @@
-"""Data of ``/kreplica/plan_throttle``: replication throttle for new replicas while plans run."""
+"""Data of ``/kreplica/plan_throttle``: the replication throttle for new replicas while plans run."""
 
 from __future__ import annotations
 
