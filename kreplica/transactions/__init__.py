@@ -8,13 +8,13 @@ Data flow: request -> decision (pure) -> log -> memory -> response, and markers 
 * ``init_producer_id``, ``add_partitions``, ``end_transaction``: pure decisions; ``decisions``: their result type
 * ``fencing``: predicates for fenced producers and repeated requests
 * ``delayed_requests``: requests that wait while markers are written
-* ``rejected_end_log``: log lines of rejected EndTxn requests
+* ``rejected_end_log``: log lines about rejected EndTxn requests
 * ``markers``: writes transaction markers; ``marker_requests``: bodies and results of WriteTxnMarkers
 * ``timeouts``: aborts long transactions and removes unused transactional ids
 
 On the partition leader's side:
 
-* ``admission``: delays writes until their partition is verified; ``verification``: requests to the coordinators
+* ``admission``: delays writes until their partitions are verified; ``verification``: requests to the coordinators
 """
 
 from kreplica.transactions.config import TransactionsConfig

@@ -1,4 +1,4 @@
-"""Decisions about adding partitions to a transaction and verifying them. Pure functions."""
+"""Decides whether partitions are added to a transaction, and verifies that they are in it. Pure functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add(transaction: Transaction | None, claimed: Identity, added: Collection[To
 def verify(
     transaction: Transaction | None, claimed: Identity, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Return NONE for each partition in the producer's ongoing transaction, else the error (KIP-890)."""
+    """Return NONE for each partition that is in the producer's ongoing transaction, else the error (KIP-890)."""
     code = rejection(transaction, claimed)
     if transaction is None or code is not ErrorCode.NONE:
         return dict.fromkeys(partitions, code)

@@ -22,7 +22,7 @@ OnAdmitted = Callable[[ErrorCode], None]
 
 
 class PartitionVerifier(Protocol):
-    """Part of ``Verifier`` that admission uses."""
+    """The part of ``Verifier`` that ``Admission`` uses."""
 
     def verify(self, request: VerificationRequest, on_verified: OnVerified) -> None: ...
 
@@ -55,7 +55,7 @@ class _Queue:
 
 
 class Admission:
-    """Admits transactional writes of one broker.
+    """Admits transactional writes on one broker.
 
     :param is_enabled: returns the current value of ``transaction.partition.verification.enable``.
     """
@@ -69,12 +69,12 @@ class Admission:
     def admit(self, producer: Producer, wanted: Iterable[tuple[Partition, OnAdmitted]], *, adds: bool) -> None:
         """Call back when a producer may write to partitions: immediately, or after its coordinator's response.
 
-        Writes to the same partition in the same transaction keep their order, because a producer's batches are
-        sequential.
+        Writes to the same partition in the same transaction keep their order, because a producer's batches have
+        sequence numbers.
 
-        :param wanted: partitions led by this broker, with callbacks. Each is called exactly once and has to write
-            before it returns; its argument is NONE, or an error as described at ``Verifier.verify``.
-        :param adds: add the partitions to the transaction; otherwise they have to be in it already.
+        :param wanted: partitions led by this broker, with callbacks. Each callback is called exactly once and must
+            write before it returns; its argument is NONE, or an error as described in ``Verifier.verify``.
+        :param adds: True to add the partitions to the transaction; otherwise they must already be in it.
         """
         keys: list[TopicPartition] = []
         for partition, on_admitted in wanted:

@@ -9,7 +9,7 @@ from kreplica.transactions.memory_limits import TransactionBounds
 
 @dataclass(frozen=True, slots=True)
 class TransactionsConfig:
-    """Settings of transactions; times are in milliseconds.
+    """Settings for transactions; times are in milliseconds.
 
     :param timeout_ms_max: maximum transaction timeout (``transaction.max.timeout.ms``).
     :param is_two_phase_enabled: allow transactions that do not time out (``transaction.two.phase.commit.enable``).

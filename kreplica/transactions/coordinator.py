@@ -1,4 +1,4 @@
-"""Transaction coordinator of one broker: finds the shard, decides and writes to the log."""
+"""Transaction coordinator of one broker: finds the shard of a request, decides, and writes to the log."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ log = Logger()
 
 Respond = Callable[[ProducerResponse], None]
 Decide = Callable[[Transaction | None, int | None], Decision]
-"""Returns the decision; called with the state of the transactional id, and a new producer id if one was needed."""
+"""Returns the decision, given the state of the transactional id, and a new producer id if one is needed."""
 
 MEMORY_LIMIT_REACHED = ProducerResponse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""Response when a memory limit is reached. All clients retry; memory is freed when
+"""Error code returned when a memory limit is reached. All clients retry; memory is freed when
 transactions end or transactional ids expire."""
 
 MakeShards = Callable[[Callable[[StateLog], TransactionShard]], Shards[TransactionShard]]
@@ -43,9 +43,9 @@ class TransactionCoordinator:
 
     Every request calls its callback exactly once, possibly before the method returns.
 
-    :param make_shards: called with a factory of shards.
+    :param make_shards: called with a factory for shards.
     :param next_producer_id: returns a producer id that is unique in the cluster.
-    :ivar memory: memory of all transactional ids.
+    :ivar memory: memory used by all transactional ids.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class TransactionCoordinator:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Start the timers for transaction timeouts and expiry of transactional ids."""
+        """Start the timers for transaction timeouts and for the expiry of transactional ids."""
         self._timeouts.start()
 
     def stop(self) -> None:
@@ -113,7 +113,7 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, claimed: Identity, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Return NONE for each partition in the producer's ongoing transaction, else the error (KIP-890)."""
+        """Return NONE for each partition that is in the producer's ongoing transaction, else the error (KIP-890)."""
         try:
             entry = self._shard_of(transactional_id).get(transactional_id)
         except KafkaError as error:
@@ -149,7 +149,7 @@ class TransactionCoordinator:
         return entry.transaction
 
     def transactions(self) -> list[Transaction]:
-        """Return all transactional ids of this broker.
+        """Return all transactional ids that this broker coordinates.
 
         :raise KafkaError: COORDINATOR_LOAD_IN_PROGRESS while a partition is being loaded.
         """
@@ -161,7 +161,7 @@ class TransactionCoordinator:
     # --- decisions ---------------------------------------------------------------------------------------------------
 
     def _rejection(self, transactional_id: str, request: InitRequest) -> ErrorCode:
-        """Return the error of an InitProducerId that is invalid in any state, or NONE."""
+        """Return the error for an InitProducerId that is invalid in any state, or NONE."""
         if not fencing.is_two_phase_allowed(
             request.is_two_phase or request.keeps_prepared, enabled=self._config.is_two_phase_enabled
         ):
@@ -183,7 +183,7 @@ class TransactionCoordinator:
     def _shard_of(self, transactional_id: str) -> TransactionShard:
         """Return the shard of a transactional id.
 
-        :raise KafkaError: INVALID_REQUEST; errors of ``Shards.current_shard_of``.
+        :raise KafkaError: INVALID_REQUEST, or an error from ``Shards.current_shard_of``.
         """
         if not transactional_id:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "transactional_id is empty")
@@ -258,7 +258,7 @@ def _written(response: ProducerResponse, respond: Respond, code: ErrorCode) -> N
 
 
 def _while_pending(decision: Decision) -> Decision:
-    """Return the decision while a write is pending: fenced producers are rejected, other producers have to retry."""
+    """Return the decision while a write is pending: fenced producers are rejected, other producers must retry."""
     return rejected(decision.response.code if decision.response.code in _FENCED else ErrorCode.CONCURRENT_TRANSACTIONS)
 
 

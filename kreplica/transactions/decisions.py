@@ -11,8 +11,8 @@ from kreplica.transactions.states import NO_IDENTITY, Identity, Transaction
 class ProducerResponse(NamedTuple):
     """Response to a producer's request.
 
-    :param identity: its new identity, for requests that return one.
-    :param ongoing: identity of the transaction that it took over (KIP-939).
+    :param identity: the producer's new identity, for requests that return one.
+    :param ongoing: identity of the transaction that the producer took over (KIP-939).
     """
 
     code: ErrorCode = ErrorCode.NONE
@@ -25,7 +25,7 @@ class Decision(NamedTuple):
 
     :param response: sent once ``new`` is committed, or immediately if ``new`` is None.
     :param new: next state of the transactional id.
-    :param needs_producer_id: not decided: decide again with a new producer id.
+    :param needs_producer_id: True if nothing was decided: decide again with a new producer id.
     """
 
     response: ProducerResponse = ProducerResponse()
@@ -44,7 +44,7 @@ def rejected(code: ErrorCode) -> Decision:
 def identity_after(current: Identity, new_producer_id: int | None) -> Identity | None:
     """Return the next identity: the next epoch, or epoch 0 of the new producer id if the epochs are exhausted.
 
-    :return: None if a new producer id is needed and not given.
+    :return: None if a new producer id is needed but not given.
     """
     if not current.is_exhausted:
         return Identity(current.producer_id, current.epoch + 1)

@@ -1,8 +1,9 @@
-"""Delays requests that arrive while the markers of the previous transaction are written.
+"""Delays requests that arrive while the markers of the previous transaction are being written.
 
 Producers start their next transaction as soon as the previous one is decided. An error would make them retry after 20
-ms or more, while markers usually take much less. An EndTxn that arrives behind a delayed AddPartitionsToTxn waits too:
-if it were decided first, an abort would get INVALID_TXN_STATE, which is a fatal error in librdkafka.
+ms or more, although writing markers usually takes much less time. An EndTxn that arrives after a delayed
+AddPartitionsToTxn waits too: if it were decided first, an abort would fail with INVALID_TXN_STATE, which is a fatal
+error in librdkafka.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from kreplica.runtime import Reactor
 WAIT_SECONDS = 1.0
 """Maximum delay in seconds; afterwards the request is decided in the state at that time.
 
-Far below the request timeouts of clients (30 s and more), and above the time that markers take on a busy machine.
+It is far below clients' request timeouts (30 s or more), and above the time that it takes to write markers on a busy
+machine.
 """
 
 WAITING_MAX = 8
@@ -33,9 +35,9 @@ class DelayedRequests:
         self._waiting: dict[str, tuple[list[Retry], IDelayedCall]] = {}
 
     def wait(self, transactional_id: str, retry: Retry) -> bool:
-        """Call back when the transaction is complete or the maximum delay is over.
+        """Call back when the transaction is complete or the maximum delay has passed.
 
-        :return: False if too many requests are delayed already; then there is no callback.
+        :return: False if too many requests are already delayed; then ``retry`` is not called.
         """
         entry = self._waiting.get(transactional_id)
         if entry is None:
@@ -62,6 +64,6 @@ class DelayedRequests:
             retry()
 
     def end_all(self) -> None:
-        """Call back all delayed requests, when this broker stops coordinating."""
+        """Call back all delayed requests, because this broker stops coordinating."""
         for transactional_id in list(self._waiting):
             self.end(transactional_id)

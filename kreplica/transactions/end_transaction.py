@@ -20,7 +20,7 @@ from kreplica.transactions.states import (
 )
 
 PREPARE = None
-"""Outcome of an accepted EndTxn: the decision is written to the log, then markers to the partitions."""
+"""Outcome of an accepted EndTxn: the decision is written to the log, then the markers to the partitions."""
 
 E = ErrorCode
 Outcome = ErrorCode | None
@@ -39,9 +39,9 @@ OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
     (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
     (S.COMPLETE_ABORT, False): E.NONE,
 }
-"""Result of EndTxn by state and requested commit, for the current producer before EndTxn version 5.
+"""Result of an EndTxn of the current producer by state and requested outcome (True to commit), before version 5.
 
-Also used for repeated requests of any version, which get the result of the first.
+Also used for repeated requests of any version, which get the same result as the first one.
 """
 
 GROWING_OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
@@ -58,9 +58,9 @@ GROWING_OUTCOMES: Mapping[tuple[TransactionState, bool], Outcome] = {
     (S.COMPLETE_ABORT, True): E.INVALID_TXN_STATE,
     (S.COMPLETE_ABORT, False): PREPARE,
 }
-"""Result of EndTxn for producers whose epoch grows with each transaction (KIP-890).
+"""Result of EndTxn for producers whose epoch is bumped by each transaction (KIP-890).
 
-The current epoch refers to the next transaction, which may be aborted even if no partition was added to it.
+The current epoch belongs to the next transaction, which may be aborted even if no partition was added to it.
 """
 
 
@@ -68,7 +68,7 @@ The current epoch refers to the next transaction, which may be aborted even if n
 class EndRequest:
     """An EndTxn request.
 
-    :param bumps_epoch: the producer takes a new epoch from the response (EndTxn 5).
+    :param bumps_epoch: True if the producer takes its new epoch from the response (EndTxn 5).
     """
 
     claimed: Identity
@@ -79,7 +79,7 @@ class EndRequest:
 def end(transaction: Transaction | None, request: EndRequest, new_producer_id: int | None, now_ms: int) -> Decision:
     """Decide an EndTxn.
 
-    :param new_producer_id: a new producer id, if the previous decision needed one.
+    :param new_producer_id: a new producer id, if the previous attempt to decide needed one.
     """
     if transaction is None:
         return rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -118,7 +118,7 @@ def aborted_by_fence(transaction: Transaction, now_ms: int) -> Transaction:
 
 
 def complete(transaction: Transaction, now_ms: int) -> Transaction:
-    """Return a decided transaction after all its markers have been written."""
+    """Return the state of a decided transaction after all its markers have been written."""
     state = TransactionState.COMPLETE_COMMIT if transaction.is_committed else TransactionState.COMPLETE_ABORT
     producer_id, epoch = transaction.client_identity
     return transaction.with_state(
@@ -151,7 +151,7 @@ def _prepared(
     if after is None:
         return None
     is_same_id = after.producer_id == current.producer_id
-    # With a marker epoch above that of the records, no delayed record of the transaction can follow the marker.
+    # The marker's epoch is above that of the records, so no delayed record of the transaction can follow the marker.
     is_raised = request.bumps_epoch or transaction.is_taken_over
     marker_epoch = _raised(transaction.producer_epoch) if is_raised else transaction.producer_epoch
     is_started = transaction.state is TransactionState.ONGOING

@@ -1,6 +1,6 @@
-"""Fencing predicates of transactions: current producers and repeated requests.
+"""Fencing predicates for transactions: current producers and repeated requests.
 
-Called through this module, so that tests can replace each of them.
+They are called through this module, so that tests can replace each of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kreplica.transactions.states import (
 
 
 class Claim(Enum):
-    """Relation of the identity in an InitProducerId to the current one.
+    """Relation between the identity in an InitProducerId and the current one.
 
     NONE: no identity given. CURRENT: the current identity. REPEATED: the previous identity, in a repeated request.
     FENCED: any other identity.
@@ -45,7 +45,7 @@ def is_known_producer(transaction: Transaction, claimed: Identity) -> bool:
 
 
 def is_current(transaction: Transaction, claimed: Identity) -> bool:
-    """Return True if no later producer has fenced this one."""
+    """Return True if this producer has not been fenced by a later one."""
     return claimed == transaction.client_identity
 
 
@@ -59,9 +59,9 @@ def is_repeated_bump(transaction: Transaction, claimed: Identity) -> bool:
 
 
 def is_repeated_end(transaction: Transaction, claimed: Identity) -> bool:
-    """Return True if the identity is the one that ended the last transaction and thereby raised the epoch (KIP-890).
+    """Return True if the identity is the one that ended the last transaction and thereby bumped the epoch (KIP-890).
 
-    After an end by timeout or by a new incarnation, the earlier identity is fenced instead.
+    If a timeout or a new incarnation ended it, the earlier identity is fenced instead.
     """
     if transaction.client_version < BUMPS_EPOCH_VERSION_MIN:
         return False

@@ -30,8 +30,8 @@ class InitRequest:
     """An InitProducerId request.
 
     :param claimed: current identity of the producer; ``NO_IDENTITY`` for a new incarnation.
-    :param is_two_phase: its transactions do not time out.
-    :param keeps_prepared: take over the transaction of the previous incarnation instead of aborting it.
+    :param is_two_phase: True if the producer's transactions do not time out.
+    :param keeps_prepared: True to take over the transaction of the previous incarnation instead of aborting it.
     :param address: client address that is charged for the memory of the transactional id.
     """
 
@@ -57,7 +57,7 @@ def begin(
     """Decide an InitProducerId.
 
     :param transaction: current state of the transactional id; None if it is unknown.
-    :param new_producer_id: a new producer id, if the previous decision needed one.
+    :param new_producer_id: a new producer id, if the previous attempt to decide needed one.
     """
     if transaction is None:
         if new_producer_id is None:
@@ -73,7 +73,7 @@ def begin(
         return rejected(ErrorCode.CONCURRENT_TRANSACTIONS)  # its markers are being written; the client retries
     if request.keeps_prepared:
         return _take_over(transaction, request, claim, new_producer_id, now_ms)
-    # The producer retries, and once the abort is complete it gets an epoch above the fenced one.
+    # The producer retries, and is granted an epoch above the fenced one once the abort is complete.
     return Decision(ProducerResponse(ErrorCode.CONCURRENT_TRANSACTIONS), aborted_by_fence(transaction, now_ms))
 
 
@@ -102,7 +102,7 @@ def _bump(
 def _take_over(
     transaction: Transaction, request: InitRequest, claim: Claim, new_producer_id: int | None, now_ms: int
 ) -> Decision:
-    """Keep the transaction under its identity, and grant a new one, which is then required to end it."""
+    """Keep the transaction under its identity, and grant a new identity, which is then required to end it."""
     grant = _grant(transaction, claim, new_producer_id)
     if grant is None:
         return NEEDS_PRODUCER_ID
@@ -118,7 +118,7 @@ def _take_over(
 
 
 class _Grant(NamedTuple):
-    """A granted identity, and the data to recognise a repeated request for it."""
+    """A granted identity, and the data for recognizing a repeated request for it."""
 
     identity: Identity
     last_epoch: int
@@ -126,7 +126,7 @@ class _Grant(NamedTuple):
 
 
 def _grant(transaction: Transaction, claim: Claim, new_producer_id: int | None) -> _Grant | None:
-    """Return the next identity, or None if a new producer id is needed and not given."""
+    """Return the next identity, or None if a new producer id is needed but not given."""
     current, previous = transaction.client_identity, transaction.previous_producer_id
     if claim is Claim.REPEATED:
         return _Grant(current, transaction.last_epoch, previous)

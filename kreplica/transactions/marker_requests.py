@@ -15,7 +15,7 @@ from kreplica.transactions.states import Transaction
 
 
 class Marker(NamedTuple):
-    """Marker of one producer's transaction in one partition."""
+    """Marker of a transaction in one partition."""
 
     producer_id: int
     key: TopicPartition
@@ -36,7 +36,7 @@ class MarkerOutcome(Enum):
 OUTCOMES: Mapping[ErrorCode, MarkerOutcome] = {
     ErrorCode.NONE: MarkerOutcome.WRITTEN,
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: MarkerOutcome.FENCED,
-    # The partition has a later epoch of the producer, which is granted only after this transaction is complete.
+    # The partition has a later epoch of the producer, which is granted only when this transaction is complete.
     ErrorCode.INVALID_PRODUCER_EPOCH: MarkerOutcome.WRITTEN,
     # The partition can never store a marker.
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: MarkerOutcome.WRITTEN,
@@ -72,7 +72,7 @@ def markers_body(endings: Iterable[tuple[Transaction, int, frozenset[TopicPartit
 
 
 def codes_of(body: Mapping[str, Any]) -> dict[Marker, ErrorCode]:
-    """Return the error codes of a response by marker."""
+    """Return the error codes in a response, by marker."""
     return {
         Marker(each["producer_id"], TopicPartition(topic["name"], partition["partition_index"])): ErrorCode.of(
             partition["error_code"]
@@ -84,7 +84,7 @@ def codes_of(body: Mapping[str, Any]) -> dict[Marker, ErrorCode]:
 
 
 def is_missing(view: ClusterView, key: TopicPartition) -> bool:
-    """Return True if a partition does not exist, as far as this broker knows; False without any metadata."""
+    """Return True if a partition does not exist according to the metadata; False if there is no metadata yet."""
     if view.partition_count(TRANSACTION_STATE) is None:
         return False
     count = view.partition_count(key.topic)

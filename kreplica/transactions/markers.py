@@ -1,4 +1,4 @@
-"""Writes the markers of decided transactions: one request at a time to each leader, with markers of many transactions.
+"""Writes the markers of decided transactions: one request at a time per leader, with markers of many transactions.
 
 Each marker is retried until the leader of its partition has written it or the partition is deleted.
 """
@@ -49,8 +49,8 @@ class MarkersConfig:
 class _DecidedTransaction:
     """A decided transaction with missing markers.
 
-    :ivar remaining: partitions whose marker is not written yet. The value is the reactor time since which the metadata
-        does not contain the partition, or None.
+    :ivar remaining: partitions whose marker has not been written yet. The value is the reactor time since which the
+        partition has been missing from the metadata, or None.
     """
 
     __slots__ = ("remaining", "shard", "transaction")
@@ -74,7 +74,7 @@ class _BrokerQueue:
 class Markers:
     """Markers of all shards; owned by the coordinator.
 
-    :param connections: to all brokers, including this one.
+    :param connections: connections to all brokers, including this one.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Markers:
     # --- from shards -------------------------------------------------------------------------------------------------
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write a transaction's markers, then call the shard's ``markers_written``, unless the shard is forgotten.
+        """Write a transaction's markers, then call the shard's ``markers_written`` unless the shard was forgotten.
 
         ``markers_written`` is never called before this method has returned.
         """
@@ -111,7 +111,7 @@ class Markers:
         self._write_soon()
 
     def forget(self, shard: TransactionShard) -> None:
-        """Stop writing markers for a shard; the next coordinator continues."""
+        """Stop writing markers for a shard; the next coordinator writes the rest."""
         self._by_shard.pop(shard, None)
 
     def stop(self) -> None:
@@ -163,7 +163,7 @@ class Markers:
             self._queues.setdefault(leader, _BrokerQueue()).markers[marker] = decided
         elif self._is_deleted(decided, key):
             log.warn(
-                "no marker of {transactional_id!r} for {key}: the partition was deleted",
+                "no marker for {transactional_id!r} was written to {key}: the partition was deleted",
                 key=str(key),
                 transactional_id=decided.transaction.transactional_id,
             )
@@ -231,7 +231,7 @@ class Markers:
         except CancelledError:
             raise
         except Exception:
-            # Retry after any error: without its markers the transaction would stay open.
+            # Retry after any error: without its markers, the transaction would stay open.
             log.failure("cannot write transaction markers")
             codes = {}
         else:
@@ -269,7 +269,7 @@ class Markers:
 
     def _drop_fenced(self, decided: _DecidedTransaction, key: TopicPartition) -> None:
         log.warn(
-            "{key} has a marker of a later coordinator of {transactional_id!r}, which ends the transaction",
+            "{key} has a marker from a later coordinator of {transactional_id!r}, which ends the transaction",
             key=str(key),
             transactional_id=decided.transaction.transactional_id,
         )
@@ -282,12 +282,12 @@ class Markers:
                 decided.shard.markers_written(decided.transaction)
 
     def _is_wanted(self, decided: _DecidedTransaction) -> bool:
-        """Return True if the shard is not forgotten and no newer transaction of the producer has replaced this one."""
+        """Return False if the shard was forgotten or a newer transaction of the producer has replaced this one."""
         return self._by_shard.get(decided.shard, {}).get(decided.transaction.producer_id) is decided
 
 
 _NO_PARTITION = TopicPartition("", -1)
-"""Placeholder for a transaction without partitions."""
+"""Placeholder key for a transaction without partitions."""
 
 
 def _log_request_failure(failure: Failure) -> None:

@@ -1,7 +1,7 @@
-"""Limits on the memory of transactional ids, by client address and broker.
+"""Limits on the memory used by transactional ids, per client address and broker.
 
-Requests are checked before anything changes; ids loaded from the log are counted but never rejected. They are charged
-to no address until their producer starts again.
+Requests are checked before anything changes; ids loaded from the log are counted but never rejected. They are not
+charged to any address until their producer starts again.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from kreplica.transactions.states import Transaction
 log = Logger()
 
 ID_BYTES = 1000
-"""Charged per transactional id in addition to its length."""
+"""Bytes charged per transactional id, in addition to its length."""
 
 PARTITION_BYTES = 150
-"""Charged per partition of a transaction."""
+"""Bytes charged per partition of a transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionBounds:
     """Memory limits in bytes.
 
-    :param address_bytes_max: all transactional ids whose producers started from one client address.
-    :param bytes_max: all transactional ids that this broker coordinates.
+    :param address_bytes_max: limit for all transactional ids whose producers started from one client address.
+    :param bytes_max: limit for all transactional ids that this broker coordinates.
     """
 
     address_bytes_max: int = 128 * 2**20
@@ -35,7 +35,7 @@ class TransactionBounds:
 
 
 class TransactionMemory(MemoryTotals):
-    """Memory of the transactional ids of one broker; owned by its coordinator and shared by all shards."""
+    """Memory used by the transactional ids of one broker; owned by its coordinator and shared by all shards."""
 
     def __init__(self, bounds: TransactionBounds) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class TransactionMemory(MemoryTotals):
 
 
 class ShardMemory:
-    """Memory of the transactional ids of one shard."""
+    """Memory used by the transactional ids of one shard."""
 
     def __init__(self, memory: TransactionMemory) -> None:
         self._memory = memory

@@ -1,4 +1,4 @@
-"""Format of records of ``__transaction_state``, for the admin API and the command line."""
+"""Format of the records of ``__transaction_state``, for the admin API and the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.transactions.records import by_topic, decode_key, decode_value
 
 @implementer(IRecordFormat)
 class TransactionRecordFormat:
-    """States of transactional IDs; only coordinators write them."""
+    """Decodes the states of transactional IDs, which only coordinators write."""
 
     can_encode = False
     schema_type = None

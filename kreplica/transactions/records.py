@@ -1,7 +1,7 @@
 """Record format of ``__transaction_state``, as in Kafka.
 
 Keys and values start with their version (int16). Value version 0 is understood by all Kafka versions; version 1, with
-flexible encoding, is written only if needed (KIP-890, KIP-939). A tombstone has the value None.
+flexible encoding, is written only if needed (KIP-890, KIP-939). The value of a tombstone is None.
 """
 
 from __future__ import annotations
@@ -95,9 +95,9 @@ def encode_value(transaction: Transaction) -> bytes:
 
 
 def decode_value(transactional_id: str, value: Buffer) -> Transaction:
-    """Return the transaction of a record.
+    """Return the transaction in a record.
 
-    :raise ProtocolError: malformed, or an unknown version or state.
+    :raise ProtocolError: the value is malformed, or its version or state is unknown.
     """
     version = _version(_VALUE, value)
     if version not in _VALUE.versions:
@@ -134,7 +134,7 @@ def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
 
 
 def _by_topic(transaction: Transaction) -> list[dict[str, Any]] | None:
-    """Return the partitions as rows; None in state EMPTY, as in Kafka, but an empty list in all other states."""
+    """Return the partitions as rows: None in state EMPTY, as in Kafka; a list, possibly empty, in all other states."""
     if transaction.state is TransactionState.EMPTY and not transaction.partitions:
         return None
     return [{"topic": topic, "partition_ids": numbers} for topic, numbers in by_topic(transaction.partitions).items()]

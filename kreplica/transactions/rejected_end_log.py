@@ -1,4 +1,4 @@
-"""Logs rejected EndTxn requests with the state of their transaction, to explain fatal errors of producers."""
+"""Logs rejected EndTxn requests with the state of their transaction, to explain fatal errors in producers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _RETRIABLE = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""Retriable errors, which are part of normal operation and not logged."""
+"""Retriable errors, which are part of normal operation and are not logged."""
 
 
 class RejectedEndLog:

@@ -1,7 +1,7 @@
 """Transactional ids of one partition of ``__transaction_state``: committed state and pending changes.
 
-A transition that was passed to the log is never undone. It is written repeatedly until it is committed or this broker
-stops coordinating, and no other decision is made meanwhile. No later decision can therefore contradict it.
+A transition that was passed to the log is never undone. Writing it is retried until it is committed or this broker
+stops coordinating, and no other decision is made meanwhile. Therefore no later decision can contradict it.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ class MarkerWriting(Protocol):
     """Writer of markers for decided transactions (``markers.Markers``)."""
 
     def send(self, shard: TransactionShard, transaction: Transaction) -> None:
-        """Write a transaction's markers, then call the shard's ``markers_written``, unless the shard is forgotten."""
+        """Write a transaction's markers, then call the shard's ``markers_written`` unless the shard was forgotten."""
 
     def forget(self, shard: TransactionShard) -> None:
         """Stop writing markers for a shard."""
 
 
 class Entry:
-    """One transactional id.
+    """State of one transactional id.
 
     :ivar transaction: committed state; None if nothing is committed yet.
     :ivar pending: state being written; None if no write is in progress.
     :ivar since_s: reactor time at which ``transaction`` was last committed.
     :ivar started_s: reactor time at which the ongoing transaction started.
-    :ivar address: client address that is charged for its memory; empty until its producer has started.
-    :ivar held_bytes: memory that is charged for it.
+    :ivar address: client address to which its memory is charged; empty until its producer has started.
+    :ivar held_bytes: memory charged for it.
     """
 
     __slots__ = ("address", "held_bytes", "pending", "since_s", "started_s", "transaction", "transactional_id")
@@ -71,13 +71,13 @@ class Entry:
 
     @property
     def is_completing(self) -> bool:
-        """True if the only activity is the completion of a decided transaction."""
+        """True if the only write in progress is the completion of a decided transaction."""
         if self.pending is not None:
             return self.pending.state in COMPLETE
         return self.transaction is not None and self.transaction.state in DECIDED
 
     def has_timed_out(self, now_s: float) -> bool:
-        """Return True if the transaction timeout is over and no decision is being written."""
+        """Return True if the transaction timeout has passed and no decision is being written."""
         transaction = self.transaction
         return (
             transaction is not None
@@ -91,7 +91,7 @@ class Entry:
 class TransactionShard:
     """A ``coordination.Shard``: created when this broker becomes leader of the partition, and filled from its log.
 
-    :param memory: totals of the broker.
+    :param memory: memory totals of the broker.
     :ivar delayed: requests delayed until a transaction is complete.
     """
 
@@ -104,7 +104,7 @@ class TransactionShard:
         self._markers = markers
         self._entries: dict[str, Entry] = {}
         self._unfinished: dict[str, Transaction] = {}
-        """During loading: decided transactions whose markers may be missing."""
+        """Decided transactions whose markers may be missing; used during loading."""
         self._to_rewrite: dict[str, Transaction] = {}
         self._timer: IDelayedCall | None = None
         self.is_unloaded = False
@@ -133,7 +133,7 @@ class TransactionShard:
             self._unfinished.pop(transactional_id, None)
             return
         if transaction.state is S.PREPARE_EPOCH_FENCE:
-            # Not decided: it stays ongoing, under an epoch that no producer has, until it times out.
+            # Not decided: the transaction stays ongoing, under an epoch that no producer has, until it times out.
             transaction = replace(transaction, state=S.ONGOING)
         entry = self._entries.get(transactional_id)
         if entry is None:
@@ -149,10 +149,10 @@ class TransactionShard:
             self._unfinished.pop(transactional_id, None)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Do nothing: no record here is transactional."""
+        """Do nothing: no record of this topic is transactional."""
 
     def loaded(self) -> None:
-        """Write the markers of transactions that the previous coordinator decided."""
+        """Write the markers of transactions that a previous coordinator decided."""
         unfinished, self._unfinished = self._unfinished, {}
         for transaction in unfinished.values():
             self._markers.send(self, transaction)
@@ -183,8 +183,8 @@ class TransactionShard:
     def has_room(self, transactional_id: str, address: str, new: Transaction | None = None) -> bool:
         """Return True if the memory limits allow this state of a transactional id.
 
-        :param address: of the client that starts the producer; empty for other requests.
-        :param new: None for a new id.
+        :param address: address of the client that starts the producer; empty for other requests.
+        :param new: the new state; None for a new id.
         """
         entry = self._entries.get(transactional_id)
         size = size_of_id(transactional_id) if new is None else size_of(new)
@@ -213,8 +213,8 @@ class TransactionShard:
     def write(self, new: Transaction, respond: Respond, address: str = "") -> None:
         """Write the next state of a transactional id; takes effect once it is committed.
 
-        :param new: no write may be pending for this id; DEAD writes a tombstone.
-        :param address: of the client that starts the producer; empty for other changes.
+        :param new: the next state; DEAD writes a tombstone. No write may be pending for this id.
+        :param address: address of the client that starts the producer; empty for other changes.
         :param respond: called exactly once. NONE: committed. COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR: may be
             committed later. UNKNOWN_SERVER_ERROR: the record is too large, and nothing has changed.
         """
@@ -228,7 +228,7 @@ class TransactionShard:
         self._append(entry, new, partial(self._write_done, entry, new, respond))
 
     def markers_written(self, transaction: Transaction) -> None:
-        """Complete a decided transaction whose markers are all written."""
+        """Complete a decided transaction whose markers have all been written."""
         entry = self._entries.get(transaction.transactional_id)
         if not self.is_unloaded and entry is not None and entry.transaction is transaction and entry.is_free:
             self.write(complete(transaction, self._runtime.wall_clock_ms()), _ignore)
@@ -238,7 +238,7 @@ class TransactionShard:
 
     def _committed(self, entry: Entry, new: Transaction) -> None:
         if self.is_unloaded or entry.pending is not new:
-            return  # the write was repeated, and an earlier attempt is committed
+            return  # the write was retried, and an earlier attempt has been committed
         before, entry.transaction, entry.pending = entry.transaction, new, None
         self._to_rewrite.pop(entry.transactional_id, None)
         now_s = self._runtime.reactor.seconds()

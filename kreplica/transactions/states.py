@@ -17,27 +17,27 @@ NO_TIME = -1
 """Timestamp that is not set."""
 
 NEVER_MS = 2**31 - 1
-"""Timeout of two-phase transactions, which never time out (KIP-939)."""
+"""Timeout value of two-phase transactions, which never time out (KIP-939)."""
 
 PRODUCER_EPOCH_MAX = 2**15 - 1
-"""Epoch used in markers only. No producer receives it, so that the last regular epoch can be fenced."""
+"""Epoch used only in markers. No producer receives it, so that the last regular epoch can be fenced."""
 
 EXHAUSTED_EPOCH = PRODUCER_EPOCH_MAX - 1
 """Last epoch of a producer; the next identity is epoch 0 of a new producer id."""
 
 BUMPS_EPOCH_VERSION_MIN = 2
-"""First transaction version of clients whose epoch grows with each transaction (KIP-890)."""
+"""First transaction version of clients whose epoch is bumped by each transaction (KIP-890)."""
 
 
 class TransactionState(IntEnum):
     """State of a transactional id; values as in the log.
 
-    * EMPTY: the producer has an identity and no transaction.
+    * EMPTY: the producer has an identity but no transaction.
     * ONGOING: partitions were added.
     * PREPARE_*: the outcome is decided and markers are being written.
     * COMPLETE_*: all markers are written.
-    * DEAD: removed once its tombstone is committed.
-    * PREPARE_EPOCH_FENCE: about to be aborted because its producer is fenced; transient, not written.
+    * DEAD: the transactional id is removed once its tombstone is committed.
+    * PREPARE_EPOCH_FENCE: about to be aborted because the producer is fenced; transient, never written.
     """
 
     EMPTY = 0
@@ -65,7 +65,7 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
     S.EMPTY: frozenset({S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.ONGOING: frozenset({S.ONGOING, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.PREPARE_COMMIT: frozenset({S.ONGOING}),
-    # A producer whose epoch grows may abort a transaction before adding partitions (KIP-890).
+    # A producer whose epoch is bumped by each transaction may abort one before adding partitions (KIP-890).
     S.PREPARE_ABORT: frozenset({S.ONGOING, S.PREPARE_EPOCH_FENCE, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT}),
     S.COMPLETE_COMMIT: frozenset({S.PREPARE_COMMIT}),
     S.COMPLETE_ABORT: frozenset({S.PREPARE_ABORT}),
@@ -75,17 +75,17 @@ PREVIOUS: Mapping[TransactionState, frozenset[TransactionState]] = {
 """Valid previous states of each state."""
 
 DECIDED = frozenset({S.PREPARE_COMMIT, S.PREPARE_ABORT})
-"""The outcome is in the log; markers have to be written."""
+"""The outcome is in the log; the markers must be written."""
 
 COMPLETE = frozenset({S.COMPLETE_COMMIT, S.COMPLETE_ABORT})
-"""All markers are written."""
+"""All markers have been written."""
 
 INACTIVE = PREVIOUS[S.DEAD]
 """No transaction is in progress: the next one may start, or the transactional id may expire."""
 
 
 class InvalidTransition(KreplicaError):
-    """A transition outside of ``PREVIOUS``: a bug in the coordinator, never caused by input."""
+    """A transition that ``PREVIOUS`` does not allow: a bug in the coordinator, never caused by input."""
 
 
 class Identity(NamedTuple):
@@ -108,13 +108,13 @@ class Transaction:
     """State of one transactional id, as in one record of the log.
 
     :param producer_id: with ``producer_epoch``, the identity in records and markers of the transaction.
-    :param last_epoch: epoch before the last bump that the producer requested, to recognise a retry; not in the log, so
-        -1 after a change of coordinator.
+    :param last_epoch: epoch before the last bump that the producer requested, to recognize a retry; not in the log, so
+        it is -1 after a change of coordinator.
     :param previous_producer_id: previous producer id, whose epochs were exhausted.
-    :param next_identity: identity of the producer after completion if it does not follow from the markers' identity:
-        the epochs are exhausted, or an earlier incarnation prepared the transaction (KIP-939).
-    :param client_version: 2 if the client that ended the transaction raises its epoch with each one (KIP-890), else 0.
-    :param start_ms: start of the transaction by the wall clock; -1 before the first.
+    :param next_identity: identity of the producer after completion, if it does not follow from the markers' identity
+        because the epochs are exhausted or an earlier incarnation prepared the transaction (KIP-939).
+    :param client_version: 2 if the client that ended the transaction bumps its epoch with each one (KIP-890), else 0.
+    :param start_ms: start of the transaction by the wall clock; -1 before the first transaction.
     """
 
     transactional_id: str
@@ -147,7 +147,7 @@ class Transaction:
 
     @property
     def is_committed(self) -> bool:
-        """True if the decision was to commit; only for decided transactions."""
+        """True if the decision was to commit; valid only for decided transactions."""
         return self.state is S.PREPARE_COMMIT
 
     def with_state(self, state: TransactionState, **changes: Any) -> Transaction:

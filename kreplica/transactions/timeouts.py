@@ -21,7 +21,7 @@ log = Logger()
 
 
 class Timeouts:
-    """Periodic checks of all shards.
+    """Checks all shards periodically.
 
     Durations are measured with the reactor's clock, so that a change of the wall clock does not abort or remove
     anything.
@@ -68,7 +68,7 @@ class Timeouts:
         if transaction is None or not entry.has_timed_out(self._runtime.reactor.seconds()) or shard.is_unloaded:
             return
         log.info(
-            "aborting the transaction of {transactional_id!r}: its timeout of {timeout_ms} ms is over",
+            "aborting the transaction of {transactional_id!r}: its timeout of {timeout_ms} ms has passed",
             transactional_id=entry.transactional_id,
             timeout_ms=transaction.timeout_ms,
         )
@@ -88,7 +88,7 @@ class Timeouts:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore the result: the shard retries, or another broker coordinates by now."""
+    """Ignore the result: the shard retries, or another broker is coordinator by now."""
 
 
 def _log_failure(failure: Failure) -> None:

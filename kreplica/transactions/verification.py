@@ -1,6 +1,6 @@
-"""Verifies for partition leaders, with transaction coordinators, that partitions are in a transaction (KIP-890).
+"""Asks transaction coordinators, on behalf of partition leaders, if partitions are in a transaction (KIP-890).
 
-Verifications of one reactor iteration are sent in one request per coordinator.
+Verifications from the same reactor iteration are sent in one request per coordinator.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ AtEndOfIteration = Callable[[Callable[[], object]], None]
 
 
 class VerificationRequest(NamedTuple):
-    """Partitions of one producer's transaction to verify or to add.
+    """Partitions to verify in one producer's transaction, or to add to it.
 
-    :param keys: partitions, at least one.
-    :param adds: add the partitions to the transaction, which may start it; otherwise only verify them.
+    :param keys: partitions; at least one.
+    :param adds: True to add the partitions to the transaction, which may start it; False to verify them only.
     """
 
     transactional_id: str
@@ -47,14 +47,14 @@ OnVerified = Callable[[Codes], None]
 
 @dataclass(frozen=True, slots=True)
 class VerifierConfig:
-    """Limits and delays.
+    """Limits and delays of verifications.
 
     :param timeout_s: request timeout.
-    :param pending_max: maximum number of verifications without a result; further ones are rejected.
+    :param pending_max: maximum number of pending verifications; further ones are rejected.
     :param per_request_max: maximum number of verifications in a request.
     :param requests_max: maximum number of requests in flight per coordinator.
-    :param retry_s: delay before a verification is repeated because the previous transaction is being completed.
-    :param retries_max: maximum number of such repetitions.
+    :param retry_s: delay before a verification is retried because the previous transaction is being completed.
+    :param retries_max: maximum number of such retries.
     """
 
     timeout_s: float = 10.0
@@ -66,7 +66,7 @@ class VerifierConfig:
 
 
 class _PendingVerification:
-    """A verification without a result, and its callback."""
+    """A pending verification and its callback."""
 
     __slots__ = ("on_verified", "request", "retries_left")
 
@@ -92,7 +92,7 @@ _RETRIABLE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
-        # The coordinator's metadata may lag behind: it does not know this topic, or another one in the request, yet.
+        # The coordinator's metadata may be outdated and not contain this topic, or another one in the request, yet.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
@@ -100,13 +100,13 @@ _RETRIABLE = frozenset(
 
 
 def rejection_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
-    """Return the error for a producer whose batch waited for a failed verification.
+    """Return the error to send to a producer whose batch waited for a failed verification.
 
     Producers do not expect coordinator errors from partition leaders. NOT_ENOUGH_REPLICAS makes every client retry the
     batch without a metadata request.
 
-    :param adds: the request adds the partition; such producers understand CONCURRENT_TRANSACTIONS.
-    :param knows_abortable: the client supports TRANSACTION_ABORTABLE.
+    :param adds: True if the request adds the partition; such producers understand CONCURRENT_TRANSACTIONS.
+    :param knows_abortable: True if the client supports TRANSACTION_ABORTABLE.
     """
     if code in _RETRIABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
         return ErrorCode.NOT_ENOUGH_REPLICAS
@@ -120,7 +120,7 @@ def rejection_of(code: ErrorCode, *, adds: bool, knows_abortable: bool) -> Error
 class Verifier:
     """Sends the verifications of one broker.
 
-    :param connections: to all brokers, including this one.
+    :param connections: connections to all brokers, including this one.
     :param at_end_of_iteration: schedules a callback after the requests of this reactor iteration.
     """
 
@@ -150,8 +150,8 @@ class Verifier:
         """Verify or add partitions.
 
         :param on_verified: called exactly once, never before this method has returned, with a code for each partition.
-            NONE: it is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or there are too many
-            verifications. NETWORK_EXCEPTION: no response. Otherwise the coordinator's error.
+            NONE: the partition is in the transaction. COORDINATOR_NOT_AVAILABLE: no coordinator is known, or too many
+            verifications are pending. NETWORK_EXCEPTION: no response. Any other code: the coordinator's error.
         """
         pending = _PendingVerification(request, on_verified, self._config.retries_max)
         if self._is_stopped or self._count >= self._config.pending_max:
@@ -259,13 +259,13 @@ class Verifier:
                 self._finish(pending, codes)
 
     def _handle_unsupported(self, batch: list[_PendingVerification]) -> None:
-        """Handle a coordinator of a version before KIP-890: accept unverified partitions, refuse to add partitions."""
+        """Handle a coordinator without KIP-890: accept the partitions unverified, and refuse to add partitions."""
         for pending in batch:
             adds = pending.request.adds
             self._finish_all(pending, ErrorCode.COORDINATOR_NOT_AVAILABLE if adds else ErrorCode.NONE)
 
     def _retry_later(self, pending: _PendingVerification) -> None:
-        """Repeat a verification after a short delay, because the previous transaction is being completed."""
+        """Retry a verification after a short delay, because the previous transaction is being completed."""
         if self._is_stopped:
             self._finish_all(pending, ErrorCode.NETWORK_EXCEPTION)
             return
@@ -294,7 +294,7 @@ class Verifier:
 def _split_batch(
     queue: list[_PendingVerification], count_max: int
 ) -> tuple[list[_PendingVerification], list[_PendingVerification]]:
-    """Split the queue into the next request and the rest; a transactional id occurs once per request."""
+    """Split the queue into the next request and the rest; a transactional id occurs only once per request."""
     taken: dict[str, _PendingVerification] = {}
     left: list[_PendingVerification] = []
     for pending in queue:
