@@ -7,7 +7,7 @@ state log -> commit -> shard's memory -> response. A new leader rebuilds the mem
 * ``state_log``: appends to one partition; ``loading``: replay of one partition
 * ``hashing``: partition of a group or transactional ID
 * ``cluster_view``: cluster metadata for coordinators; ``brokers``: connections to brokers
-* ``end_offsets``: end offsets of partitions that any broker leads; ``memory_totals``: memory held for clients
+* ``end_offsets``: end offsets of partitions, wherever their leaders are; ``memory_totals``: memory used for clients
 """
 
 from kreplica.coordination.brokers import BrokerConnections

@@ -28,12 +28,12 @@ CONNECT_TIMEOUT_S = 5.0
 class BrokerConnections:
     """One pipelined connection to each broker, including this one; opened on demand and reopened after a loss.
 
-    Owned by a broker and shared by its group and transaction coordinators. There is no reconnect backoff: callers pace
-    their retries.
+    Owned by the broker and shared by its group and transaction coordinators. There is no reconnect backoff: callers
+    must delay their retries.
 
     :param endpoint_of: returns the inter-broker endpoint of a broker; None if it is not alive.
-    :param client_id: client id in requests.
-    :param endpoint: creates the endpoints of the connections.
+    :param client_id: client id sent in requests.
+    :param endpoint: creates the client endpoints of the connections.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class BrokerConnections:
         """Send a request to a broker, in the highest version that both brokers support.
 
         :param at_most: maximum version, or None.
-        :return: fires with the response body; fails with a ``ClientError``. Except for ``ConnectionFailed``,
-            ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the request. The
-            Deferred may be cancelled.
+        :return: fires with the response body, or fails with a ``ClientError``. After an error other than
+            ``ConnectionFailed``, ``TooManyRequests`` and ``UnsupportedVersion``, the broker may have executed the
+            request. The Deferred may be cancelled.
         """
         return Deferred.fromCoroutine(self._request(broker_id, api, body, timeout_s, at_most))
 
@@ -72,7 +72,7 @@ class BrokerConnections:
         return await connection.request(api, connection.version(api, at_most), body, timeout_s=timeout_s)
 
     def _address(self, broker_id: int) -> Address:
-        """Return the current address of a broker; closes the connection to a previous one."""
+        """Return the current address of a broker; if it has changed, close the connection to the previous one."""
         endpoint = self._endpoint_of(broker_id)
         if endpoint is None:
             raise ConnectionFailed(f"broker {broker_id} is not alive according to the metadata")

@@ -1,4 +1,4 @@
-"""Cluster metadata as coordinators see it."""
+"""Cluster metadata that coordinators need."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kreplica.model import TopicPartition
 
 
 class ClusterView(Protocol):
-    """Metadata last received from the controller; may lag behind."""
+    """Metadata last received from the controller; may be outdated."""
 
     @property
     def is_complete(self) -> bool:
-        """True if a controller has sent complete metadata, so that an unknown topic does not exist."""
+        """True if a controller has sent complete metadata, so that a topic that is not in it does not exist."""
 
     def partition_count(self, topic: str) -> int | None:
         """Return the number of partitions of a topic; None if the topic is unknown."""
@@ -26,7 +26,7 @@ class ClusterView(Protocol):
         """Return the id of a topic; None if the topic is unknown."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """Return the name of the topic with this id, or None."""
+        """Return the name of the topic with this id; None if the id is unknown."""
 
     def topics(self) -> Iterable[str]:
         """Return the names of all topics, sorted."""
@@ -38,4 +38,4 @@ class ClusterView(Protocol):
         """Register a callback for changes of the metadata."""
 
     def on_topics_removed(self, callback: Callable[[Sequence[str]], None]) -> None:
-        """Register a callback for deleted topics, including topics that were created again since."""
+        """Register a callback for deleted topics, including topics that have been created again since."""

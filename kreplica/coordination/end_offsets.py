@@ -1,4 +1,4 @@
-"""First and end offsets of partitions for consumers, read locally or requested from the leader."""
+"""Log start offsets and end offsets of partitions, read locally or requested from the leader."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PER_REQUEST_MAX = 1000
 TIMEOUT_S = 10.0
 
 _LATEST, _EARLIEST = -1, -2
-"""Timestamps in ListOffsets that request the end offset and the log start offset."""
+"""Special timestamps in ListOffsets: request the end offset or the log start offset."""
 
 LocalOffset = Callable[[TopicPartition], int | None]
 """Returns an offset of a partition if this broker leads it, else None."""
 
 
 class EndOffsets:
-    """Finds the end offsets of partitions, which are their high watermarks; owned by a broker."""
+    """Finds the end offsets of partitions, which for clients are the high watermarks; owned by the broker."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class EndOffsets:
     async def of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Return the end offset of each partition.
 
-        :return: end offsets by partition; partitions whose leader is unknown or does not respond are missing.
+        :return: end offsets by partition; partitions whose leader is unknown or does not respond are left out.
         """
         return await self._find(keys, self._local_high_watermark, _LATEST)
 
     async def first_of(self, keys: Sequence[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Return the log start offset of each partition, as ``of`` does for the end offset."""
+        """Return the log start offset of each partition; otherwise like ``of``."""
         return await self._find(keys, self._local_log_start, _EARLIEST)
 
     async def _find(

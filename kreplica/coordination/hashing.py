@@ -1,4 +1,4 @@
-"""Assigns group IDs and transactional IDs to partitions of internal topics, as Kafka does."""
+"""Maps group IDs and transactional IDs to partitions of internal topics, as Kafka does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _SHORT_MAX = 100
 
 
 def java_hash(text: str) -> int:
-    """Return Java's ``String.hashCode``: over UTF-16 code units, with 32-bit overflow."""
+    """Return Java's ``String.hashCode``, which is computed over UTF-16 code units with 32-bit overflow."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for high, low in zip(data[::2], data[1::2], strict=True):
@@ -21,7 +21,7 @@ def java_hash(text: str) -> int:
 def partition_of(name: str, partitions: int) -> int:
     """Return the partition of a group ID or transactional ID.
 
-    :param partitions: partition count of the internal topic, at least 1.
+    :param partitions: partition count of the internal topic; at least 1.
     """
     value = _short_hash(name) if len(name) <= _SHORT_MAX else java_hash(name)
     return (0 if value == _LOWEST else abs(value)) % partitions

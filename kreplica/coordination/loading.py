@@ -26,7 +26,7 @@ class Loading:
 
     :param replay: called with every record that has a key, in log order.
     :param end_transaction: called for every transaction marker with the producer id and True for a commit.
-    :ivar offset: all records below it were replayed.
+    :ivar offset: all records below this offset have been replayed.
     """
 
     def __init__(self, runtime: Runtime, partition: Partition, replay: Replay, end_transaction: EndTransaction) -> None:
@@ -40,13 +40,13 @@ class Loading:
 
     @property
     def is_at_end(self) -> bool:
-        """True if all records in the log were replayed."""
+        """True if all records in the log have been replayed."""
         return self.offset >= self._log.log_end_offset
 
     async def read_to_end(self) -> None:
         """Replay everything up to the log end, including records appended during the replay.
 
-        :raise KreplicaError: damaged or unknown records.
+        :raise KreplicaError: records are damaged or have an unknown format.
         :raise OSError: the device fails.
         """
         while not self.is_at_end:

@@ -1,4 +1,4 @@
-"""Memory in bytes that a coordinator holds for clients, in total and by client address."""
+"""Memory in bytes that a coordinator uses for clients, in total and by client address."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from __future__ import annotations
 class MemoryTotals:
     """Memory totals of one coordinator.
 
-    :ivar held_bytes: total of all clients.
-    :ivar rejected: number of requests rejected since the start because of a memory limit.
+    :ivar held_bytes: total for all clients.
+    :ivar rejected: number of requests rejected because of a memory limit since the broker started.
     """
 
     def __init__(self) -> None:

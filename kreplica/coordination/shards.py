@@ -1,4 +1,4 @@
-"""Shards: the coordinator's state of each partition of an internal topic that this broker leads."""
+"""Shards: coordinator state, one shard for each partition of an internal topic that this broker leads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shard(Protocol):
     def replay(self, key: bytes, value: bytes | None, batch: BatchHeader) -> None:
         """Apply a record of the log during loading.
 
-        :raise KreplicaError: malformed record or unknown version; the partition cannot be loaded.
+        :raise KreplicaError: the record is malformed or its version unknown; the partition cannot be loaded.
         """
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -55,7 +55,7 @@ S = TypeVar("S", bound=Shard)
 class _LedPartition(Generic[S]):
     """A partition that this broker leads.
 
-    :ivar loading: the load in progress; None once loaded.
+    :ivar loading: the load in progress; None once the partition is loaded.
     """
 
     partition: Partition
@@ -112,7 +112,7 @@ class Shards(Generic[S]):
         raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def current_shard_of(self, name: str) -> S:
-        """Return the shard like ``shard_of``, but only while this broker holds the leader's lease.
+        """Return the shard like ``shard_of``, but only while this broker holds the leader lease.
 
         During the lease, no newer coordinator can have committed anything.
 
@@ -134,12 +134,12 @@ class Shards(Generic[S]):
         return entry
 
     def loaded_shards(self) -> list[S]:
-        """Return the loaded shards in the order of their partitions."""
+        """Return the loaded shards, in partition order."""
         return [entry.shard for _, entry in sorted(self._led_partitions.items()) if entry.is_loaded]
 
     @property
     def is_loading(self) -> bool:
-        """True if a partition led by this broker is not loaded."""
+        """True if a partition led by this broker has not been loaded."""
         return any(not entry.is_loaded for entry in self._led_partitions.values())
 
     def marker_written(self, partition: int, producer_id: int, *, committed: bool) -> None:
@@ -197,7 +197,7 @@ class Shards(Generic[S]):
         entry.shard.loaded()
 
     async def _read_all(self, entry: _LedPartition[S]) -> int:
-        """Replay until everything in the log is replayed and committed.
+        """Replay until everything in the log has been replayed and committed.
 
         Uncommitted records of an earlier leader may still be lost, so no response may depend on them.
         """
@@ -216,7 +216,7 @@ def is_settled(partition: Partition, offset: int) -> bool:
 
 
 class _CommitWaiter:
-    """Watcher of a partition that fires ``reached`` once everything below an offset is committed."""
+    """Partition watcher that fires ``reached`` once everything below an offset is committed."""
 
     def __init__(self, partition: Partition, offset: int) -> None:
         self._partition = partition

@@ -1,7 +1,7 @@
-"""Appends of a coordinator to one partition that this broker leads, with callbacks when they are committed.
+"""A coordinator's appends to one partition that this broker leads, with callbacks when they are committed.
 
-Appends of one reactor iteration share a batch, so that thousands of small appends per second are cheap. The records of
-one append are never split.
+Appends from the same reactor iteration share a batch, so that thousands of small appends per second are cheap. The
+records of one append are never split.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = Logger()
 
 Pair = tuple[bytes, bytes | None]
-"""Key and value of a record; None is a tombstone."""
+"""Key and value of a record; the value is None for a tombstone."""
 
 ProducerEpoch = tuple[int, int]
 """Producer ID and epoch."""
@@ -37,7 +37,7 @@ Committed = Callable[[], None]
 Respond = Callable[[ErrorCode], None]
 
 RECORD_OVERHEAD = 24
-"""Upper bound for the size of a record in addition to its key and value, in bytes."""
+"""Upper bound for the overhead of a record, in addition to its key and value, in bytes."""
 
 _NOT_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR})
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -59,7 +59,7 @@ class StateLogConfig:
 
 
 class PendingAppend(NamedTuple):
-    """An append that waits to be written or committed.
+    """An append that is waiting to be written or committed.
 
     :param records: empty if the batch already contains them.
     """
@@ -70,7 +70,7 @@ class PendingAppend(NamedTuple):
 
 
 class _WrittenBatch:
-    """A batch that waits to be committed, with its appends."""
+    """A batch that is waiting to be committed, with its appends."""
 
     __slots__ = ("appends", "deadline_s", "end_offset", "is_overdue")
 
@@ -84,7 +84,7 @@ class _WrittenBatch:
 class StateLog:
     """Appends records to one partition and calls back when they are committed; owned by ``Shards``.
 
-    Created when this broker becomes leader of the partition, closed when it is no longer leader.
+    It is created when this broker becomes leader of the partition, and closed when it is no longer leader.
 
     :param at_end_of_iteration: schedules a callback after the requests of this reactor iteration and before responses
         are sent.
@@ -117,10 +117,11 @@ class StateLog:
         """Append records atomically. No callback is called before this method has returned.
 
         :param records: at least one.
-        :param committed: called once the records are committed, in log order, even if ``respond`` was called with an
-            error before; never after this broker has lost leadership.
-        :param respond: called exactly once. NONE: after ``committed``. COORDINATOR_NOT_AVAILABLE: rejected, or not
-            committed in time (it may be committed later). NOT_COORDINATOR: no longer leader. MESSAGE_TOO_LARGE.
+        :param committed: called once the records are committed, in log order, even if ``respond`` has already been
+            called with an error; never called after this broker has lost leadership.
+        :param respond: called exactly once: with NONE after ``committed``; with COORDINATOR_NOT_AVAILABLE if the append
+            was rejected or not committed in time (it may be committed later); with NOT_COORDINATOR if this broker is no
+            longer leader; or with MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
         if self._gathered_bytes + size > self._config.batch_bytes_max:
@@ -132,7 +133,8 @@ class StateLog:
     def new_batch(self, producer: ProducerEpoch | None = None) -> BatchBuilder:
         """Return an empty batch for ``append_batch``.
 
-        :param producer: the producer if the records belong to its transaction, whose marker commits or aborts them.
+        :param producer: producer of the transaction to which the records belong; its marker commits or aborts them.
+            None if the records are not transactional.
         """
         if producer is None:
             return BatchBuilder(codec=self._config.codec)
@@ -149,11 +151,11 @@ class StateLog:
     def append_batch(
         self, batch: BatchBuilder, committed: Committed, respond: Respond, records: Sequence[Pair] = ()
     ) -> bool:
-        """Append one batch that other appends do not share; otherwise like ``append``.
+        """Append a batch that is not shared with other appends; otherwise like ``append``.
 
-        :param batch: from ``new_batch``; the caller may have added many records in slices, because each takes 5 us.
-        :param respond: in a transaction also INVALID_PRODUCER_EPOCH if the producer is fenced, and INVALID_TXN_STATE if
-            the transaction has not been verified or has ended.
+        :param batch: from ``new_batch``; a caller with many records adds them in slices, because each takes 5 us.
+        :param respond: as for ``append``; in a transaction also called with INVALID_PRODUCER_EPOCH if the producer is
+            fenced, and with INVALID_TXN_STATE if the transaction has not been verified or has ended.
         :param records: added to the batch; at least one if the batch is empty.
         :return: True if the records are in the log, so that the marker of their transaction will follow them.
         """
@@ -178,7 +180,7 @@ class StateLog:
         self._complete_committed()
 
     def _flush(self) -> None:
-        """Write the gathered appends as one batch, or one by one if the batch is too large for the log."""
+        """Write the collected appends as one batch, or one by one if the batch is too large for the log."""
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
         if gathered:
