@@ -14,11 +14,11 @@ import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * ZooKeeper's Java client as a target of benchmarks/zookeeper.py.  Janino compiles this file when it runs, which allows
- * neither lambdas nor generic inference.
+ * ZooKeeper's Java client as a target of benchmarks/zookeeper.py.  Janino compiles this file at run time; it supports
+ * neither lambdas nor generic type inference.
  *
- * It reads one experiment a line from stdin, tab-separated: connect string, root, number of znodes, data in hexadecimal,
- * kind (get, set or multi), window, batch size, checked znode (or "-").  It prints one JSON object a line: the seconds,
+ * It reads one experiment per line from stdin, tab-separated: connect string, root, number of znodes, data in hexadecimal,
+ * kind (get, set or multi), window, batch size, checked znode (or "-").  It prints one JSON object per line: the seconds,
  * or the name of the error.
  */
 public class ZooKeeperLoad {

@@ -22,12 +22,12 @@ from benchmarks.tables import markdown
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-"""BBR's timers cost more on loopback than the sending itself: results with and without BBR are not comparable."""
+"""On loopback, BBR's timers cost more than sending: results with and without BBR are not comparable."""
 
 TIME_LIMIT_S = {"quick": 240, "full": 1200}
 APART = ("controller_interruptions", "fail_over", "instructions", "interpreters", "kafka", "kafka_java", "kafka_kraft",
          "kafka_tls", "zookeeper_appendix")  # fmt: skip
-"""Benchmarks that run only if they are named: they need software that may be unavailable, or take long."""
+"""Benchmarks that run only if they are named, because they need software that may be unavailable, or take long."""
 
 TIMES_LONGER = {
     "fail_over": 3,
@@ -45,7 +45,7 @@ TIMES_LONGER = {
 """Benchmarks that need many processes or much data."""
 
 ROUNDS = 5
-"""Number of rounds for which the time limit is set."""
+"""Number of rounds for which the time limit is intended."""
 
 
 def benchmark_names() -> list[str]:
@@ -57,7 +57,7 @@ def benchmark_names() -> list[str]:
 def call_run(name: str, scale: str, rounds: int | None = None) -> list[dict[str, Any]]:
     """Call a benchmark's ``run`` with the arguments that it accepts.
 
-    :param rounds: by default the benchmark's own number.
+    :param rounds: number of rounds; by default the benchmark's own.
     """
     run = importlib.import_module(f"benchmarks.{name}").run
     parameters = inspect.signature(run).parameters
@@ -82,7 +82,7 @@ def run_apart(name: str, scale: str, rounds: int | None = None) -> tuple[list[di
         try:
             status = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            return [], f"it had not ended after {limit_s:.0f} s"
+            return [], f"it did not finish within {limit_s:.0f} s"
         finally:
             process.terminate()
             process.wait()
@@ -107,7 +107,7 @@ def machine() -> dict[str, Any]:
 def main() -> int:
     names = benchmark_names()
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Benchmarks, as Markdown and JSON.")
-    parser.add_argument("names", nargs="*", metavar="name", help=f"some of: {', '.join(names)} (all unless given)")
+    parser.add_argument("names", nargs="*", metavar="name", help=f"some of: {', '.join(names)} (default: all)")
     parser.add_argument("--scale", choices=sorted(TIME_LIMIT_S), default="quick", help="amount of work")
     parser.add_argument("--rounds", type=int, help="number of rounds in benchmarks that report medians of rounds")
     parser.add_argument("--json", type=Path, metavar="PATH", help="also write the rows to this file")
@@ -115,8 +115,7 @@ def main() -> int:
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in names]
     if unknown:
-        parser.error(f"no benchmark is named {', '.join(unknown)}; there are {', '.join(names)}")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that child processes are stopped
+        parser.error(f"no benchmark is named {', '.join(unknown)}; available: {', '.join(names)}")
     if options.rows_to is not None:
         options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale, options.rounds)))
         return 0

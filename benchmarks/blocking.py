@@ -1,4 +1,4 @@
-"""The blocking client with one broker process: records per second, and the client's CPU time."""
+"""The blocking client with one broker process: records per second and the client's CPU time."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Throughput, latency, requests per second and idle connections of one broker, against the targets.
+"""Throughput, latency, request rate and idle connections of one broker, compared with the targets.
 
-Method: this program starts every process.  Before each measured part the page cache of the log is filled
+Method: this program starts every process.  Before each measured part, the page cache of the log is filled
 (``driver.write_ahead``).  Cases alternate within one run, so that a slow minute of the machine affects them all, and
-figures are medians.  The broker's CPU time is the scheduler's count over all its threads, which other load on the
-machine disturbs far less than MB/s.  MB are 1e6 bytes of record values.
+values are medians.  The broker's CPU time is the scheduler's count for all its threads, which other load on the
+machine affects far less than MB/s.  MB are 1e6 bytes of record values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from benchmarks.driver import Driver, Measurement, find_driver, measure, remove_
 from benchmarks.raw_client import RawClient
 
 KB, MB = 1000, 1_000_000
-# Deleted logs free their pages at once instead of after a minute, for the next case.
+# Free the pages of deleted logs at once instead of after a minute, for the next case.
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
-# The largest stays below the default of message.max.bytes.
+# The largest size is below the default of message.max.bytes.
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 FETCH_BYTES = 1 << 20
 LATENCY_SETTINGS = (1, 0, 16_384)
@@ -35,10 +35,10 @@ IDLE_S = 3.0
 
 @dataclass(frozen=True)
 class Target:
-    """Target of a figure.
+    """Target for a measured value.
 
-    :param least: lower bound of a throughput; None for none.
-    :param most: upper bound of a cost.
+    :param least: lower bound of a throughput; None if there is none.
+    :param most: upper bound of a cost; None if there is none.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Stream:
 
 
 def streams(scale: Scale) -> Iterator[Stream]:
-    """Return the cases of produce and consume."""
+    """Return the cases for producing and consuming."""
     for partitions in scale.partitions:
         for record_bytes in (100, 1000, 10_000):
             for batch_bytes in BATCHES:
@@ -102,7 +102,7 @@ def streams(scale: Scale) -> Iterator[Stream]:
 
 
 def produce_targets(stream: Stream) -> list[Target]:
-    """Return the targets of a produce; none for 10 KB records."""
+    """Return the targets for producing; there are none for 10 KB records."""
     if stream.synced:
         return [Target("MB/s", "MB/s", least=500 if stream.batch_bytes == 16_384 else 1000)]
     if stream.record_bytes == 100:
@@ -115,14 +115,14 @@ def produce_targets(stream: Stream) -> list[Target]:
 
 
 def consume_targets(stream: Stream) -> list[Target]:
-    """Return the targets of a consume, for 1 KB records."""
+    """Return the targets for consuming; there are some for 1 KB records only."""
     if stream.record_bytes != 1000:
         return []
     return [Target("MB/s", "MB/s", least=1200), Target("broker us/MB", "us/MB", most=350)]
 
 
 def latency_targets(records_per_s: int) -> list[Target]:
-    """Return the targets at 1,000 records/s."""
+    """Return the targets for latency; there are some for 1,000 records/s only."""
     if records_per_s != 1000:
         return []
     return [Target("p50 ms", "ms at p50", most=0.2), Target("p99 ms", "ms at p99", most=1.5)]
@@ -140,7 +140,7 @@ def median(samples: list[Measurement], figure: Callable[[Measurement], float]) -
 
 
 class Bench:
-    """One broker under measurement."""
+    """Measures one broker."""
 
     def __init__(self, broker: BrokerProcess, driver: Driver, scale: Scale) -> None:
         self._broker = broker
@@ -150,7 +150,7 @@ class Bench:
         self._topics_count = 0
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return all figures."""
+        """Run all measurements."""
         return [*self.throughput(), *self.latency(), *self.tiny_requests(), self.idle_connections()]
 
     def throughput(self) -> list[dict[str, Any]]:
@@ -173,7 +173,7 @@ class Bench:
         ]
 
     def _write_and_read(self, case: Stream) -> tuple[Measurement, Measurement]:
-        # The client, not the broker, dominates the cost of small records; a part of them is enough.
+        # For small records, the client's cost dominates the broker's; a fraction of them is enough.
         size = self._scale.megabytes * MB // (4 if case.record_bytes == 100 else 1)
         topic = self._new_topic(case.partitions, {"flush.messages": "1"} if case.synced else {})
         try:
@@ -196,7 +196,7 @@ class Bench:
             write_ahead(log, size_bytes // case.partitions, sync=case.synced)
 
     def latency(self) -> list[dict[str, Any]]:
-        """Measure from the producer's call to the consumer's, at two rates."""
+        """Measure the time from the producer's call to the consumer's, at two rates."""
         samples: dict[int, list[Measurement]] = {1000: [], 5000: []}
         for _ in range(self._scale.repetitions):
             for rate, taken in samples.items():
@@ -217,7 +217,7 @@ class Bench:
         return [with_verdict(_latency_row(rate, taken), latency_targets(rate)) for rate, taken in samples.items()]
 
     def tiny_requests(self) -> list[dict[str, Any]]:
-        """Pipeline produce requests of one small record."""
+        """Pipeline produce requests with one small record each."""
         samples: dict[tuple[int, int], list[Measurement]] = {(1, 1): [], (1, 32): [], (64, 8): []}
         for _ in range(self._scale.repetitions):
             for (connections, window), taken in samples.items():
@@ -233,7 +233,7 @@ class Bench:
         ]
 
     def idle_connections(self) -> dict[str, Any]:
-        """Measure connections that have only sent ApiVersions."""
+        """Measure connections that have sent nothing but ApiVersions."""
         count = min(self._scale.idle_connections, allow_files() - 100)
         before_mb = self._broker.resident_mb()
         clients = []

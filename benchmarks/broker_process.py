@@ -21,7 +21,7 @@ from typing import IO
 from benchmarks.raw_client import RawClient
 
 ROOT = Path(__file__).parent.parent
-# Not in /tmp, which may be in memory: logs should be on a disk as in production.
+# Not in /tmp, which may be in memory: the logs should be on disk, as in production.
 SCRATCH = Path(__file__).parent / "results"
 START_TIME_S = 30.0
 STOP_TIME_S = 20.0
@@ -40,10 +40,10 @@ def free_ports(count: int) -> list[int]:
 class BrokerProcess:
     """``twistd -n kreplica standalone`` on free ports, with a scratch directory that is removed afterwards.
 
-    :param overrides: settings, ``{"num.partitions": "4"}``.
-    :param directory: a directory that is kept; by default a temporary one.
-    :param launcher: command that is started instead of ``twistd``, with the same arguments.
-    :ivar coordinator_port: port of its embedded coordinator.
+    :param overrides: settings such as ``{"num.partitions": "4"}``.
+    :param directory: a directory to use and keep; by default a temporary one.
+    :param launcher: command to start instead of ``twistd``, with the same arguments.
+    :ivar coordinator_port: port of the embedded coordinator.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BrokerProcess:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     def start(self) -> None:
-        """Start the process without waiting until it serves."""
+        """Start the process without waiting until it serves requests."""
         compile_sources()
         self.port, admin_port, self.coordinator_port = free_ports(3)
         command = [
@@ -108,10 +108,10 @@ class BrokerProcess:
         )
 
     def wait_until_ready(self) -> None:
-        """Wait until it lists itself in its metadata, because some libraries wait for long before they retry after an
-        empty list.
+        """Wait until the broker lists itself in its metadata, because some libraries take long to retry after an empty
+        list.
 
-        :raise RuntimeError: the process ended or is not ready in time; the message contains its output.
+        :raise RuntimeError: the process exited or was not ready in time; the message contains its output.
         """
         while time.monotonic() - self.started_s < START_TIME_S:
             self.check_running()
@@ -131,20 +131,20 @@ class BrokerProcess:
         raise RuntimeError(f"not ready after {START_TIME_S} s:\n{self.output()}")
 
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of the process if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has exited."""
         assert self._process is not None
         if self._process.poll() is not None:
-            raise RuntimeError(f"the broker ended with status {self._process.returncode}:\n{self.output()}")
+            raise RuntimeError(f"the broker exited with status {self._process.returncode}:\n{self.output()}")
 
     def output(self) -> str:
-        """Return the end of its output."""
+        """Return the last part of the broker's output."""
         assert self._output is not None
         size = self._output.seek(0, 2)
         self._output.seek(max(size - 4000, 0))
         return self._output.read().decode(errors="replace")
 
     def stop(self) -> None:
-        """Stop it in order; kill it if that takes too long."""
+        """Stop the broker cleanly; kill it if that takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
@@ -168,7 +168,7 @@ class BrokerProcess:
         return f"127.0.0.1:{self.port}"
 
     def cpu_s(self) -> float:
-        """Return the CPU time of all its threads, from the scheduler's statistics (nanoseconds, not ticks)."""
+        """Return the CPU time of all threads, from the scheduler's statistics (nanoseconds, not ticks)."""
         return cpu_s(self.pid)
 
     def resident_mb(self) -> float:
@@ -178,10 +178,10 @@ class BrokerProcess:
 
 @cache
 def compile_sources() -> None:
-    """Compile the bytecode of all modules once, as in an installed package.
+    """Compile all modules to bytecode once, as in an installed package.
 
-    If the environment forbids Python to write bytecode, each start compiles edited modules, which takes a third of its
-    time.
+    Otherwise, if the environment forbids Python to write bytecode, each start compiles edited modules, which takes a
+    third of its time.
     """
     compileall.compile_dir(ROOT / "kreplica", quiet=1)
 
@@ -198,7 +198,7 @@ def cpu_s(pid: int) -> float:
 
 
 def context_switches(pid: int) -> int:
-    """Return the voluntary and involuntary context switches of the threads of a process that still run."""
+    """Return the number of voluntary and involuntary context switches of a process's current threads."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -216,7 +216,7 @@ def resident_mb(pid: int) -> float:
 
 
 def allow_files() -> int:
-    """Raise this process's limit of open files as far as permitted, and return the limit."""
+    """Raise this process's limit on open files as far as permitted, and return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = min(hard, DESCRIPTORS_MAX) if hard != resource.RLIM_INFINITY else DESCRIPTORS_MAX
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

@@ -1,8 +1,8 @@
-"""CPU time of a request in Python by package, counted in bytecodes, which are not affected by other programs.
+"""Cost of a request in Python by package, counted in bytecodes, which are not affected by other programs.
 
-The brokers are in a simulated cluster.  The simulator itself and system calls are not counted; the benchmarks
+The brokers run in a simulated cluster.  The simulator itself and system calls are not counted; the benchmarks
 ``broker`` and ``efficiency`` measure both Python and system calls.  The duration of a bytecode on this machine is
-measured too.
+measured as well.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def bytecode_ns() -> float:
 
 
 class Sink:
-    """Transport of a connection that discards everything and counts the responses."""
+    """Connection transport that discards everything and counts the responses."""
 
     def __init__(self) -> None:
         self.responses = 0
@@ -97,8 +97,7 @@ class Leader:
         self._connection.attach(self._sink)
 
     def request(self, frame: bytes, times: int = 1) -> None:
-        """Pass a frame to the broker this number of times, as if one read had returned all of them, and wait for a
-        response.
+        """Pass a frame to the broker ``times`` times, as if one read had returned all copies, and wait for a response.
         """
         before = self._sink.responses
         frames = [memoryview(bytearray(frame)) for _ in range(times)]

@@ -1,9 +1,10 @@
 """Counts the function calls of one request and compares them with a recorded baseline.
 
-A broker of a simulated cluster receives frames as from a connection. Calls of Python and of C functions are counted
-from the frame to the bytes of the response, without the simulator's own code, so no clock disturbs the figures. They
-depend on the version of the interpreter: the baseline has figures for each. ``python -m benchmarks calls`` fails if a
-request makes more calls than its baseline. ``python -m benchmarks.calls`` records the baseline of this interpreter.
+A broker in a simulated cluster receives frames as if from a connection. Calls of Python and C functions are counted
+from the frame to the bytes of the response, without the simulator's own code. No clock is involved, so the counts are
+exact. They depend on the version of the interpreter: the baseline has counts for each. ``python -m benchmarks calls``
+fails if a request makes more calls than its baseline. ``python -m benchmarks.calls`` records the baseline of this
+interpreter.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PRODUCT = (HOME, "<")
 
 PARTITIONS = 10
 BATCHES_BEFORE = 20
-"""Batches in each partition before the first measurement, so that later ones do not change how a fetch searches."""
+"""Batches in each partition before the first measurement, so that further batches do not change a fetch's search."""
 
 WARM_UP = 20
 ROUNDS = 50
@@ -54,11 +55,11 @@ class Cost(NamedTuple):
 
 
 class AboveBaseline(Exception):
-    """A request makes more calls than its baseline."""
+    """A request makes more calls than its baseline allows."""
 
 
 def run() -> list[dict[str, Any]]:
-    """Measure every request and compare.
+    """Measure every request, and compare the counts with the baseline.
 
     :return: one row for each request.
     :raise AboveBaseline: a request makes more calls than the baseline of this interpreter allows.
@@ -143,7 +144,7 @@ def _broker_costs() -> dict[str, Cost]:
 
 
 class Sink:
-    """Transport of a connection that accepts everything and keeps the bytes, without ranges of files."""
+    """Connection transport that accepts everything and keeps the bytes, except file ranges."""
 
     def __init__(self) -> None:
         self.sends: list[bytes] = []
@@ -183,11 +184,11 @@ class Leader:
         self._connection.attach(self._sink)
 
     def set_quotas(self, quotas: Mapping[str, float]) -> None:
-        """Set quotas of each user."""
+        """Set the quotas that apply to each user."""
         self._program.quotas.replace({QuotaEntity(user=DEFAULT_ENTITY): quotas})
 
     def response(self, api: Api, version: int, body: Body) -> Any:
-        """Return the parsed response to one request that is answered at once."""
+        """Send a request that is answered at once, and return the parsed response."""
         self.receive([build_frame(api, version, body)])
         frame = memoryview(b"".join(self._sink.sends))[4:]
         self._sink.sends.clear()
@@ -197,7 +198,7 @@ class Leader:
     def cost(self, api: Api, version: int, body: Callable[[int], Body], *, times: int = 1) -> Cost:
         """Return the median cost of one read.
 
-        :param body: makes the request's body from the number of the round.
+        :param body: returns the request's body for the number of a round.
         :param times: number of copies of the request in one read.
         """
         costs = []
@@ -233,7 +234,7 @@ class Leader:
 def count_calls(action: Callable[[], object]) -> Cost:
     """Count the calls that an action makes, except those made inside the simulator."""
     counts: Counter[str] = Counter()
-    depth = 0  # of functions of the simulator that have not returned
+    depth = 0  # number of simulator functions that have not returned
 
     def profile(frame: Any, event: str, _: Any) -> None:
         nonlocal depth
@@ -287,7 +288,7 @@ def _batch() -> bytes:
 
 
 def produce_body(partitions: int) -> Body:
-    """Return the body of a Produce request with a record of 1,000 bytes for each partition."""
+    """Return the body of a Produce request with one record of 1,000 bytes for each partition."""
     data = [{"index": number, "records": _batch()} for number in range(partitions)]
     return {"acks": 1, "timeout_ms": 1000, "topic_data": [{"name": "t", "partition_data": data}]}
 

@@ -1,19 +1,19 @@
-"""Client libraries on one broker process: kreplica's, aiokafka, kafka-python, and confluent-kafka for reference.
+"""Client libraries with one broker process: kreplica's, aiokafka, kafka-python, and confluent-kafka for reference.
 
-Each library has its own process, which is new in every round.  Within a round the libraries alternate in each case, so
-that a slow minute of the machine affects them all; figures are medians of the rounds.  Batch sizes, linger, acks,
-in-flight requests and fetch settings are equal if a library has them (``client_load.Case``); aiokafka always has one
-Produce request per broker in flight.  Every record that is read is accessed.  CPU time is that of the client process
-with all its threads.
+Each library has its own process, which is new in every round.  Within a round, the libraries alternate in each case, so
+that a slow minute of the machine affects them all; values are medians of the rounds.  Batch sizes, linger, acks,
+in-flight requests and fetch settings are the same wherever a library supports them (``client_load.Case``); aiokafka
+always has one Produce request per broker in flight.  Every record that is read is accessed.  CPU time is that of the
+client process with all its threads.
 
-* ``aiokafka`` encodes and decodes records with its Cython extension, ``aiokafka (pure)`` in Python
-  (``AIOKAFKA_NO_EXTENSIONS``), checksums included.
+* ``aiokafka`` encodes and decodes records with its Cython extension; ``aiokafka (pure)`` does so in Python
+  (``AIOKAFKA_NO_EXTENSIONS``), including checksums.
 * ``produce, record by record``: each record has a Deferred, a future or a callback.  ``all at once``: ``send_all``,
-  aiokafka's ``send_batch`` (a future for a batch, whose partition the caller chooses), confluent-kafka without
+  aiokafka's ``send_batch`` (one future for a batch, whose partition the caller chooses), confluent-kafka without
   callbacks; kafka-python has no such method.
-* ``kreplica`` encodes and decodes records with its kernels if they are compiled, ``kreplica (pure)`` in Python
-  (``KREPLICA_KERNELS=no``).  kafka-python has no extension.  Checksums are always in C: kafka-python finds the
-  ``crc32c`` package that kreplica installs.
+* ``kreplica`` encodes and decodes records with its kernels if they are compiled; ``kreplica (pure)`` does so in Python
+  (``KREPLICA_KERNELS=no``).  kafka-python has no extension.  The other libraries compute checksums in C: kafka-python
+  uses the ``crc32c`` package that kreplica installs.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ STYLES = {
 class Scale:
     """Amount of work.
 
-    :param seconds: for one library in one case.
-    :param filled: bytes of a topic that is read.
+    :param seconds: duration of one case with one library.
+    :param filled: size in bytes of a topic that is read.
     :param libraries: libraries that are measured.
     :param styles: styles of the producers' calls.
     """
@@ -143,7 +143,7 @@ class Topics:
             removed.result(20)
 
     def make_full(self, record_bytes: int, batch_bytes: int, size: int, *, varied: bool) -> str:
-        """Create a topic with records in batches of one size, written by a library that is not measured."""
+        """Create a topic with records in batches of this size, written by a library that is not measured."""
         name = self.make()
         producer = Producer(
             {
@@ -167,7 +167,7 @@ class Topics:
 
 
 def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
-    """Return the cases of each library; a consumer's case names its topic, a producer's case needs a new one."""
+    """Return the cases for each library; a consumer's case names its topic, a producer's case needs a new one."""
     for record_bytes, varied in RECORDS:
         for batch_bytes in scale.batch_bytes:
             common: dict[str, Any] = {
@@ -186,7 +186,7 @@ def cases(topics: Topics, scale: Scale) -> Iterator[Case]:
 
 
 def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, Any]]]]:
-    """Run all libraries in all cases once per round: case -> library -> reports in the order of the rounds."""
+    """Run all cases with all libraries once per round: case -> library -> reports in the order of the rounds."""
     reports: dict[Case, dict[str, list[dict[str, Any]]]] = {}
     with BrokerProcess(OVERRIDES) as broker:
         broker.wait_until_ready()
@@ -203,7 +203,7 @@ def measure(scale: Scale, rounds: int) -> dict[Case, dict[str, list[dict[str, An
 
 
 def _turns(names: tuple[str, ...], number: int) -> tuple[str, ...]:
-    """Return the libraries in the order of a round: each is first in one round, and last in another."""
+    """Return the libraries in the order for a round: each is first in one round, and last in another."""
     first = number % len(names)
     return names[first:] + names[:first]
 

@@ -1,7 +1,7 @@
 """A client library under load: ``python -m benchmarks.client_load LIBRARY``.
 
-Each line of standard input is a case in JSON, and the result is a line of JSON.  Each case creates a client, prepares
-it, and is measured for a fixed time.  ``benchmarks/client_load_LIBRARY.py`` uses a library as its documentation
+Each line of standard input is a case in JSON, and each result is a line of JSON.  A case creates a client, warms it up,
+and is measured for a fixed time.  ``benchmarks/client_load_LIBRARY.py`` uses a library as its documentation
 recommends.
 """
 
@@ -25,11 +25,11 @@ class Case:
     """A case with the same settings for all libraries.
 
     :param what: ``produce`` or ``consume``.
-    :param style: style of the library's calls: ``record`` for one at a time, ``batch`` for as many as possible.
+    :param style: style of the library's calls: ``record`` for one record at a time, ``batch`` for as many as possible.
     :param seconds: duration; work in progress at its end is completed and counted.
-    :param varied: values are from half to one and a half times ``record_bytes`` long, not all the same.
-    :param batch_bytes: size of a producer's batches; ``acks`` -1 for all, with idempotence, or 1, without.
-    :param fetch_bytes: size limit of one partition in a response; ``response_bytes`` of all.
+    :param varied: True for values of half to one and a half times ``record_bytes``, False if all have this size.
+    :param batch_bytes: size of a producer's batches. ``acks`` is -1 (all, with idempotence) or 1 (without).
+    :param fetch_bytes: size limit of one partition in a response; ``response_bytes`` limits all partitions together.
     """
 
     what: str
@@ -50,7 +50,7 @@ class Case:
 
     @property
     def values(self) -> list[bytes]:
-        """Values of ``CHUNK`` records, which are sent repeatedly."""
+        """The values of ``CHUNK`` records, which are sent repeatedly."""
         return make_values(self.record_bytes, varied=self.varied)
 
     @property
@@ -82,7 +82,7 @@ class Meter:
 
     @property
     def is_over(self) -> bool:
-        """True if the duration of the case is over."""
+        """True if the duration of the case has passed."""
         return time.monotonic() >= self._until_s
 
     def report(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ def serve() -> None:
 
 
 async def produce(case: Case) -> None:
-    """``send`` waits only for buffer space and returns a future of the record; ``send_batch`` returns one for the
-    batch.
+    """Produce with ``send``, which waits only for buffer space and returns a future for the record, or with
+    ``send_batch``, which returns one for the batch.
     """
     producer = AIOKafkaProducer(
         bootstrap_servers=case.bootstrap,
@@ -60,7 +60,7 @@ async def _batches_of(
 
 
 async def consume(case: Case) -> None:
-    """Read by ``async for`` or ``getmany``."""
+    """Read with ``async for`` or ``getmany``."""
     consumer = AIOKafkaConsumer(
         bootstrap_servers=case.bootstrap,
         enable_auto_commit=False,

@@ -24,7 +24,7 @@ def _delivered(error: Any, _: Any) -> None:
 
 
 def produce(case: Case) -> None:
-    """Call ``produce`` with a callback for each record, which corresponds to other libraries' futures, or without."""
+    """Call ``produce``, with a callback for each record (the counterpart of other libraries' futures) or without."""
     producer = Producer(
         {
             "bootstrap.servers": case.bootstrap,
@@ -56,7 +56,7 @@ def produce(case: Case) -> None:
 
 
 def consume(case: Case) -> None:
-    """Read by ``poll`` or ``consume``."""
+    """Read with ``poll`` or ``consume``."""
     consumer = Consumer(
         {
             "bootstrap.servers": case.bootstrap,

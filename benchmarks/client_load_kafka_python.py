@@ -7,7 +7,7 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from benchmarks.client_load import CHUNK, Case, Meter, cases, print_result
 
 RECORDS_MAX = 10_000
-"""Records of one ``poll``: the default of 500 would be a disadvantage."""
+"""Maximum number of records per ``poll``; the default of 500 would be a disadvantage."""
 
 
 def serve() -> None:
@@ -17,7 +17,7 @@ def serve() -> None:
 
 
 def produce(case: Case) -> None:
-    """``send`` returns a future; a thread of the library sends.  No method accepts several records."""
+    """Produce with ``send``, which returns a future; the library's thread sends.  No method accepts several records."""
     producer = KafkaProducer(
         bootstrap_servers=case.bootstrap,
         acks=case.acks,
@@ -41,7 +41,7 @@ def produce(case: Case) -> None:
 
 
 def consume(case: Case) -> None:
-    """Read by iteration or ``poll``."""
+    """Read by iteration or with ``poll``."""
     consumer = KafkaConsumer(
         bootstrap_servers=case.bootstrap,
         enable_auto_commit=False,

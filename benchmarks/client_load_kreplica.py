@@ -23,7 +23,7 @@ async def _serve() -> None:
 
 
 async def produce(cluster: Cluster, case: Case) -> None:
-    """``send`` returns a Deferred for the record; ``send_all`` accepts any number of records."""
+    """Produce with ``send``, which returns a Deferred for the record, or ``send_all``, for any number of records."""
     options = ProducerOptions(acks=case.acks, batch_size=case.batch_bytes, linger_s=case.linger_ms / 1000)
     async with Producer(cluster, options) as producer:
         topic, values, partitions = case.topic, case.values, case.partitions
@@ -49,7 +49,7 @@ def _values(values: list[bytes], meter: Meter) -> Iterator[bytes]:
 
 
 async def consume(cluster: Cluster, case: Case) -> None:
-    """Read by ``async for`` or ``batches``."""
+    """Read with ``async for`` or ``batches``."""
     options = ConsumerOptions()
     async with Consumer(cluster, options) as consumer:
         partitions = [TopicPartition(case.topic, number) for number in range(case.partitions)]

@@ -1,7 +1,7 @@
 """A whole cluster: three broker processes and a real ZooKeeper on this machine, with a producer at 1,000 records/s.
 
-Brokers are killed and stopped, topics of 1,000 partitions are created and deleted, records are replicated.  The time
-from the controller's notification to the last broker's response is taken from the controller's log.
+Brokers are killed and stopped, topics of 1,000 partitions are created and deleted, and records are replicated.  The
+time from the controller's notification to the last broker's response is taken from the controller's log.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _cluster() -> Iterator[ProcessCluster]:
 
 
 class Measured:
-    """A cluster, and the measurements in its controllers' logs."""
+    """A cluster, and the measurements from its controllers' logs."""
 
     def __init__(self, cluster: ProcessCluster) -> None:
         self._cluster = cluster
@@ -81,7 +81,7 @@ class Measured:
     # --- events ---
 
     def topics(self, count: int) -> list[dict[str, Any]]:
-        """Create topics of 1,000 partitions one after another; the row is that of the slowest."""
+        """Create topics of 1,000 partitions one after another, and return a row for the slowest."""
         self._cluster.create_topic(LOAD_TOPIC, LOAD_PARTITIONS)
         seconds = []
         before = self._steps("TopicsChanged")
@@ -95,7 +95,7 @@ class Measured:
         return [row | self._verdict(slowest["applied, ms"], "create") | {"a client saw, ms": _ms(max(seconds))}]
 
     def failures(self, producer: SteadyProducer) -> list[dict[str, Any]]:
-        """Kill a broker, stop another in order, kill the controller, each time after all partitions are in sync."""
+        """Kill a broker, stop another cleanly, and kill the controller, each after all replicas are in sync."""
         producer.wait_for_more(RECORDS_PER_SECOND)
         partitions = LOAD_PARTITIONS + len(self._topics) * TOPIC_PARTITIONS
         rows = []
@@ -122,7 +122,7 @@ class Measured:
         return rows
 
     def deletion(self) -> dict[str, Any]:
-        """Delete a topic of 1,000 partitions, and wait until no broker has a file of it."""
+        """Delete a topic of 1,000 partitions, and wait until no broker has any of its files."""
         self._wait_until_whole()
         name = self._topics.pop()
         started_s = time.monotonic()
@@ -201,7 +201,7 @@ def _ms(seconds: float) -> int:
 
 
 def throughput(cluster: ProcessCluster, size_mb: int) -> list[dict[str, Any]]:
-    """Measure MB/s, CPU time and the followers' lag: 1 KB records to one partition on three brokers."""
+    """Measure MB/s, CPU time and the followers' lag while 1 KB records are written to a partition on three brokers."""
     return [
         _throughput(cluster, size_mb, batch_size, acks) for acks in ("all", "1") for batch_size in BATCH_SIZES
     ]
@@ -229,7 +229,7 @@ def _throughput(cluster: ProcessCluster, size_mb: int, batch_size: int, acks: st
 
 
 def _produce(bootstrap_servers: str, topic: str, size_mb: int, batch_size: int, acks: str) -> float:
-    """Produce one record and then this number of megabytes; return the seconds until all are acknowledged."""
+    """Produce one record, and then this number of megabytes; return the seconds until all are acknowledged."""
     settings: dict[str, Any] = {
         "bootstrap.servers": bootstrap_servers,
         "acks": acks,

@@ -1,7 +1,7 @@
-"""Time in us to parse and build frequent messages: kreplica's codec, hand-written ``struct`` code, kafka-python.
+"""Time in us to parse and build frequent messages: kreplica's codec, handwritten ``struct`` code, and kafka-python.
 
-The codec is compiled from the messages' schemas; the hand-written code (``by_hand``) has the same dicts as input and
-output.  All run in turn.  The best CPU time of all rounds counts, because other programs affect it least.
+The codec is compiled from the messages' schemas; the handwritten code (``by_hand``) has the same dicts as input and
+output.  All run in turn.  Values are the lowest CPU time of all rounds, because other programs affect it least.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ TIMES_MOST = 2.0
 class Case:
     """One message in one version.
 
-    :param size: description of the number of partitions or topics.
-    :param parse_by_hand: None for a message that is only built, from pieces that may not be bytes.
+    :param size: describes the number of partitions or topics.
+    :param parse_by_hand: None for a message that is only built, into pieces that need not be bytes.
     """
 
     schema: Schema
@@ -94,7 +94,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Return the cases: the old form of each message and the flexible one if clients and brokers use it."""
+    """Return the cases: each message in its old encoding, and in the flexible one if clients and brokers use it."""
     for count in (1, 10, 100):
         yield Case(PRODUCE.request, 7, f"{count} x 16 KiB", produce_request(count, 16384), parse_produce_7,
                    build_produce_7)  # fmt: skip
@@ -134,7 +134,7 @@ def cases() -> Iterator[Case]:
 
 
 def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """Return the CPU time of each call, as the best of ``turns`` rounds."""
+    """Return the CPU time of each call: the lowest of ``turns`` rounds."""
     timers = {name: timeit.Timer(call, timer=time.thread_time) for name, call in calls.items()}
     counts = {}
     for name, timer in timers.items():
@@ -149,7 +149,7 @@ def microseconds(calls: dict[str, Callable[[], Any]], turns: int) -> dict[str, f
 
 
 def _peer(name: str) -> Any:
-    """Return kafka-python's class of that message, or None if it has none or is not installed."""
+    """Return kafka-python's class for this message; None if it has none or is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
@@ -161,13 +161,13 @@ def _peer(name: str) -> Any:
             try:
                 return type(ApiMessage)(name, (ApiMessage,), {"__slots__": ()})
             finally:
-                known.update(own)  # its clients' own class had been replaced, and would be deleted with the new one
+                known.update(own)  # otherwise the class that its clients use would be deleted with the new one
     except (ImportError, FileNotFoundError):
         return None
 
 
 def calls_of(case: Case) -> dict[str, Callable[[], Any]]:
-    """Return the operations on the message, by implementation."""
+    """Return the operations on a message, by name."""
     schema, version, value = case.schema, case.version, case.value
     parse_by_hand, build_by_hand = case.parse_by_hand, case.build_by_hand
     if parse_by_hand is None:
@@ -188,7 +188,7 @@ def calls_of(case: Case) -> dict[str, Callable[[], Any]]:
 
 
 def measure(case: Case, turns: int) -> dict[str, Any]:
-    """Measure one case and return its row; None for operations that the case or the peer does not have."""
+    """Measure one case and return its row, with None for operations that the case or kafka-python does not have."""
     us = microseconds(calls_of(case), turns)
     times = {name: us[name] / us[f"{name} by hand"] for name in ("parse", "build") if name in us}
     return {

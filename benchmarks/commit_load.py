@@ -1,7 +1,7 @@
-"""Members of groups that commit: ``python -m benchmarks.commit_load commit HOST:PORT MEMBERS WINDOW COUNT PARTITIONS``.
+"""Group members that commit: ``python -m benchmarks.commit_load commit HOST:PORT MEMBERS WINDOW COUNT PARTITIONS``.
 
-Each member has its own group and connection, and keeps a window of OffsetCommit requests in flight until its count is
-reached.  The program prints ``ready``, waits for a line, and prints the total time as JSON.
+Each member has its own group and connection, and keeps a window of OffsetCommit requests in flight until it has sent
+``COUNT`` requests.  The program prints ``ready``, waits for a line, and prints the total time as JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kreplica.wire.messages.consumer_protocol import SUBSCRIPTION, build_version
 TOPIC = "commits"
 OFFSET = 123_456
 VERSION = 7
-"""Version of OffsetCommit; later versions have the same content in a few bytes less."""
+"""Version of OffsetCommit; later versions have the same content in a few bytes fewer."""
 
 VERSIONS = {FIND_COORDINATOR.key: 2, JOIN_GROUP.key: 5, SYNC_GROUP.key: 3, OFFSET_FETCH.key: 5}
 COORDINATOR_TIME_S = 20.0
@@ -38,7 +38,7 @@ class Member:
         self._generation = -1
 
     def join(self) -> None:
-        """Find the coordinator, join, and receive the assignment, which this member makes as the leader."""
+        """Find the coordinator, join as the group's leader, and receive this member's own assignment."""
         self._wait_for_coordinator()
         join = {
             "group_id": self._group,
@@ -59,7 +59,7 @@ class Member:
         self._request(SYNC_GROUP, sync)
 
     def _commit_body(self, partitions: int) -> dict[str, Any]:
-        """Return a commit request for each partition."""
+        """Return the body of a commit request for this number of partitions."""
         commit = {"committed_offset": OFFSET, "committed_leader_epoch": 0, "committed_metadata": ""}
         rows = [commit | {"partition_index": index} for index in range(partitions)]
         return {
@@ -70,7 +70,7 @@ class Member:
         }
 
     def commit_frame(self, partitions: int) -> bytes:
-        """Return the request that it sends repeatedly."""
+        """Return the request that the member sends repeatedly."""
         body = OFFSET_COMMIT.request.build(VERSION, self._commit_body(partitions))
         return frame(build_request_header(1, OFFSET_COMMIT.key, VERSION, 1, "load") + body)
 

@@ -1,8 +1,8 @@
-"""Time to validate a produced batch, in us: header and CRC only, and all of a compressed batch.
+"""Time to validate a produced batch, in us: only its header and CRC, and a compressed batch in full.
 
-Header and CRC are the cost of an uncompressed batch; a compressed batch is also decompressed, and its records are
-validated.  A batch has 16 or 128 KiB when sent, its records have about 100 bytes or 1 KB.  The best CPU time of many
-rounds counts, because other programs affect it least.
+Validating the header and the CRC is the cost of an uncompressed batch; a compressed batch is also decompressed, and its
+records are validated.  A batch is sent in 16 or 128 KiB, and its records have about 100 bytes or 1 KB.  Values are the
+lowest CPU time of many rounds, because other programs affect it least.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _record(chance: random.Random, number: int, size: int) -> Record:
 
 
 def batch_of(codec: int, size: int, record_size: int) -> bytes:
-    """Return a batch of about that size as it is sent."""
+    """Return a batch that has about this size when it is sent."""
     chance = random.Random(1)
     count = size // record_size
     while True:

@@ -1,8 +1,8 @@
-"""Cost of cluster changes in the controller: from the notification to the last broker's response.
+"""Cost of cluster changes in the controller, from the notification to the last broker's response.
 
 ZooKeeper and the controller are real; the brokers are simulated and respond at once.  ``written`` is the time from the
-notification until all states are in ZooKeeper, ``applied`` is the time until the last broker has responded.  CPU time
-is that of the controller's process.  Each round starts a new controller, and values are medians.
+notification until all states are in ZooKeeper, and ``applied`` is the time until the last broker has responded.  CPU
+time is that of the controller's process.  Each round starts a new controller, and values are medians.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ CASES = {
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
-    """Measure fail-overs of controller and brokers, and creation and deletion of a topic of 1,000 partitions.
+    """Measure fail-overs of the controller and of brokers, and creation and deletion of a topic of 1,000 partitions.
 
     :param rounds: number of rounds for the medians.
     :return: a row for each event.
@@ -69,7 +69,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
     try:
         task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
-    except SystemExit as ended:  # react exits in this way when the coroutine returns
+    except SystemExit as ended:  # raised by react when the coroutine returns
         if ended.code:
             raise
     return rows
@@ -91,7 +91,7 @@ async def _life(reactor: Any, server: str, partitions: int) -> list[dict[str, An
 
 
 def medians(lives: Sequence[Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return one row per event: the median of each figure over all rounds, and whether it is below its target."""
+    """Return one row per event, with the median of each value over all rounds, and True if the target is reached."""
     rows = []
     for same in zip(*lives, strict=True):
         row = {name: median(each[name] for each in same) if _is_figure(value) else value
@@ -130,7 +130,7 @@ SERVERS: Mapping[str, Callable[[], AbstractContextManager[str]]] = {"ZooKeeper":
 
 @dataclass
 class Stalls:
-    """The longest time for which the reactor was blocked, checked every millisecond."""
+    """Measures the longest time for which the reactor was blocked, by a check every millisecond."""
 
     reactor: Any
     longest_s: float = 0.0
@@ -217,7 +217,7 @@ class Measured:
         return self._row(case, steps, target_s) | {"CPU, ms": round((time.process_time() - cpu_s) * 1000)}
 
     async def _settled(self, before: int) -> bool:
-        """Return True if an event was handled and the controller is idle for a moment."""
+        """Return True if an event was handled and the controller has been idle for a moment."""
         timeline = self._controller.timeline
 
         def quiet() -> bool:
@@ -275,7 +275,8 @@ class Measured:
     async def _populate(self) -> None:
         await create_persistent_paths(self._operator)
         for broker_id in range(1, BROKERS_COUNT + 1):
-            await self._register(broker_id)  # before the states: a broker that registers later may have lost records
+            # Before the states are written: a broker that registers later may have lost records.
+            await self._register(broker_id)
         names = [f"topic-{number}" for number in range(self._partitions // TOPIC_PARTITIONS)]
         units: list[list[Operation]] = []
         for number, name in enumerate(names, 1):

@@ -1,13 +1,13 @@
-"""Failover of a broker while the controller is interrupted, or busy with other work, with 100,000 partitions.
+"""Failover of a broker while the controller is interrupted or busy with other work, with 100,000 partitions.
 
-ZooKeeper and the controller are real; the brokers are simulated and respond at once.  Each time is from the deletion of
-the broker's registration until all its partitions have new leaders in ZooKeeper, and until all work is done.  Each
-case runs with the mechanism and without it, which is how earlier versions worked:
+ZooKeeper and the controller are real; the brokers are simulated and respond at once.  Times are measured from the
+deletion of the broker's registration until all its partitions have new leaders in ZooKeeper, and until all work is
+done.  Each case runs with the mechanism that speeds it up and without it, as in earlier versions:
 
 * ``lost connection``: the controller loses its connection while it writes the new states.  Without the mechanism, its
   term ends, and the next term reads the state of the whole cluster.
-* ``deletion``: the broker dies while 100 topics of 1,000 partitions are deleted; others must get leaders.  Without the
-  mechanism, events are handled in the order of their arrival.
+* ``deletion``: the broker dies while 100 topics of 1,000 partitions are being deleted; the partitions of other topics
+  need new leaders.  Without the mechanism, events are handled in the order of their arrival.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KEPT_TOPICS = 10
 """Topics that are not deleted, in both cases."""
 
 BEGUN = 0.9
-"""The broker dies when less than this part of the deleted topics is left."""
+"""The broker dies when less than this fraction of the topics to delete is left."""
 
 POLL_S = 0.01
 
@@ -61,7 +61,7 @@ def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]
 
     try:
         task.react(lambda reactor: Deferred.fromCoroutine(measure(reactor)))
-    except SystemExit as ended:  # react exits in this way when the coroutine returns
+    except SystemExit as ended:  # raised by react when the coroutine returns
         if ended.code:
             raise
     return rows
@@ -101,10 +101,10 @@ async def _run_case(reactor: Any, case: str, scale: str, variant: AbstractContex
 
 
 class Interrupted(Measured):
-    """One controller with its brokers, whose failover is measured once."""
+    """One controller with its brokers, on which one failover is measured."""
 
     async def failover(self, case: str) -> dict[str, Any]:
-        """Start the controller, let a broker die while it is interrupted, and measure the failover."""
+        """Start the controller, let a broker die while the controller is interrupted, and measure the failover."""
         await self._client.start()
         await self._operator.start()
         await self._populate()
@@ -118,7 +118,7 @@ class Interrupted(Measured):
         await self._until(self._has_leaders, started_s)
         led_s = self._seconds() - started_s
         if case == "deletion":
-            await self._revive_broker()  # topics with replicas on it can be deleted only now
+            await self._revive_broker()  # topics with replicas on this broker can be deleted only now
         await self._until(lambda: self._is_done(case), started_s)
         cost = self._controller.counters.cost
         figures = {
@@ -136,7 +136,7 @@ class Interrupted(Measured):
         return figures
 
     async def _interrupt(self, case: str) -> float:
-        """Let a broker die in this case; return the time of its death in seconds."""
+        """Let a broker die under the conditions of this case; return the time of its death in seconds."""
         if case == "deletion":
             names = [f"topic-{number}" for number in range(KEPT_TOPICS, self._partitions // TOPIC_PARTITIONS)]
             await write_units(self._operator, [[Create(znodes.delete_topic_path(name), b"")] for name in names])
@@ -166,7 +166,7 @@ class Interrupted(Measured):
         return () if context is None else context.topics
 
     def _has_leaders(self) -> bool:
-        """Return True if live brokers lead all kept partitions that the dead broker led."""
+        """Return True if live brokers lead all partitions that the dead broker led and that are not deleted."""
         context = self._controller.context
         if context is None or DEAD in context.brokers:
             return False

@@ -1,7 +1,7 @@
-"""The embedded coordinator and a real ZooKeeper: the same load from the same raw socket, alternating.
+"""The embedded coordinator and a real ZooKeeper, alternately under the same load from the same raw socket.
 
-Both sync every write to the same disk before the response.  ZooKeeper has a heap and a JIT compiler as in production,
-and is warmed up; figures are medians, because other load and compilation disturb single runs.
+Both sync every write to the same disk before they respond.  ZooKeeper has a heap and a JIT compiler as in production,
+and is warmed up; values are medians, because other load and compilation affect single runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ LOAD_TIME_S_MAX = 60
 class Case:
     """One load.
 
-    :param bar: the coordinator's target: a fraction of ZooKeeper's rate, or operations per second.
+    :param bar_ratio: the coordinator's target as a fraction of ZooKeeper's rate.
+    :param bar_rate: the coordinator's target in operations per second.
     """
 
     title: str
@@ -51,7 +52,7 @@ CASES = (
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Measure every case on both servers.
 
-    :return: a row for each with operations per second of both, their ratio and the target.
+    :return: a row for each case: operations per second of both servers, their ratio, and the target.
     """
     repetitions = 5 if scale == "quick" else 11
     SCRATCH.mkdir(parents=True, exist_ok=True)

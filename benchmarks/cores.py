@@ -1,4 +1,4 @@
-"""Benefit of a second core: one broker, two in one process, and two in separate processes.
+"""Benefit of a second core: one broker, two brokers in one process, and two in separate processes.
 
 Two load generators write at the same time, each to its own partition; two brokers lead one partition each.  The three
 installations run at the same time and receive load in turn, so that slow minutes of the machine affect all of them.
@@ -29,11 +29,11 @@ LOADS = 2
 RECORD_BYTES = 1000
 START_TIME_S = 120.0
 TARGET = 1.9
-"""Target ratio of two processes to one, with batches of 16 K."""
+"""Target ratio of the rate of two processes to that of one, with batches of 16 K."""
 
 ONE, TOGETHER, APART = "1 broker", "2 brokers in 1 process", "2 brokers in 2 processes"
 CASES: Mapping[str, tuple[int, tuple[str, ...]]] = {ONE: (1, ()), TOGETHER: (2, ()), APART: (2, ("--processes",))}
-"""Number of brokers, and additional arguments of the command."""
+"""Number of brokers and additional arguments of the command, by installation."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ SCALES = {"quick": Scale(3, 256, (16_384, 131_072)), "full": Scale(7, 400, tuple
 
 
 class Cluster:
-    """A standalone under load.
+    """A standalone process under load.
 
     :ivar bootstrap: bootstrap servers for clients.
     """
@@ -74,12 +74,12 @@ class Cluster:
         return sum(map(cpu_s, (self._process.pid, *_children(self._process.pid))))
 
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of the process if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has exited."""
         if not self._process.running:
-            raise RuntimeError(f"the brokers have ended:\n{self._process.output[-4000:]}")
+            raise RuntimeError(f"the brokers have exited:\n{self._process.output[-4000:]}")
 
     def new_topics(self) -> list[str]:
-        """Create a topic of one partition for each load program, spread evenly over the brokers."""
+        """Create a topic with one partition for each load program, spread evenly over the brokers."""
         self._topics_count += 1
         names = [f"bench-{self._topics_count}-{load}" for load in range(LOADS)]
         topics = [NewTopic(name, 1, replica_assignment=[[1 + load % self._brokers]]) for load, name in enumerate(names)]
@@ -103,9 +103,9 @@ def _children(pid: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Written:
-    """Result of two load programs that wrote at once.
+    """Result of two load programs that wrote at the same time.
 
-    :param rate: in MB/s, until the last program had all its acknowledgements.
+    :param rate: total rate in MB/s, until the last program had received all its acknowledgements.
     """
 
     rate: float
@@ -116,7 +116,7 @@ class Written:
 def write(cluster: Cluster, driver: Driver, batch_bytes: int, megabytes: int) -> Written:
     """Write once to new topics.
 
-    :param megabytes: amount per program.
+    :param megabytes: amount of data per program.
     """
     size = megabytes * MB
     topics = cluster.new_topics()
@@ -164,7 +164,7 @@ def rows_of(batch_bytes: int, samples: Mapping[str, list[Written]]) -> list[dict
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start all three, and load them in turn.
+    """Start all three installations, and load them in turn.
 
     :return: a row for each batch size and case.
     """

@@ -1,7 +1,8 @@
 """TCP proxy that delays every byte by half a round trip in each direction.
 
 ``python -m benchmarks.delay_proxy ROUND_TRIP_MS PORT ...`` prints one port for each target port and runs until its
-standard input ends.  It waits in ``select``, whose timeout has microseconds; ``epoll`` rounds up to milliseconds.
+standard input ends.  It waits in ``select``, whose timeout has a resolution of microseconds; ``epoll`` rounds up to
+milliseconds.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class _Relay:
         self._delay_s = delay_s
         self._listeners = {socket.create_server(("127.0.0.1", 0)): target for target in targets}
         self._peers: dict[socket.socket, socket.socket] = {}
-        # The delay is the same for all, so the oldest bytes are due first; empty bytes close the connection.
+        # The delay is the same for all bytes, so the oldest are due first; an empty item closes the connection.
         self._delayed: deque[tuple[float, socket.socket, bytes]] = deque()
 
     def ports(self) -> list[int]:

@@ -1,6 +1,6 @@
 """The load program as a subprocess: it prepares, waits for a start signal, and reports.
 
-``load.c`` on librdkafka is compiled for each run; if that is not possible, ``python_load`` replaces it.
+``load.c``, which uses librdkafka, is compiled for each run; if that is not possible, ``python_load`` replaces it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Loaded(Protocol):
         """Return the CPU time of all brokers."""
 
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of a broker that has ended."""
+        """Raise ``RuntimeError`` with the output of a broker that has exited."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Measurement:
     """One run of the load program.
 
     :param load: the program's report.
-    :param broker_cpu_s: the brokers' CPU time between start signal and report.
+    :param broker_cpu_s: the brokers' CPU time between the start signal and the report.
     :param broker_switches: the brokers' context switches in the same time; None if they were not counted.
     """
 
@@ -80,8 +80,8 @@ def find_driver() -> Driver:
 
 def _fallback_note(why: str) -> str:
     return (
-        f"{why}: apt-get install -y gcc librdkafka-dev gives the real load program. These figures are of a client in"
-        " Python, which is slower than the broker: throughput is a lower bound."
+        f"{why}: apt-get install -y gcc librdkafka-dev provides the real load program. These figures are from a client"
+        " in Python, which is slower than the broker: throughput is a lower bound."
     )
 
 
@@ -101,7 +101,7 @@ def measure(
 ) -> Measurement:
     """Run the load program once.
 
-    :param before: called when the program is connected and warm, right before the measured part.
+    :param before: called right before the measured part, when the program is connected and warm.
     :param client_config: further settings of librdkafka; ``python_load`` ignores them.
     :raise RuntimeError: the program failed; the message contains its output.
     """
@@ -120,10 +120,10 @@ def measure_together(
     before: Callable[[], None] | None = None,
     client_config: Mapping[str, str] = NO_CONFIG,
 ) -> tuple[list[dict[str, Any]], float]:
-    """Run the load program several times at once.
+    """Run several load programs at the same time.
 
     :param arguments: arguments of each program.
-    :param before: called when all are connected and warm, right before the measured part.
+    :param before: called right before the measured part, when all programs are connected and warm.
     :return: the reports, and the brokers' CPU time between the start signal and the last report.
     :raise RuntimeError: a program failed; the message contains its output.
     """
@@ -141,7 +141,7 @@ def measure_together(
 
 
 class _Load:
-    """One run of the load program, which is killed at the end of the block if it still runs."""
+    """One run of the load program, which is killed at the end of the block if it is still running."""
 
     def __init__(
         self, driver: Driver, broker: Loaded, mode: str, arguments: Sequence[object], config: Mapping[str, str]
@@ -191,14 +191,14 @@ class _Load:
 
 
 def write_ahead(log: Path, size_bytes: int, *, sync: bool) -> None:
-    """Write zeros ahead of a log's end, so that the pages are in the page cache.
+    """Write zeros after the end of a log, so that the pages are in the page cache.
 
-    On a virtual machine, memory that was free for a few seconds belongs to the host again.  Getting it back costs 2,000
-    us/MB, many times the broker's own cost: a benchmark with a growing page cache measures the hypervisor.  The broker
-    keeps the end of its log in memory, so it overwrites the zeros, as in a file that is used again.
+    On a virtual machine, memory that has been free for a few seconds is returned to the host.  Getting it back costs
+    2,000 us/MB, many times the broker's own cost: a benchmark with a growing page cache measures the hypervisor.  The
+    broker knows the end of its log, so it overwrites the zeros, as in a file that is reused.
 
-    :param log: the active segment; it must have space for that much before the broker rolls it.
-    :param sync: True if the broker will sync, so that it does not have to write the zeros to the disk as well.
+    :param log: the active segment; it must have space for this many bytes before the broker rolls it.
+    :param sync: True if the broker syncs its writes, so that its syncs do not write the zeros to disk as well.
     """
     with log.open("r+b", buffering=0) as file:
         file.seek(0, os.SEEK_END)

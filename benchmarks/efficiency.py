@@ -1,9 +1,9 @@
 """CPU time of a broker per produced megabyte, relative to a C program that makes the same system calls.
 
 ``server.c`` only receives, frames, stamps and writes batches, and responds, so most of its CPU time is spent in the
-kernel and on checksums.  The broker's efficiency is the CPU time of ``server.c`` divided by the broker's.  Both get the
-same load in turn, each with a log whose page cache was filled in advance, and values are medians.  Time in the
-kernel is counted in clock ticks, summed over all samples.  MB are 1e6 bytes of record values.
+kernel and on checksums.  The broker's efficiency is the CPU time of ``server.c`` divided by the broker's.  Both receive
+the same load in turn, each with a log whose page cache was filled in advance, and values are medians.  Time in the
+kernel is counted in clock ticks and summed over all samples.  MB are 1e6 bytes of record values.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from benchmarks.driver import Driver, Loaded, find_driver, measure, remove_drive
 
 MB = 1_000_000
 RECORD_BYTES = 1000
-# The largest stays below the default of message.max.bytes.
+# The largest size is below the default of message.max.bytes.
 BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 TARGETS_PERCENT = {16_384: 50, 131_072: 65, 1_000_000: 75}
 ROUNDS = {"quick": 5, "full": 15}
 MEGABYTES = {"quick": 256, "full": 400}
 OVERRIDES = {"log.segment.delete.delay.ms": "0"}
-"""Deleted logs free their pages at once instead of after a minute, for the next sample."""
+"""Free the pages of deleted logs at once instead of after a minute, for the next sample."""
 
 PROGRAMS = {"kreplica": "kreplica", "checked": "C", "unchecked": "C without CRC"}
 
 
 class Process(Loaded, Protocol):
-    """A loaded process."""
+    """A process under load."""
 
     @property
     def pid(self) -> int:
@@ -51,8 +51,8 @@ class Sample:
     """Cost of one run of the load program.
 
     :param cpu_us_per_mb: CPU time of the loaded process.
-    :param user_ticks: part of it in the program itself; coarse.
-    :param kernel_ticks: part of it in the kernel; coarse.
+    :param user_ticks: clock ticks spent in the program itself.
+    :param kernel_ticks: clock ticks spent in the kernel.
     """
 
     cpu_us_per_mb: float
@@ -65,7 +65,7 @@ class Target(Protocol):
     """The target of the load."""
 
     def topic(self) -> AbstractContextManager[tuple[Process, str, str]]:
-        """Context of a new topic: returns the broker, the topic, and the path of its log, which may not exist yet."""
+        """Create a topic for the block; yield the process, the topic, and the path of its log, which need not exist."""
 
 
 class Kreplica:
@@ -137,14 +137,14 @@ class ServerProcess:
         return cpu_s(self.pid)
 
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of the process if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has exited."""
         if self._process.poll() is not None:
             assert self._process.stderr is not None
-            raise RuntimeError(f"{self._command[0]} has ended: {self._process.stderr.read().strip()}")
+            raise RuntimeError(f"{self._command[0]} has exited: {self._process.stderr.read().strip()}")
 
 
 def sample(driver: Driver, target: Target, batch_bytes: int, size: int) -> Sample:
-    """Produce that many bytes once."""
+    """Produce this number of bytes once."""
     before: list[tuple[int, int]] = []
 
     def touch() -> None:
@@ -170,7 +170,7 @@ def ticks(pid: int) -> tuple[int, int]:
 
 
 def row(batch_bytes: int, samples: dict[str, list[Sample]]) -> dict[str, Any]:
-    """Return the row of one batch size.
+    """Return the row for one batch size.
 
     :param samples: by the key of ``PROGRAMS``.
     """

@@ -1,6 +1,6 @@
-"""kreplica and Apache Kafka 3.9 after a broker failure: shut down, killed, killed while it is the controller.
+"""kreplica and Apache Kafka 3.9 after a broker was shut down, killed, or killed while it was the controller.
 
-Runs only the last scenarios of ``kafka``, with the same rows.
+Only the last scenarios of ``kafka`` are run, with the same rows.
 """
 
 from __future__ import annotations

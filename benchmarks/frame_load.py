@@ -1,7 +1,7 @@
 """Sends one frame repeatedly: ``python -m benchmarks.frame_load PORT CONNECTIONS WINDOW COUNT < FRAME``.
 
-Each connection keeps a window of requests in flight until its count is reached.  Responses are counted but not parsed:
-the first one shows the size of all.
+Each connection keeps a window of requests in flight until it has sent ``COUNT`` requests.  Responses are counted but
+not parsed: the first one shows the size of all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ SCRATCH = bytearray(READ_BYTES)
 
 
 class Connection:
-    """One connection's window."""
+    """A connection and its window of requests."""
 
     def __init__(self, port: int, frame: bytes, window: int, count: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -30,7 +30,7 @@ class Connection:
         self._received = 0
 
     def start(self) -> None:
-        """Send the first request, and wait for its response to learn the size of responses."""
+        """Send the first request, and wait for its response, whose size is that of all responses."""
         self.socket.sendall(self._window[: self._frame_size])
         self._sent = self._frame_size
         head = self.socket.recv(4, socket.MSG_PEEK | socket.MSG_WAITALL)
@@ -51,7 +51,7 @@ class Connection:
         return sent == size
 
     def receive(self) -> bool:
-        """Read responses; returns True at the end, even if the server stops early and closes the connection."""
+        """Read responses; return True when all have arrived, or when the server has closed the connection early."""
         size = self.socket.recv_into(SCRATCH)
         if not size:
             return True

@@ -1,7 +1,8 @@
-"""Offset commits per second on one broker: members of many groups, each with requests in flight on its own connection.
+"""Offset commits per second on one broker, from many groups whose members each have requests in flight.
 
-The load is a separate process, whose CPU time is reported separately.  The main figure is the broker's CPU time per
-commit, which other load on the machine disturbs less than the rate: ``per core`` is the resulting rate of one core.
+The load is a separate process, whose CPU time is reported separately.  The main result is the broker's CPU time per
+commit, which other load on the machine affects less than the rate: ``per core`` is the rate of one core that follows
+from it.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ OVERRIDES = {"num.partitions": "10", "group.initial.rebalance.delay.ms": "0"}
 MEMBERS, WINDOW = 20, 16
 REPETITIONS = {"quick": 3, "full": 7}
 REQUESTS = {1: 40_000, 10: 10_000}
-"""Number of requests of one run, by partitions per request."""
+"""Number of requests in one run, by partitions per request."""
 
 TARGET_PER_S = 20_000
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start a broker and let groups commit, with one partition per request and with ten."""
+    """Start a broker and let groups commit one partition per request, and ten."""
     driver = Driver((sys.executable, "-m", "benchmarks.commit_load"), None)
     samples: dict[int, list[Measurement]] = {partitions: [] for partitions in REQUESTS}
     with BrokerProcess(OVERRIDES) as broker:

@@ -1,12 +1,12 @@
 """CPU time per request and memory of a broker as the number of partitions, connections and groups grows.
 
 Brokers with few and with many partitions (or connections, or groups) run at the same time and receive load in turn.
-Values are medians; CPU time is the scheduler's count over all threads of a broker.  Requests write or read one record
-of 1 KB, the cheapest case.  A client has 50 requests in flight.  In the table by connections, each connection has one
-request in flight, and ten connections are used at a time.
-Concurrent commits cost less if few groups share few partitions of the offsets topic, because they are written together.
-The tables of start times are for brokers with few and many partitions, and with little and much data, which restart
-after a clean stop or after a kill before any data was synced.
+Values are medians; CPU time is the scheduler's count for all threads of a broker.  Requests write or read one record of
+1 KB, the cheapest case.  A client has 50 requests in flight.  In the table by connections, each connection has one
+request in flight, and ten connections are used at a time.  Concurrent commits cost less if there are few groups,
+because commits to the same partition of the offsets topic are written together.  The tables of start times compare
+brokers with few and many partitions, and with little and much data, which restart after a clean stop, or after a kill
+before any data was synced.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ KINDS: Mapping[str, Callable[[Path, int, Amount], Subject]] = {
 class Scale:
     """Amount of work.
 
-    :param counts: numbers of partitions, connections and groups.
-    :param starts: number of starts by number of partitions.
-    :param data_mb: amounts of data, on ten partitions.
-    :param data_starts: number of starts for each amount.
+    :param counts: numbers of partitions, connections and groups to compare.
+    :param starts: number of starts, by number of partitions.
+    :param data_mb: amounts of data in ten partitions.
+    :param data_starts: number of starts for each amount of data.
     """
 
     amount: Amount
@@ -70,7 +70,7 @@ SCALES = {
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Measure brokers of all sizes.
 
-    :return: rows by partitions, connections and consumer groups, and rows of the starts.
+    :return: rows by partitions, connections and consumer groups, and rows for the starts.
     """
     chosen = SCALES[scale]
     allow_files()
@@ -83,7 +83,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _grown(name: str, kind: Callable[[Path, int, Amount], Subject], scale: Scale) -> list[dict[str, Any]]:
-    """Measure one broker of each size in turn; the first round does not count."""
+    """Measure one broker of each size in turn; the first round is a warm-up."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(_scratch()))
         counts = scale.counts[name]

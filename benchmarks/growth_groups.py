@@ -18,7 +18,7 @@ COORDINATOR_TIME_S = 30.0
 
 
 class Groups:
-    """The groups of one broker."""
+    """Consumer groups on one broker."""
 
     def __init__(self, broker: Broker, clients: Clients, count: int) -> None:
         self._broker = broker
@@ -44,7 +44,7 @@ class Groups:
         ]
 
     def commit_us(self, count: int, *, alone: bool = False) -> float:
-        """Return the CPU time of a commit of one offset, by each group in turn.
+        """Return the CPU time per commit of one offset; each group commits in turn.
 
         Simultaneous commits to the same partition of the offsets topic are written together.
 
@@ -54,7 +54,7 @@ class Groups:
         return clients.cost_us(self._broker, COMMITTED, self._commits, count)
 
     def heartbeat_us(self, count: int) -> float:
-        """Return the CPU time of a heartbeat, by each group in turn."""
+        """Return the CPU time per heartbeat; each group sends one in turn."""
         return self._clients.cost_us(self._broker, HEARD, self._heartbeats, count)
 
 

@@ -1,8 +1,8 @@
-"""A broker, and prebuilt requests: the broker's cost for each, independent of the client's speed.
+"""A broker, and prebuilt requests that measure the broker's cost independently of the client's speed.
 
-Requests are sent in rounds over plain sockets: in each round some connections send theirs, then all responses are read.
-A broker therefore gets the same work in the same portions with 10 connections and with 10,000, with 10 partitions and
-with 10,000.  Responses are parsed after the measured part.
+Requests are sent in rounds over plain sockets: in each round, some connections send their requests, and then all
+responses are read.  A broker therefore receives the same work in the same portions with 10 connections or partitions
+and with 10,000.  Responses are parsed after the measured part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Value = dict[str, Any]
 
 
 class Broker(StandaloneProcess):
-    """A standalone that keeps its ports when it is started again.
+    """A standalone process that keeps its ports when it is started again.
 
     :param settings: settings that differ from the defaults.
     """
@@ -47,7 +47,7 @@ class Broker(StandaloneProcess):
         super().launch()
 
     def cpu_s(self) -> float:
-        """Return the CPU time of all its threads since its start, from the scheduler's statistics."""
+        """Return the CPU time of all threads since the start, from the scheduler's statistics."""
         return cpu_s(self.pid)
 
     def resident_mb(self) -> float:
@@ -55,7 +55,7 @@ class Broker(StandaloneProcess):
         return resident_mb(self.pid)
 
     def idle_percent(self, seconds: float) -> float:
-        """Return its CPU usage of one core while it receives no requests."""
+        """Return the CPU usage, in percent of one core, while the broker receives no requests."""
         before_s = self.cpu_s()
         time.sleep(seconds)
         return (self.cpu_s() - before_s) / seconds * 100
@@ -63,7 +63,7 @@ class Broker(StandaloneProcess):
 
 @dataclass(frozen=True)
 class Kind:
-    """A request API in a version whose header has no tags."""
+    """A request API and a version of it whose header has no tags."""
 
     api: Api
     version: int
@@ -106,7 +106,7 @@ class Connection:
         self.close = self._socket.close
 
     def read_response(self) -> bytes:
-        """Return the next response from its correlation ID on.
+        """Return the next response, without its size.
 
         :raise ConnectionError: the broker closed the connection.
         """
@@ -132,7 +132,7 @@ class Connection:
 class Clients:
     """Connections that are used in turn.
 
-    :param window: number of requests that each sends at once.
+    :param window: number of requests that each connection sends at once.
     """
 
     connections: Sequence[Connection]
@@ -140,11 +140,11 @@ class Clients:
 
     @classmethod
     def one(cls, port: int, window: int = 50) -> Clients:
-        """Create one connection with many requests in flight."""
+        """Create a client with one connection that has many requests in flight."""
         return cls([Connection(port)], window)
 
     def request_all(self, frames: Iterable[bytes]) -> list[bytes]:
-        """Send all requests; ten connections at a time send theirs before the first response is read.
+        """Send all requests; ten connections at a time send their requests before the first response is read.
 
         :return: the responses.
         """
@@ -162,7 +162,7 @@ class Clients:
     def cost_us(self, broker: Broker, kind: Kind, frames: Iterable[bytes], count: int) -> float:
         """Return the broker's cost per request.
 
-        :param frames: requests of that kind, sent in turn.
+        :param frames: requests of this kind, sent in turn.
         :return: CPU time in microseconds.
         :raise RuntimeError: a response contains an error code.
         """

@@ -1,7 +1,7 @@
-"""Time of a broker's restart with its data: after an orderly stop, and after ``kill -9``.
+"""Time to restart a broker with its data, after a clean stop and after ``kill -9``.
 
-After a kill, all data that was not synced is read again: here all of it, the worst case.  It is still in the page
-cache, as it is unless the machine itself fails.
+After a kill, the broker reads all data that was not synced: here everything, the worst case.  The data is still in the
+page cache, as it always is unless the machine itself fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Figures = dict[str, float]
 
 MB = 1_000_000
 VALUE_BYTES = 900_000
-"""Smaller than a broker's default limit of a batch."""
+"""Size of a batch, below the broker's default limit."""
 
 STOP_TIME_S = 120.0
 
@@ -26,7 +26,7 @@ STOP_TIME_S = 120.0
 class Stopped:
     """A killed broker with data, which can be restored to that state repeatedly.
 
-    :param data_mb: written to all partitions in turn, 0 for a small record in each.
+    :param data_mb: amount of data, written to all partitions in turn; 0 for one small record in each.
     """
 
     def __init__(self, directory: Path, partitions: int, data_mb: int = 0) -> None:
@@ -41,7 +41,7 @@ class Stopped:
         shutil.move(self._broker.data_directory, self._kept)
 
     def sample(self) -> Figures:
-        """Start it after the kill, stop it, and start it again."""
+        """Start the broker after the kill, stop it, and start it again."""
         shutil.rmtree(self._broker.data_directory, ignore_errors=True)
         shutil.copytree(self._kept, self._broker.data_directory)
         try:

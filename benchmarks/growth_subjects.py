@@ -1,4 +1,4 @@
-"""Brokers with growing numbers of partitions, connections and consumer groups, and their costs."""
+"""Brokers with different numbers of partitions, connections and consumer groups, and measurements of their costs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from benchmarks.growth_topics import BATCH_BYTES, NEW, Session, Topics, create, 
 Figures = dict[str, float]
 
 FEW = 10
-"""Number of partitions if another number grows."""
+"""Number of partitions if the number of something else is varied."""
 
 ALONE = 50
-"""Number of fetches of a session that each return records."""
+"""Number of fetches in a session that return records."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Amount:
     """Size of a sample.
 
     :param requests: minimum number of requests of each kind.
-    :param rounds: number of rounds for the medians, after one that does not count.
+    :param rounds: number of rounds for the medians, after a warm-up round.
     :param idle_s: seconds for which an idle broker is observed.
     """
 
@@ -35,13 +35,13 @@ class Amount:
 
 
 class Subject(AbstractContextManager["Subject"], ABC):
-    """A broker with ``count`` partitions, connections or groups, which runs inside the block."""
+    """A broker with ``count`` partitions, connections or groups; a context manager that runs it for the block."""
 
     def __init__(self, directory: Path, count: int, amount: Amount) -> None:
         self._broker = Broker(directory)
         self._count = count
         self._amount = amount
-        self._requests = max(amount.requests, count)  # at least one for each
+        self._requests = max(amount.requests, count)  # at least one for each of them
 
     def __enter__(self) -> Subject:
         self._broker.start()
@@ -61,7 +61,7 @@ class Subject(AbstractContextManager["Subject"], ABC):
 
     @abstractmethod
     def sample(self) -> Figures:
-        """Measure all requests once."""
+        """Measure each kind of request once."""
 
     def ended(self) -> Figures:
         """Return the measurements after the last sample."""
@@ -69,7 +69,7 @@ class Subject(AbstractContextManager["Subject"], ABC):
 
 
 class Partitions(Subject):
-    """A broker with many partitions, and one client."""
+    """A broker with many partitions and one client."""
 
     def _prepare(self) -> None:
         self._partitions = partitions_of(self._count)

@@ -16,7 +16,7 @@ TOPIC_PARTITIONS = 1_000
 RECORD_BYTES = 1_000
 BATCH_BYTES = RECORD_BYTES + 100
 NEW = 10
-"""Number of partitions with new records when a session fetches."""
+"""Number of partitions that have new records when a session fetches."""
 
 PROBED = 10
 LATEST = -1
@@ -29,7 +29,7 @@ Partition = tuple[str, int]
 
 
 def partitions_of(count: int) -> list[Partition]:
-    """Return topic names and partition numbers; a topic has up to 1,000 partitions."""
+    """Return this number of pairs of topic name and partition number; a topic has up to 1,000 partitions."""
     return [(f"wide-{number // TOPIC_PARTITIONS}", number % TOPIC_PARTITIONS) for number in range(count)]
 
 
@@ -42,7 +42,7 @@ def create(connection: Connection, partitions: Sequence[Partition]) -> None:
 
 
 def produce_frame(partition: Partition, value_bytes: int = RECORD_BYTES) -> bytes:
-    """Return a produce request of one record with acks=1."""
+    """Return a Produce request with one record and acks=1."""
     name, index = partition
     records = record_batch(bytes(value_bytes), time.time_ns() // 1_000_000)
     topic = {"name": name, "partition_data": [{"index": index, "records": records}]}
@@ -50,7 +50,7 @@ def produce_frame(partition: Partition, value_bytes: int = RECORD_BYTES) -> byte
 
 
 def _fetch_frame(offsets: dict[Partition, int], session: tuple[int, int] = (0, -1)) -> bytes:
-    """Return a fetch request at these offsets, with the ID and epoch of a session (KIP-227) or without one."""
+    """Return a Fetch request for these offsets, with the ID and epoch of a session (KIP-227) or without a session."""
     topics: dict[str, list[Value]] = {}
     for (name, index), offset in offsets.items():
         row = {"partition": index, "fetch_offset": offset, "partition_max_bytes": BATCH_BYTES}
@@ -72,7 +72,7 @@ def _fetch_frame(offsets: dict[Partition, int], session: tuple[int, int] = (0, -
 
 
 class Topics:
-    """The partitions of one broker."""
+    """The partitions of one broker, and requests to them."""
 
     def __init__(self, broker: Broker, partitions: Sequence[Partition]) -> None:
         self._broker = broker
@@ -81,7 +81,7 @@ class Topics:
         self._reads = [_fetch_frame({each: 0}) for each in partitions]
 
     def write_once(self, clients: Clients) -> None:
-        """Write one record to each partition, which is not measured: the first record creates a file."""
+        """Write one record to each partition before the measurement, because the first record creates a file."""
         for response in clients.request_all(self._writes):
             PRODUCED.parse(response)
 
@@ -94,16 +94,16 @@ class Topics:
                 file.write(bytes(each_bytes + (0 if number else first_bytes)))
 
     def produce_us(self, clients: Clients, count: int, *, to_one: bool = False) -> float:
-        """Return the CPU time of a produce of one record, to each partition in turn or to one only."""
+        """Return the CPU time of producing one record, to each partition in turn or to one only."""
         return clients.cost_us(self._broker, PRODUCED, self._writes[:1] if to_one else self._writes, count)
 
     def fetch_us(self, clients: Clients, count: int, *, from_one: bool = False) -> float:
-        """Return the CPU time of a fetch of one record, from each partition in turn or from one only."""
+        """Return the CPU time of fetching one record, from each partition in turn or from one only."""
         return clients.cost_us(self._broker, FETCHED, self._reads[:1] if from_one else self._reads, count)
 
 
 class Session:
-    """A fetch session of all partitions of a broker, starting at their ends."""
+    """A fetch session that covers all partitions of a broker and starts at their ends."""
 
     def __init__(self, broker: Broker, clients: Clients, partitions: Sequence[Partition]) -> None:
         self._broker = broker
@@ -132,7 +132,7 @@ class Session:
         return cost_us
 
     def fetch_new_us(self, count: int) -> float:
-        """Return the CPU time of a fetch that returns records of ten partitions."""
+        """Return the CPU time of a fetch that returns records from ten partitions."""
         spent_s, seen = 0.0, dict[Partition, int]()
         for number in range(count):
             written = list(islice(self._writes, number * NEW % len(self._writes), None))[:NEW]
@@ -165,14 +165,14 @@ def _ends(response: Value) -> dict[Partition, int]:
 
 
 def wait_until_started(broker: Broker, partitions: Sequence[Partition]) -> float:
-    """Produce to some partitions until all of them have accepted a record.
+    """Produce to these partitions until all of them have accepted a record.
 
     :return: seconds since the start of the broker's process.
-    :raise RuntimeError: it takes too long, or the process ended.
+    :raise RuntimeError: this takes too long, or the process exited.
     """
     step = max(len(partitions) // PROBED, 1)
     frames = [produce_frame(each) for each in partitions[::step]]
-    problem: object = "nobody listens"
+    problem: object = "no process listens on the port"
     while broker.running and time.monotonic() - broker.launched_s < START_TIME_S:
         try:
             clients = Clients.one(broker.port)

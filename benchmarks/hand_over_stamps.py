@@ -1,4 +1,4 @@
-"""A broker that records when it reads from sockets, appends and sends; the program of the benchmark ``hand_overs``.
+"""A broker that records when it reads from sockets, appends and sends, for the benchmark ``hand_overs``.
 
 ``python -P hand_over_stamps.py PATH TWISTD ...`` runs ``twistd ...`` and writes the events to the file PATH, which is
 mapped into memory, so that they survive a killed process. An event takes less than a microsecond to record.
@@ -18,7 +18,7 @@ EVENTS_MAX = 1 << 20
 """Number of events after which recording stops."""
 
 SO_TIMESTAMPNS = 35
-"""Linux's option for the time at which the kernel received the bytes; also the type of its control message."""
+"""Linux's socket option for the time at which the kernel received data, and the type of its control message."""
 
 CONTROL_BYTES = 64
 READ, APPENDED, SENT = 1, 2, 3
@@ -28,13 +28,13 @@ _TIMESPEC = struct.Struct("<qq")
 
 
 class Event(NamedTuple):
-    """Something that a process did, by the real-time clock in ns.
+    """A read, append or send of a process, with times of the real-time clock in ns.
 
     :param kind: ``READ``, ``APPENDED`` or ``SENT``.
-    :param port: port of the client of the connection; 0 for appends.
+    :param port: port of the connection's client; 0 for appends.
     :param size: number of bytes.
-    :param from_ns: when the kernel received the bytes; when sending or appending started.
-    :param to_ns: when the process had the bytes; when sending or appending ended.
+    :param from_ns: time at which the kernel received the data, or at which appending or sending started.
+    :param to_ns: time at which the process had the data, or at which appending or sending ended.
     """
 
     kind: int
@@ -101,7 +101,7 @@ class StampedSocket(socket):
 
 
 def arrival_ns(control: Any, default_ns: int) -> int:
-    """Return the kernel's time of arrival from the control messages of a read."""
+    """Return the time of arrival that the kernel reported in the control messages of a read."""
     for _, kind, data in control:
         if kind == SO_TIMESTAMPNS:
             seconds, rest_ns = _TIMESPEC.unpack(data[: _TIMESPEC.size])

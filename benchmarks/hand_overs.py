@@ -1,9 +1,9 @@
-"""Hand-overs of one record on its way from a producer to a consumer, with the kernel's time of arrival of each message.
+"""Hand-overs of one record on its way from a producer to a consumer, timed with the kernel's arrival time stamps.
 
-One client sends single records at a low rate, another waits for them with a long-polling Fetch; both are plain sockets,
-so that no thread of a library adds to the time.  The brokers run in ``hand_over_stamps``.  A hand-over ends when a
-process has done its part: ``kernel`` is the time from ``send`` to the arrival at the other socket, ``wake-up`` the time
-until the other process has the bytes.
+One client sends single records at a low rate, and another waits for them with a long-polling Fetch; both use plain
+sockets, so that no library thread adds to the time.  The brokers run in ``hand_over_stamps``.  A hand-over ends when
+the kernel or a process has done its part: ``kernel`` is the time from ``send`` to the arrival at the other socket, and
+``wake-up`` is the time until the other process has the data.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PRODUCE_VERSION, FETCH_VERSION = 9, 11
 RECORD_BYTES = 100
 WAIT_MS = 10_000
 WARM_UP = 200
-"""Records that do not count."""
+"""Number of records sent as a warm-up."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Case:
 
     :param per_second: records per second.
     :param settings: settings of the brokers.
-    :param is_pinned: brokers run on core 0, and clients on core 1.
+    :param is_pinned: True if brokers run on core 0 and clients on core 1.
     """
 
     name: str
@@ -80,7 +80,7 @@ CASES = (
 
 @dataclass(frozen=True)
 class Measured:
-    """Times of one round, by hand-over in µs, and the CPU time of all brokers per record."""
+    """Times of one round in µs, by hand-over, and the CPU time of all brokers per record."""
 
     times_us: Mapping[str, Sequence[float]]
     cpu_us: float
@@ -167,7 +167,7 @@ def _cluster(case: Case) -> Iterator[tuple[ProcessCluster, dict[int, Path]]]:
 def _produce(port: int, case: Case, count: int) -> tuple[int, list[int]]:
     """Send records with pauses, and wait for each acknowledgement.
 
-    :return: the client's port, and when each record was sent.
+    :return: the client's port, and the time at which each record was sent.
     """
     if case.is_pinned:
         os.sched_setaffinity(0, {1})
@@ -191,7 +191,7 @@ def _produce(port: int, case: Case, count: int) -> tuple[int, list[int]]:
 
 
 def _consume(port: int, count: int, pipe: Pipe, is_pinned: bool) -> None:
-    """Fetch records until all have arrived; send the client's port, then the arrivals, through the pipe."""
+    """Fetch records until all have arrived; send the client's port, and then the arrival times, through the pipe."""
     if is_pinned:
         os.sched_setaffinity(0, {1})
     client = _connect(port)
@@ -242,7 +242,7 @@ def _request(api: Api, version: int, body: dict[str, Any]) -> bytes:
 
 
 def _read_frame(client: socket.socket) -> tuple[memoryview, int, int]:
-    """Return a response, the kernel's time of arrival of its last bytes, and the time at which they were read."""
+    """Return a response, the time at which its last bytes reached the kernel, and the time at which they were read."""
     data = b""
     size = 4
     while len(data) < size:
@@ -260,7 +260,7 @@ def _read_frame(client: socket.socket) -> tuple[memoryview, int, int]:
 
 
 class Timelines:
-    """Events of all processes, and the hand-overs of each record in them.
+    """Finds the hand-overs of each record in the events of all processes.
 
     :param events: events by broker.
     :param received: arrivals of records at the consumer.
@@ -279,7 +279,7 @@ class Timelines:
         self._received = _Lane(received)
         self._producer_port = producer_port
         self._consumer_port = consumer_port
-        # The controller has connections between the same brokers, which are used less.
+        # The controller also has connections between the same brokers, which are used less.
         uses = Counter(event.port for event in events[leader] if event.kind == READ)
         self._ports = {
             broker: max({event.port for event in events[broker] if event.kind == SENT}, key=uses.__getitem__)
@@ -287,7 +287,7 @@ class Timelines:
         }
 
     def times_us(self, sent: Sequence[int]) -> dict[str, list[float]]:
-        """Return the duration of each hand-over of all records that reached the consumer before the next was sent."""
+        """Return the durations of each hand-over for all records that reached the consumer before the next was sent."""
         times: dict[str, list[float]] = {}
         for at_ns, next_ns in zip(sent, [*sent[1:], 1 << 62], strict=True):
             try:
@@ -349,11 +349,11 @@ class Timelines:
 
 
 class _Incomplete(Exception):
-    """The record has no such event."""
+    """An event of the record is missing."""
 
 
 class _Lane:
-    """Events of one process, by kind and port in the order of their end."""
+    """Events of one process by kind and port, in the order in which they ended."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events: dict[tuple[int, int], list[Event]] = {}

@@ -1,10 +1,10 @@
 """Machine instructions of one request, counted by Valgrind and compared with a recorded baseline.
 
 A simulated broker receives frames as in ``calls``, under Valgrind's tool Callgrind, which counts the instructions of
-the interpreter, the product and the simulator.  The counts repeat within 1 %, whatever else the machine does.  They
-depend on the build of Python and on the kernels, so the baseline has figures for each: ``python -m benchmarks
-instructions`` fails if a request takes more than 3 % more than its baseline.  ``python -m benchmarks.instructions``
-records the baseline.
+the interpreter, the product and the simulator.  The counts are repeatable within 1 %, whatever else the machine does.
+They depend on the build of Python and on the kernels, so the baseline has counts for each.  ``python -m benchmarks
+instructions`` fails if a request takes over 3 % more instructions than its baseline.  ``python -m
+benchmarks.instructions`` records the baseline.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ class NoValgrind(Exception):
 
 
 def run() -> list[dict[str, Any]]:
-    """Count the instructions of every request and compare.
+    """Count the instructions of every request, and compare the counts with the baseline.
 
-    :return: one row for each request; without Valgrind, a row that says so.
-    :raise AboveBaseline: a request takes more than 3 % more than the baseline of this build of Python.
+    :return: one row for each request; if Valgrind is missing, one row that says so.
+    :raise AboveBaseline: a request takes over 3 % more instructions than the baseline of this build of Python.
     """
     try:
         rows = compare(measure(), read_baseline())
@@ -76,7 +76,7 @@ def run() -> list[dict[str, Any]]:
 
 
 def compare(counts: Mapping[str, int], baseline: Mapping[str, int]) -> list[dict[str, Any]]:
-    """:return: one row for each request; ``above`` is True if it exceeds its baseline, False without a baseline."""
+    """Return one row for each request; ``above`` is True if it exceeds its baseline, False without a baseline."""
     rows = []
     for request, count in counts.items():
         allowed = baseline.get(request)
@@ -115,7 +115,7 @@ def measure() -> Counts:
     if valgrind is None:
         raise NoValgrind("valgrind is not installed: apt-get install -y valgrind")
     with TemporaryDirectory() as directory:
-        # Callgrind writes its counts at each call of this function of the C library, and starts again at 0.
+        # Callgrind writes its counts at each call of this C library function, and restarts counting at 0.
         options = [f"--callgrind-out-file={directory}/out", "--dump-before=getloadavg", "--quiet"]
         command = [valgrind, "--tool=callgrind", *options, sys.executable, "-m", "benchmarks.instructions", "serve"]
         environment = {**os.environ, "PYTHONHASHSEED": "0"}
@@ -127,7 +127,7 @@ def measure() -> Counts:
             timeout=TIME_S_MAX,
             check=True,
         )
-        # The requests of each kind are between two calls, and what prepares them before the first one.
+        # The requests of each kind run between two calls; their preparation comes before the first call.
         totals = [_total(Path(directory, f"out.{number}")) for number in range(1, 2 * len(REQUESTS) + 1)]
     return {name: total // ROUNDS for name, total in zip(REQUESTS, totals[1::2], strict=True)}
 
@@ -139,7 +139,7 @@ def _total(path: Path) -> int:
 
 
 def serve_counted() -> None:
-    """Serve the requests, with a call of ``getloadavg`` before and after those of each kind."""
+    """Serve the requests of each kind, with a call of ``getloadavg`` before and after them."""
     leader = Leader(brokers=1)
     for api, version, body, times in REQUESTS.values():
         reads = [[build_frame(api, version, body) for _ in range(times)] for _ in range(WARM_UP + ROUNDS)]

@@ -1,11 +1,11 @@
-"""CPU time of requests with several Python interpreters: of a broker with clients, and of a simulated broker.
+"""CPU time of requests with several Python interpreters, for a broker with clients and for a simulated broker.
 
-``BENCHMARK_INTERPRETERS`` names the directories of their programs, separated by `;`, each possibly after a command that
-starts them, for example ``.venv/bin;chroot /srv/trixie /kreplica/.venv/bin``.  By default there is only the interpreter
-that runs the benchmark.  All brokers run at the same time and receive the load in turn, in reverse order in every
-second round; their values are medians.  A simulated broker handles requests as in ``calls``, without sockets; its
-values are minima over many batches of requests, which other programs on the machine affect least.  The last columns
-are the CPU time relative to the first interpreter.
+``BENCHMARK_INTERPRETERS`` lists the directories of their programs, separated by `;`, each optionally preceded by a
+command that starts them, for example ``.venv/bin;chroot /srv/trixie /kreplica/.venv/bin``.  By default, only the
+interpreter that runs the benchmark is measured.  All brokers run at the same time and receive the load in turn, in
+reverse order in every second round; their values are medians.  A simulated broker handles requests as in ``calls``,
+without sockets; its values are minima over many batches of requests, which other programs on the machine affect least.
+The last columns are the CPU time relative to the first interpreter.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
                 broker = stack.enter_context(BrokerProcess(dict(SHARED), launcher=launcher))
                 broker.wait_until_ready()
                 runs[name] = Run(OneKreplica(broker), driver, chosen, MaximumRates())
-            for number in range(chosen.rounds + 1):  # the first round does not count
+            for number in range(chosen.rounds + 1):  # the first round is a warm-up
                 for scenario in SCENARIOS:
                     for name in runs if number % 2 else reversed(runs):
                         value = cost_of(runs[name].sample(scenario))
@@ -94,7 +94,7 @@ def _with_clients(chosen: Scale) -> list[dict[str, Any]]:
 
 
 def interpreters(program: str) -> dict[str, list[str]]:
-    """Return the command that starts a program of each environment, by version of Python.
+    """Return the command that starts a program in each environment, by version of Python.
 
     :raise RuntimeError: an interpreter does not start.
     """
@@ -113,14 +113,14 @@ def _named_launcher(words: Sequence[str], program: str) -> tuple[str, list[str]]
 
 
 def cost_of(sample: dict[str, float]) -> float:
-    """Return the CPU time per request, record or MB, or the memory."""
+    """Return the sample's CPU time per request, record or MB, or its memory."""
     if "per core" in sample:
         return 1e6 / sample["per core"]
     return next(sample[name] for name in COSTS if name in sample)
 
 
 def row(scenario: str, unit: str, samples: Samples, value_of: Callable[[list[float]], float]) -> dict[str, Any]:
-    """Return the value of one scenario for each interpreter, and the ratio to that of the first one."""
+    """Return one scenario's value for each interpreter, and its ratio to that of the first interpreter."""
     values = {name: value_of(taken) for name, taken in samples.items()}
     first, *others = values
     return {

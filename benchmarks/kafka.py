@@ -2,9 +2,9 @@
 
 The benchmark starts every process.  It needs Java and Maven, which downloads Kafka once.  Both systems run at the same
 time and receive the load in turn, in reverse order in every second round.  Before the first round, each scenario is
-repeated until its first figure changes by less than 10 %, at most five times, because JVMs warm up.  Failovers run with
-one system at a time, because thousands of idle partitions are a load too.  The page cache of the logs is filled in
-advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
+repeated until its first value changes by less than 10 %, at most five times, because JVMs need to warm up.  Failovers
+run with one system at a time, because even thousands of idle partitions are a load.  The page cache of the logs is
+filled in advance.  Values are medians; ``ratio`` is kreplica's value divided by Kafka's.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.interop.apache_kafka import NoKafka, class_path
 
 OWN, OTHER = "kreplica", "Kafka"
 Systems = Mapping[str, Callable[[int], AbstractContextManager[Deployment]]]
-"""Starts a system with a number of brokers, by name."""
+"""Functions that start a system with a number of brokers, by name of the system."""
 
 SYSTEMS: Systems = {
     OWN: deployments.kreplica,
@@ -37,13 +37,13 @@ SYSTEMS: Systems = {
 }
 
 FRESH = (Kind.START, Kind.IDLE)
-"""Scenarios that are measured on new processes."""
+"""Kinds of scenarios that are measured with new processes."""
 
 
 def run(scale: str = "quick", rounds: int | None = None) -> list[dict[str, Any]]:
     """Measure every scenario on both systems.
 
-    :return: a row for each figure of each scenario.
+    :return: a row for each measured quantity of each scenario.
     """
     return compare(SCENARIOS, scale, rounds)
 
@@ -133,9 +133,9 @@ def _round(
 
 
 def _in_fresh_processes(scenario: Scenario, systems: Systems, rounds: int) -> Figures:
-    """Measure the time until the first acknowledged record on an empty directory, or the memory of connections.
+    """Measure the time to the first acknowledged record with an empty directory, or the memory of connections.
 
-    A process that has served requests has spare memory, which hides the memory of connections.
+    The processes are new, because one that has served requests has spare memory, which hides that of connections.
     """
     figures = Figures(scenario)
     starts: Mapping[str, Callable[[], AbstractContextManager[tuple[int, int, float]]]] = {

@@ -1,4 +1,4 @@
-"""The comparison with Apache Kafka with Kafka's own programs as clients, and latency at steady rates.
+"""The comparison with Apache Kafka, with Kafka's own programs as clients, and latency at steady rates.
 
 The programs are `ProducerPerformance`, `ConsumerPerformance` and `EndToEndLatency` of Kafka 3.9.  In the steady
 scenarios, librdkafka sends records of 1 KB at 10, 50 and 80 % of the highest rate that the slower system sustains.

@@ -1,8 +1,8 @@
 """The comparison with Apache Kafka 4 in KRaft mode: produce, consume, latency and steady rates, with several clients.
 
 The scenarios are those of ``kafka`` and ``kafka_java`` without failovers and idle connections; Kafka's own programs are
-those of 3.9.  Each node of Kafka is a broker and a controller; kreplica's clusters use a real ZooKeeper, whose costs do
-not count.
+those of version 3.9.  Each Kafka node is both a broker and a controller; kreplica's clusters use a real ZooKeeper,
+whose costs are not counted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The comparison with Apache Kafka over TLS, and the rate of new connections with TLS and SASL.
 
-Both systems have the same certificates (P-256), librdkafka is the client, and brokers use TLS for each other too.  As
-in ``kafka``, both run at the same time and receive the load in turn.  Values are medians; ``ratio`` is kreplica's value
-divided by Kafka's.  New connections are opened by eight threads of one Python process, on the same two cores, and
-authenticate with SASL PLAIN.
+Both systems have the same certificates (P-256), librdkafka is the client, and brokers also connect to each other with
+TLS.  As in ``kafka``, both run at the same time and receive the load in turn.  Values are medians; ``ratio`` is
+kreplica's value divided by Kafka's.  New connections are opened by eight threads of one Python process, on the same two
+cores, and authenticate with SASL PLAIN.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.comparison.scenarios import Bound, Kind, Scenario
 from benchmarks.kafka import OTHER, OWN, compare
 
 RATIO = 1.2
-"""Target ratio of throughput to Kafka's over TLS."""
+"""Target ratio of throughput over TLS to Kafka's."""
 
 _RATE = (Bound("MB/s", ratio_least=RATIO),)
 

@@ -1,8 +1,8 @@
-"""CPU time in us with the kernels in C and with the Python code that they replace (decision 79).
+"""CPU time in us with the kernels in C, and with the Python code that they replace (decision 79).
 
-In process, both run in turn, and the lowest CPU time of all rounds counts, because other programs affect it least;
-writes to the file of the log are left out.  Then two brokers, one of them with ``KREPLICA_KERNELS=no``, get the same
-load in turn; their CPU time per request or per MB is a median, and includes the kernel of the operating system.
+In this process, both run in turn, and values are the lowest CPU time of all rounds, because other programs affect it
+least; nothing is written to the log's file.  Then two brokers, one of them with ``KREPLICA_KERNELS=no``, receive the
+same load in turn; their values are medians of the CPU time per request or per MB, including the operating system's.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ Action = Callable[[], object]
 
 
 class Work(NamedTuple):
-    """Work in process.
+    """Work that is measured in this process.
 
     :param parts: number of batches or records that one call handles.
     """
@@ -61,7 +61,7 @@ class Work(NamedTuple):
 
 
 class DiscardingDisk(MemoryDisk):
-    """Disk that accepts writes and drops the bytes."""
+    """Disk that accepts writes and discards the data."""
 
     def write(self, content: Any, path: str, position: int, piece: Buffer) -> None:
         """Do nothing."""
@@ -79,13 +79,13 @@ def make_log() -> Log:
 
 
 def leader(count: int, size: int, run: int) -> Action:
-    """Return the append of a run of batches."""
+    """Return a function that appends a run of batches as leader."""
     log, batches = make_log(), [memoryview(bytearray(make_batch(count, size))) for _ in range(run)]
     return lambda: append_all_as_leader(log, batches, 0, now_ms=NOW_MS)
 
 
 def follower(count: int, size: int, run: int) -> Action:
-    """Return the append of one response, whose offsets are set each time."""
+    """Return a function that appends the batches of one response as follower, after setting their offsets."""
     log, batch = make_log(), make_batch(count, size)
     data = bytearray(batch * run)
 
@@ -98,7 +98,7 @@ def follower(count: int, size: int, run: int) -> Action:
 
 
 def consumer(count: int, size: int, run: int, key: bytes | None = None, codec: int = 0) -> Action:
-    """Return the decoding of one response."""
+    """Return a function that decodes one response."""
     batch = make_batch(count, size, key, codec)
     data = bytearray(batch * run)
     for number in range(run):
@@ -142,7 +142,7 @@ WORKS = (
 
 
 def in_process(rounds: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each work."""
+    """Yield a row for each item of work."""
     for work in WORKS:
         best = {"Python": float("inf"), "C": float("inf")}
         actions = {name: work.make() for name in best}
@@ -156,7 +156,7 @@ def in_process(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def cost_us(action: Action) -> float:
-    """Return the CPU time of one call."""
+    """Return the CPU time of one call of a function."""
     action()
     count, begun_s = 0, time.process_time()
     while (passed_s := time.process_time() - begun_s) < ROUND_S:
@@ -170,7 +170,7 @@ def row(place: str, title: str, python: float, kernel: float) -> dict[str, Any]:
 
 
 def on_brokers(rounds: int) -> Iterator[dict[str, Any]]:
-    """Yield a row for each load of two brokers."""
+    """Yield a row for each load on the two brokers."""
     program = str(Path(sys.executable).with_name("twistd"))
     found: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
@@ -191,7 +191,7 @@ def on_brokers(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def loads(driver: Driver, target: Kreplica) -> Iterator[tuple[str, float]]:
-    """Yield the title and the cost of each load, after running it once."""
+    """Run each load once, and yield its title and its cost."""
     for batch_bytes, title in ((16_384, "16 K"), (131_072, "128 K")):
         yield f"1 MB in {title} batches", sample(driver, target, batch_bytes, MEGABYTES * MB).cpu_us_per_mb
     with target.topic() as (broker, topic, _):

@@ -1,13 +1,13 @@
-/* Load on a broker through librdkafka, and (for tiny requests) through plain sockets.
+/* Puts load on a broker through librdkafka, or (for tiny requests) through plain sockets.
  *
  *   load produce  BOOTSTRAP TOPIC PARTITIONS RECORD_BYTES BATCH_BYTES TOTAL_BYTES ACKS
  *   load consume  BOOTSTRAP TOPIC PARTITIONS MESSAGES FETCH_BYTES
  *   load latency  BOOTSTRAP TOPIC RECORDS_PER_S SECONDS RECORD_BYTES ACKS LINGER_MS BATCH_BYTES
  *   load tiny     BOOTSTRAP TOPIC CONNECTIONS WINDOW SECONDS
  *
- * The environment variable LOAD_CLIENT_CONFIG has further settings of librdkafka, NAME=VALUE on each line.
+ * The environment variable LOAD_CLIENT_CONFIG contains further settings for librdkafka, one NAME=VALUE per line.
  *
- * Each connects, warms up, prints "ready", waits for a line on standard input, measures, and prints one JSON object.
+ * Each mode connects, warms up, prints "ready", waits for a line on standard input, measures, and prints one JSON object.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -117,7 +117,7 @@ static rd_kafka_topic_t *new_topic(rd_kafka_t *rk, const char *name) {
     return topic;
 }
 
-/* One record to each partition, acknowledged: the connection, the metadata and the log's first page are there. */
+/* Write one record to each partition, so that the connection, the metadata and the log's first page exist. */
 static void warm_up(rd_kafka_t *rk, rd_kafka_topic_t *topic, int partitions, void *payload, size_t size) {
     for (int partition = 0; partition < partitions; partition++) {
         volatile int done = 0;
@@ -194,7 +194,7 @@ static int consume(char **argument) {
     long first_bytes = 0;
     rd_kafka_queue_t *queue = consume_all(rk, topic, partitions, RD_KAFKA_OFFSET_BEGINNING);
     while (count < total) {
-        /* Asked for more than will come, librdkafka waits for the rest of its time before it gives what there is. */
+        /* If fewer messages arrive than were requested, librdkafka returns them only after the timeout. */
         long wanted = !first ? 1 : total - count < 10000 ? total - count : 10000;
         ssize_t got = rd_kafka_consume_batch_queue(queue, 1000, messages, wanted);
         for (ssize_t i = 0; i < got; i++) {
@@ -350,7 +350,7 @@ static size_t produce_request(unsigned char *request, const char *topic) {
     unsigned char *p = request + 4;
     p = put(p, 0, 2); /* Produce */
     p = put(p, 7, 2);
-    p = put(p, 0, 4); /* correlation id: answers come in order, so nobody needs it */
+    p = put(p, 0, 4); /* correlation id, unused: responses arrive in order */
     p = put(p, 4, 2);
     memcpy(p, "tiny", 4);
     p = put(p + 4, (uint64_t)-1, 2); /* transactional id */
@@ -394,11 +394,11 @@ static void send_all(int fd, const unsigned char *data, size_t size) {
 
 struct tiny_connection {
     int fd;
-    size_t got; /* bytes of the answer that is being read */
+    size_t got; /* bytes of the current response that have been read */
     long in_flight;
 };
 
-/* Count the answers in what was read; all have the same length and must say error 0. */
+/* Count the responses in the data read; all have the same length and must contain error code 0. */
 static long answers(struct tiny_connection *connection, const unsigned char *data, size_t size, size_t answer_bytes,
                     size_t error_at) {
     long count = 0;
@@ -468,7 +468,7 @@ int main(int count, char **argument) {
     } modes[] = {{"produce", 7, produce}, {"consume", 5, consume}, {"latency", 8, latency}, {"tiny", 5, tiny}};
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
         if (count == modes[i].arguments + 2 && !strcmp(argument[1], modes[i].name)) {
-            /* The process ends here: destroying clients would only add seconds after the figures are out. */
+            /* The process exits here: destroying clients would only take seconds after the report. */
             int status = modes[i].run(argument + 2);
             fflush(stdout);
             _exit(status);

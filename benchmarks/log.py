@@ -1,7 +1,7 @@
 """One log without a network: append, read of the tail, cold read, recovery, and the bare system calls.
 
-Before each size is measured, a file of the full length of the log is written and removed, so that the kernel has got
-the pages from the hypervisor. Appends and bare writes alternate.
+Before each size is measured, a file of the log's full length is written and removed, so that the kernel already has the
+memory for the page cache from the hypervisor. Appends and bare writes alternate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RECOVERY_TARGET_GB_S = 4.0
 
 
 def run(quick: bool = True) -> list[dict[str, Any]]:
-    """Measure; figures are medians of rounds in microseconds."""
+    """Measure all operations; values are medians of rounds in microseconds."""
     directory = tempfile.mkdtemp(prefix="kreplica-bench-")
     try:
         rows = [_append(directory, name, size, 24 if quick else 100) for name, size in SIZES.items()]
@@ -38,7 +38,7 @@ def run(quick: bool = True) -> list[dict[str, Any]]:
 
 
 def _batch(size: int) -> bytearray:
-    """Return a batch of about that many bytes, with records of 1 KB (or one smaller record)."""
+    """Return a batch of about this many bytes, with records of 1 KB (or one smaller record)."""
     records = [Record(index, 1000, None, os.urandom(1000)) for index in range(max(size // 1016, 1))]
     return bytearray(build_batch(records))
 

@@ -1,4 +1,4 @@
-"""The modes of ``load.c`` in Python, for machines that cannot compile it; same arguments, same report."""
+"""The modes of ``load.c`` in Python, for machines that cannot compile it; arguments and reports are the same."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
 
 
 def wait_for_go() -> tuple[float, float]:
-    """Print that all is ready and wait; returns the two clocks at the start."""
+    """Print ``ready`` and wait for the start signal; return the monotonic time and the CPU time at the start."""
     print("ready", flush=True)
     if not sys.stdin.readline():
         sys.exit("standard input closed before the start")
@@ -111,7 +111,7 @@ def consume(bootstrap: str, topic: str, partitions: str, messages: str, fetch_by
         if not began and count:
             began, first_bytes = time.monotonic(), total_bytes
         if time.monotonic() - started > TIME_LIMIT_S:
-            sys.exit("consuming: not all records within 60 s")
+            sys.exit("consuming: not all records arrived within 60 s")
     return _report(count, began, cpu, bytes=total_bytes, timed_bytes=total_bytes - first_bytes)
 
 
@@ -145,7 +145,7 @@ def latency(
     producer.flush(10)
     reader.join()
     if len(taken) < total:
-        sys.exit("latency: not all records came back")
+        sys.exit("latency: not all records were read back")
     taken.sort()
     quantiles = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999, "max_us": 1.0}
     return _report(
@@ -154,7 +154,7 @@ def latency(
 
 
 def tiny(bootstrap: str, topic: str, connections: str, window: str, seconds: str) -> dict[str, Any]:
-    """Write to and read from one connection at a time; enough to keep a broker busy, not to measure its limit."""
+    """Write to and read from one connection at a time; this keeps a broker busy, but does not reach its limit."""
     name = topic.encode()
     batch = record_batch(b"v" * 128, time.time_ns() // 1_000_000)
     request = struct.pack(">hhih", 0, 7, 0, len(CLIENT_ID)) + CLIENT_ID

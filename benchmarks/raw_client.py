@@ -1,4 +1,4 @@
-"""A few requests on a plain blocking socket, for measurements that must not include a client library's start."""
+"""A few requests on a plain blocking socket, for measurements that must not include a client library's startup."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _zigzag(number: int) -> bytes:
 class RawClient:
     """One connection with one request at a time.
 
-    :raise OSError: no process listens.
+    :raise OSError: no process listens on the port.
     """
 
     def __init__(self, port: int, timeout_s: float = 10.0) -> None:
@@ -77,7 +77,7 @@ class RawClient:
         self.request(API_VERSIONS, 0, b"")
 
     def produce(self, topic: bytes, value: bytes) -> int:
-        """Produce one record to partition 0 with version 7 and acks=1; returns the error code."""
+        """Produce one record to partition 0 with version 7 and acks=1; return the error code."""
         batch = record_batch(value, time.time_ns() // 1_000_000)
         body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(topic)) + topic
         body += struct.pack(">iii", 1, 0, len(batch)) + batch

@@ -1,8 +1,8 @@
 """A group that rebalances: ``python -m benchmarks.rebalance_load rebalance HOST:PORT MEMBERS SESSION_MS``.
 
-Members connect; the program prints ``ready`` and waits for a line.  Then all join at once; later one more joins, and
-then the leader leaves, which the others learn from their heartbeats.  The program prints as JSON how long each change
-took until all members had an assignment.
+Members connect; the program prints ``ready`` and waits for a line.  Then all join at once; later, one more joins, and
+then the leader leaves, which the others learn from their heartbeats.  The program prints as JSON how long it took after
+each change until all members had an assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.support.real_reactor import run
 
 TOPIC = "rebalance"
 DESCRIBE_AS_DEAD_MAX = 5
-"""Highest version of DescribeGroups that does not return an error for a missing group."""
+"""Highest version of DescribeGroups that returns no error for a missing group."""
 
 TIMEOUT_S = 120.0
 LOOK_S = 0.02
@@ -46,7 +46,7 @@ class Group:
         self._running: list[Deferred[None]] = []
 
     async def add(self, partitions: int) -> CoordinatorClient:
-        """Return the connected client of a member that has not joined yet."""
+        """Return the connected client of a new member that has not joined yet."""
         number = len(self.members)
         client = CoordinatorClient(
             self.reactor, [self._address], self._id, GROUP, client_id=f"member-{number:03}", request_timeout_s=TIMEOUT_S
@@ -63,12 +63,12 @@ class Group:
         self._running.append(Deferred.fromCoroutine(self._live(member, client)))
 
     def stop(self, member: GroupMember) -> None:
-        """Make the member leave soon."""
+        """Ask the member to leave."""
         self.members.remove(member)
         self._stopping.add(member)
 
     async def settled(self, after: int) -> float:
-        """Return the time until all members are in one generation later than ``after``."""
+        """Wait until all members are in one generation later than ``after``, and return the time that this took."""
         started_s = time.perf_counter()
         while True:
             generations = {member.identity.generation for member in self.members if not member.needs_join}

@@ -1,7 +1,8 @@
-"""Time of a rebalance of a group of two hundred members, on one broker.
+"""Time to rebalance a group of two hundred members on one broker.
 
-``first``: all join an empty group at once; the configured delay does not count.  ``one more``, ``one less``: the others
-learn of the change from their heartbeats every ``session / 3``, so no rebalance can take less time.
+``first``: all members join an empty group at once; the configured delay is not counted.  ``one more``, ``one less``:
+the other members learn of the change from their heartbeats every ``session / 3``, so a rebalance cannot take less
+time.
 """
 
 from __future__ import annotations

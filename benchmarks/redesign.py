@@ -1,17 +1,17 @@
 """Measures the proposals of the controller redesign: asynchronous writes, batched requests, prioritized commands.
 
-Writes of partition states go to a real ZooKeeper through a proxy that adds a round trip time: one by one (each waits
-for the previous response, as the old controller did), pipelined single writes, one write in each multi (what Kafka
-does), and kreplica's guarded batches.  Commands go to a simulated broker, one partition in each request or all in one.
-Events are those of kreplica's controller; `one by one` beside them is the number of znodes of the event times the
-duration of one synchronous write.  Times that are marked `computed` were not measured, because they would take too
-long: they follow from the rate with fewer partitions.
+Partition states are written to a real ZooKeeper through a proxy that adds a round trip time: one by one (each write
+waits for the previous response, as in the old controller), as pipelined single writes, with one write per multi (as
+Kafka does), and in kreplica's guarded batches.  Commands are sent to a simulated broker with one partition per request,
+or with all partitions in one request.  Events are those of kreplica's controller; `one by one` next to them is the
+event's number of znodes times the duration of one synchronous write.  Times that are marked `computed` were not
+measured, because that would take too long: they are extrapolated from the rate with fewer partitions.
 
 The last table shows how soon a broker executes LeaderAndIsr while 200 producers saturate it, and how many records with
-acks=1 it acknowledges after the command was sent, which it truncates later.  `sockets first` is kreplica: control
-connections are read before data connections.  `no priority` is kreplica without that.  The others have a request queue:
-`one queue` is the old broker, `two queues` the redesign's first option (a handler that waits for a regular request does
-not notice a command for up to 300 ms), and `priority queue` its second.
+acks=1 it acknowledges after the command was sent and truncates later.  `sockets first` is kreplica: control connections
+are read before data connections.  `no priority` is kreplica without this.  The others have a request queue: `one queue`
+is the old broker, `two queues` is the redesign's first option (a handler that waits for a regular request does not
+notice a command for up to 300 ms), and `priority queue` is its second option.
 
 ``python -m benchmarks redesign --scale full`` or ``python -m benchmarks.redesign --quick``
 """
@@ -43,8 +43,8 @@ class Scale:
     :param round_trips_ms: injected round trip times.
     :param sizes: numbers of partitions, in ascending order.
     :param event_sizes: numbers of partitions for events.
-    :param limit_s: longer writes and requests are computed.
-    :param trials: leadership moves for each order of requests.
+    :param limit_s: duration above which writes and requests are computed instead of measured.
+    :param trials: number of leadership moves for each order of requests.
     """
 
     round_trips_ms: tuple[float, ...]
@@ -67,7 +67,7 @@ Seconds = Mapping[str, Sequence[tuple[float, bool]]]
 def run(scale: str = "quick") -> list[dict[str, Any]]:
     """Measure all proposals.
 
-    :return: rows of writes and requests by round trip and number of partitions, then of events, then of priority.
+    :return: rows for writes and requests by round trip and number of partitions, then for events, then for priorities.
     """
     size = SCALES[scale]
     SCRATCH.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def _written(scale: Scale) -> dict[float, Seconds]:
-    """Return the seconds of writes and requests by round trip."""
+    """Return the durations of writes and requests in seconds, by round trip."""
     found: dict[float, Seconds] = {}
     with (
         TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory,

@@ -1,8 +1,8 @@
-"""A standalone broker with another order of requests, for the benchmark of control-plane priority.
+"""A standalone broker that handles requests in another order, for the benchmark of control-plane priority.
 
-``python -m benchmarks.redesign_broker ORDER twistd-arguments ...``.  A broker has no request queue, so this program
-adds the queues of the controller redesign between the network and the handlers.  A connection has at most one request
-in a queue, as in Kafka, if clients send one request at a time.
+``python -m benchmarks.redesign_broker ORDER twistd-arguments ...``.  A kreplica broker has no request queue, so this
+program adds the queues of the controller redesign between the network and the handlers.  If clients send one request at
+a time, a connection has at most one request in a queue, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from kreplica.server.transport.epoll_transport import EpollTransport
 CONTROL_KEYS = (4, 5, 6)
 """LeaderAndIsr, StopReplica and UpdateMetadata."""
 QUEUE_SIZE_MAX = 500
-"""Kafka's default of ``queued.max.requests``; the network threads wait while the queue is full."""
+"""Kafka's default for ``queued.max.requests``; the network threads wait while the queue is full."""
 HANDLERS_COUNT = 8
-"""Number of requests that are handled before the network is read again, as by ``num.io.threads`` threads."""
+"""Number of requests handled before the network is read again, to simulate ``num.io.threads`` threads."""
 POLL_S = 0.3
 """Time for which a handler waits for a regular request before it looks at the other queue."""
 
 ORDERS = ("sockets first", "no priority", "one queue", "two queues", "priority queue")
-"""The product; the product without priority; Kafka's queue; and the first and second option of the redesign."""
+"""The product, the product without priority, Kafka's queue, and the first and second option of the redesign."""
 
 
 class RequestQueue:
@@ -58,7 +58,7 @@ class RequestQueue:
         (self._control if is_control else self._regular).append((connection, memoryview(bytearray(frame))))
         delay_s = 0.0
         if is_control and self._polls_regular and self._idle_since is not None and not self._regular:
-            # A handler waits for a regular request and does not notice this one before its wait ends.
+            # The handler is waiting for a regular request and does not notice this one until its wait ends.
             waited_s = self._reactor.seconds() - self._idle_since
             delay_s = POLL_S * math.ceil(waited_s / POLL_S) - waited_s
         self._schedule(delay_s)

@@ -1,4 +1,4 @@
-"""Events of a controller on a ZooKeeper with a round trip time, with the number of znodes that each reads or writes."""
+"""Controller events with a given round trip time to ZooKeeper, and the number of znodes that each reads or writes."""
 
 from __future__ import annotations
 

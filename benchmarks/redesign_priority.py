@@ -1,8 +1,7 @@
 """Time until a broker executes LeaderAndIsr while producers saturate it, by the order in which it handles requests.
 
 The benchmark acts as the controller: it moves the leadership of a partition to a broker that does not exist, and back.
-Records that producers with acks=1 have acknowledged in between are those that the broker truncates when it follows the
-new leader.
+Records that the broker acknowledges with acks=1 in between are those that it truncates when it follows the new leader.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _LENGTH = Struct(">i")
 
 
 def priority_rows(trials: int, orders: Sequence[str] = ORDERS) -> Iterator[dict[str, Any]]:
-    """Measure each order with producers and without any.
+    """Measure each order of requests, with and without producers.
 
     :param trials: number of leadership moves.
     """
@@ -61,7 +60,7 @@ def priority_rows(trials: int, orders: Sequence[str] = ORDERS) -> Iterator[dict[
 
 def _measured(port: int, controller: _Controller, trials: int, producers: int) -> dict[str, Any]:
     with _Producers(port, producers) as load:
-        moved = [controller.move_and_return() for _ in range(trials + 1)][1:]  # the first one marks the connection
+        moved = [controller.move_and_return() for _ in range(trials + 1)][1:]  # the first move marks the connection
     truncated = [load.acknowledged_between(sent_s, returned_s) for sent_s, _, returned_s in moved]
     taken_ms = [(executed_s - sent_s) * 1000 for sent_s, executed_s, _ in moved]
     return {
@@ -97,9 +96,9 @@ class _Controller:
     def move_and_return(self) -> tuple[float, float, float]:
         """Move the leadership away and back.
 
-        :return: times at which the move was sent and executed, and at which the leadership was about to return.
+        :return: the times at which the move was sent, was executed, and was about to be reversed.
         """
-        # At a random time of a handler's poll.
+        # Start at a random time within a handler's poll.
         time.sleep(SETTLING_S + self._random.uniform(0, POLL_S))
         request = self._request(ABSENT_BROKER)
         sent_s = time.monotonic()
@@ -196,7 +195,7 @@ class _Producers:
         if self._count:
             self._process = subprocess.Popen(self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             assert self._process.stdout is not None
-            self._process.stdout.readline()  # all are connected
+            self._process.stdout.readline()  # all producers are connected
             time.sleep(10 * SETTLING_S)
         return self
 

@@ -1,4 +1,4 @@
-"""Commands of the controller to one broker: one partition in each request, and all partitions in one request."""
+"""Controller commands to one broker: one partition per request, and all partitions in one request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def seconds_of_requests(port: int, sizes: Sequence[int], limit_s: float) -> dict
 
     :param port: port of the broker.
     :param limit_s: as for ``redesign_writes.seconds_of_writes``.
-    :return: for each way and size: seconds, and True if they are computed.
+    :return: for each way and size: the seconds, and True if they are computed.
     """
     channel = _Channel(port)
     one_by_one: list[tuple[float, bool]] = []
@@ -76,7 +76,7 @@ class _Channel:
 
 
 def leader_and_isr(partitions: Sequence[int]) -> dict[str, Any]:
-    """Return the body of a command for these partitions, 1,000 in each topic."""
+    """Return the body of a LeaderAndIsr for these partitions, 1,000 per topic."""
     topics: dict[int, list[dict[str, Any]]] = {}
     for number in partitions:
         topics.setdefault(number // TOPIC_PARTITIONS, []).append(_state(number % TOPIC_PARTITIONS))

@@ -1,4 +1,4 @@
-"""Writes of partition states: one by one, pipelined, one in each multi, and in guarded batches."""
+"""Writes of partition states: one by one, pipelined, one per multi, and in guarded batches."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ WRITERS: dict[str, Writer] = {
 
 
 def prepare_states(port: int, count: int) -> None:
-    """Create this number of states below ``ROOT``."""
+    """Create this number of partition states below ``ROOT``."""
 
     async def create() -> None:
         client = await _connected(port)
@@ -77,9 +77,9 @@ def prepare_states(port: int, count: int) -> None:
 def seconds_of_writes(port: int, sizes: Sequence[int], limit_s: float) -> dict[str, list[tuple[float, bool]]]:
     """Measure every writer with each number of partitions, in ascending order.
 
-    :param limit_s: a larger number of partitions that would take longer is computed from the rate of the last
-        measured one.
-    :return: for each writer and size: seconds, and True if they are computed.
+    :param limit_s: if a number of partitions would take longer than this, its time is computed from the rate with the
+        last measured number.
+    :return: for each writer and size: the seconds, and True if they are computed.
     """
     from twisted.internet import reactor
 

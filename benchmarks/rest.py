@@ -1,8 +1,8 @@
-"""The REST API's latency while a producer writes, and the time of a list of 10,000 partitions.
+"""The REST API's latency while a producer writes, and the time to list 10,000 partitions.
 
-Method: one broker in a separate process, with as many partitions as are listed.  Requests are due at constant intervals
-regardless of earlier responses (an open loop), on persistent connections; a latency counts from the due time.  The
-requests are the most frequent ones of the dashboard and the command line, in turn.
+Method: one broker runs in a separate process, with as many partitions as are listed.  Requests are due at constant
+intervals regardless of earlier responses (an open loop), on persistent connections; latency is measured from the time
+at which a request is due.  The requests are the most frequent ones of the dashboard and the command line, in turn.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Api:
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """See ``benchmarks.__main__``."""
+    """Start a broker, and measure the list and the latencies."""
     measured = SCALES[scale]
     with tempfile.TemporaryDirectory() as directory, StandaloneProcess(Path(directory)) as process:
         api = Api(process.admin_port)

@@ -1,12 +1,12 @@
-/* The least that takes produced batches: what a broker's CPU time is held against.
+/* The minimal server that accepts produced batches, with which a broker's CPU time is compared.
  *
  *   server LOG CHECKED
  *
- * Listens on a free port of 127.0.0.1 and prints it.  It speaks as much of the protocol as a producer needs
- * (ApiVersions 0, Metadata 1, Produce 3 to 7; one broker, any topic, partition 0), and makes the system calls that the
- * broker makes: epoll_wait, one recv into a buffer that all connections share, one pwrite for each batch, one send for
- * all answers of that read.  The rest of a frame that does not fit is received where it belongs.  Base offset and
- * leader epoch are written into each batch; with CHECKED 1 its CRC-32C is verified.
+ * It listens on a free port of 127.0.0.1 and prints it.  It implements as much of the protocol as a producer needs
+ * (ApiVersions 0, Metadata 1, Produce 3 to 7; one broker, any topic, partition 0), and makes the same system calls as
+ * the broker: epoll_wait, one recv into a buffer shared by all connections, one pwrite for each batch, and one send for
+ * all responses to the requests of that read.  If a frame does not fit into the buffer, the rest is received directly
+ * into its place.  Base offset and leader epoch are written into each batch; if CHECKED is 1, its CRC-32C is verified.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -31,11 +31,11 @@ enum { CORRUPT = 2, UNSUPPORTED_VERSION = 35 };
 enum { HEADER_BYTES = 61, EPOCH_AT = 12, MAGIC_AT = 16, CRC_AT = 17, CHECKED_AT = 21, LAST_DELTA_AT = 23 };
 
 struct connection {
-    unsigned char stub[STUB_BYTES]; /* the start of a frame, copied before what the next read brings */
+    unsigned char stub[STUB_BYTES]; /* the start of a frame, copied in front of the data of the next read */
     size_t stub_bytes;
-    unsigned char *frame; /* a longer frame; its memory is kept for the next one */
+    unsigned char *frame; /* a frame longer than the buffer; its memory is reused for the next one */
     size_t frame_room, filled;
-    size_t frame_bytes; /* 0 while there is none */
+    size_t frame_bytes; /* 0 if there is no such frame */
 };
 
 static unsigned char scratch[SCRATCH_BYTES], answers[SCRATCH_BYTES];
@@ -48,12 +48,12 @@ static void die(const char *what, const char *why) {
     exit(1);
 }
 
-/* --- CRC-32C: three streams at once, as the instruction takes three cycles and can begin in each --- */
+/* --- CRC-32C: three streams at once, because the instruction takes three cycles and one can start in each cycle --- */
 
 enum { LONG = 4096, SHORT = 256 };
 static uint32_t after_long[4][256], after_short[4][256];
 
-/* What a CRC becomes by so many zero bytes, for each value of each of its bytes. */
+/* Table of the CRC after appending a number of zero bytes, for each value of each byte of the CRC. */
 static void make_shift(uint32_t table[4][256], size_t zeros) {
     for (int byte = 0; byte < 4; byte++)
         for (uint32_t value = 0; value < 256; value++) {
@@ -116,7 +116,7 @@ static uint64_t number(const unsigned char *data, int bytes) {
 
 static uint64_t take_number(struct reader *from, int bytes) { return number(take(from, bytes), bytes); }
 
-/* A string with its length before it; null is empty. */
+/* Read a string that is preceded by its length; null is returned as empty. */
 static size_t take_string(struct reader *from, unsigned char **text) {
     int16_t size = (int16_t)take_number(from, 2);
     *text = take(from, size < 0 ? 0 : size);
@@ -134,7 +134,7 @@ static unsigned char *put_string(unsigned char *to, const void *text, size_t siz
     return to + size;
 }
 
-/* --- requests: each reads what is behind its header, and writes its answer --- */
+/* --- requests: each function reads what follows the header, and writes the response --- */
 
 static int append(unsigned char *batch, size_t size) {
     if (size < HEADER_BYTES || batch[MAGIC_AT] != 2 || number(batch + 8, 4) != size - 12) die("Produce", "not a batch");
@@ -183,7 +183,7 @@ static unsigned char *metadata(struct reader *request, int version, unsigned cha
 }
 
 static unsigned char *api_versions(struct reader *request, int version, unsigned char *to) {
-    /* Fetch is not served, but its version is one of the signs by which clients know that batches are understood. */
+    /* Fetch is not served, but clients infer from its version that the broker supports record batches. */
     static const int known[][3] = {{PRODUCE, 3, 7}, {1, 4, 4}, {METADATA, 1, 1}, {API_VERSIONS, 0, 0}};
     (void)request;
     to = put(to, version ? UNSUPPORTED_VERSION : 0, 2);
@@ -212,7 +212,7 @@ static void send_all(int fd, size_t size) {
     if (size && send(fd, answers, size, MSG_NOSIGNAL) != (ssize_t)size) die("send", "answers do not fit in the socket");
 }
 
-/* Answer the frames that are whole; keep what is left. */
+/* Respond to the complete frames; keep the rest. */
 static unsigned char *handle(struct connection *from, unsigned char *data, size_t size, unsigned char *to) {
     while (size >= 4) {
         size_t bytes = number(data, 4) + 4;
@@ -236,7 +236,7 @@ static unsigned char *handle(struct connection *from, unsigned char *data, size_
     return to;
 }
 
-/* Returns whether there is more to come. */
+/* Return whether the connection is still open. */
 static int read_frame(int fd, struct connection *from) {
     struct iovec parts[2] = {{from->frame + from->filled, from->frame_bytes - from->filled}, {scratch, SCRATCH_BYTES}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};

@@ -1,4 +1,4 @@
-"""Brokers that confirm every command, so that only the controller's own work is measured.
+"""Brokers that acknowledge every command, so that only the controller's own work is measured.
 
 ``python -m benchmarks.simulated_brokers COUNT`` listens on this number of ports, prints them, and responds to
 LeaderAndIsr, UpdateMetadata and StopReplica without errors, until its standard input ends.
@@ -21,7 +21,7 @@ _LENGTH = Struct(">i")
 
 
 class ConfirmsCommands(Protocol):
-    """Responds to each request when it is complete."""
+    """Responds to each request as soon as it has been received completely."""
 
     def __init__(self) -> None:
         self._received = bytearray()

@@ -19,7 +19,7 @@ TARGET = 100.0
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Measure three brokers without faults, with several batch sizes, and storms of some seeds.
+    """Measure three brokers without faults, with several batch sizes, and storms with some seeds.
 
     :return: a row for each.
     """

@@ -1,9 +1,9 @@
-"""The data pipeline on Spark: three broker processes, real data in five codecs, and all steps of the pipeline.
+"""The data pipeline on Spark: three broker processes, real data with five codecs, and all steps of the pipeline.
 
-Read rates are those of ``local[2]`` to a sink that discards everything, from one broker's segment files and through the
-brokers, which use the same cores; with other load on the machine, CPU times are more reliable.  Then topics are
-archived to Parquet, replayed to other topics, both are compared record by record, and all replicas are audited.  A
-micro-batch's time is Spark's ``triggerExecution``.
+Read rates are those of ``local[2]`` with a sink that discards everything, from one broker's segment files and through
+the brokers, which use the same cores; if there is other load on the machine, CPU times are more reliable.  Then topics
+are archived to Parquet and replayed to other topics, the archive is compared with both record by record, and all
+replicas are audited.  The time of a micro-batch is Spark's ``triggerExecution``.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SETTINGS = {
     "transaction.two.phase.commit.enable": "true",
 }
 RECORDS = {"quick": {100: 250_000, 1000: 50_000}, "full": {100: 5_000_000, 1000: 1_000_000}}
-"""By scale and record size in bytes."""
+"""Numbers of records, by scale and record size in bytes."""
 
 ROUNDS = 3
 READ_RATE_MIN = {100: 1_700_000, 1000: 500_000}
@@ -57,7 +57,7 @@ MICRO_BATCH_ROWS = 10
 
 
 class Spent(NamedTuple):
-    """Time of some work; CPU time is that of this process, of Spark's and of the brokers."""
+    """Time spent on some work; CPU time includes this process, Spark's and the brokers'."""
 
     seconds: float
     cpu_s: float
@@ -65,7 +65,7 @@ class Spent(NamedTuple):
 
 @dataclass
 class Bench:
-    """One cluster, one session, and the rows so far."""
+    """One cluster, one Spark session, and the rows so far."""
 
     spark: SparkSession
     cluster: ProcessCluster
@@ -82,7 +82,7 @@ class Bench:
         self, what: str, figure: float, unit: str, target: float | None = None, *, spent: Spent | None = None,
         at_most: bool = False,
     ) -> None:  # fmt: skip
-        """Add a figure, and whether it meets its target."""
+        """Add a measured value, and whether it meets its target."""
         is_met = None if target is None else figure <= target if at_most else figure >= target
         target_text = None if target is None else f"{'<=' if at_most else '>='} {target:,g} {unit}"
         row = {
@@ -100,7 +100,7 @@ class Bench:
 
 
 def run(scale: str = "quick", rounds: int = ROUNDS) -> list[dict[str, Any]]:
-    """See ``benchmarks.__main__``."""
+    """Start a cluster and a Spark session, and measure all steps of the pipeline."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix="spark-", dir=SCRATCH, ignore_cleanup_errors=True) as name,
@@ -177,7 +177,7 @@ def _wait_for(read: Callable[[], DataFrame], count: int) -> None:
 
 
 def _times_over(bench: Bench, options: dict[str, str], size: int, partitions: list[int]) -> Callable[[], DataFrame]:
-    """Return a reader of some partitions, repeated until it reads as much as all of them have."""
+    """Return a function that reads some partitions repeatedly, so that it reads as much as all partitions contain."""
     numbers = ",".join(map(str, partitions))
     assign = f'{{"{_topic(size)}": [{numbers}]}}'
 
@@ -261,7 +261,7 @@ def _triggers_ms(bench: Bench, target: str, options: dict[str, str]) -> list[flo
 
 
 def _pipelines(bench: Bench) -> None:
-    """Archive a topic to Parquet, replay it and audit it: the content must be equal."""
+    """Archive a topic to Parquet, replay it and audit it; the contents must be equal."""
     path = str(bench.directory / "archive")
     topics = tuple(map(_topic, bench.records))
     count = sum(bench.records.values())

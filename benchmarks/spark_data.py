@@ -28,12 +28,12 @@ _WORDS = ("paid", "open", "sent", "returned", "2026-11-22", "Amsterdam", "Nairob
 
 
 def codec_of(partition: int) -> Codec:
-    """Return the codec of a partition: each codec has two."""
+    """Return the codec of a partition; each codec is used for two partitions."""
     return CODECS[partition % len(CODECS)]
 
 
 class RecordMaker:
-    """Rows with keys of 16 B and values of one size: an increasing number, then words that compress about like JSON.
+    """Makes rows with 16-byte keys and values of one size: an increasing number, then words that compress like JSON.
 
     :param size: size of values in bytes.
     """
@@ -64,7 +64,7 @@ class RecordMaker:
 
 
 def write(bootstrap: str, topic: str, count: int, size: int) -> None:
-    """Write a topic of ``PARTITIONS`` partitions, in batches of 16 KB, each partition with its own codec."""
+    """Write a topic of ``PARTITIONS`` partitions, in batches of 16 KB, with the codec of each partition."""
     maker = RecordMaker(size)
     each = count // PARTITIONS
     with Cluster(bootstrap) as cluster, Producer(cluster, ProducerOptions()) as producer:
@@ -94,6 +94,6 @@ def digests(bootstrap: str, topic: str) -> dict[int, str]:
 
 
 def _bytes(column: pa.Array) -> memoryview:
-    """Return the bytes of all elements as they are in memory, without separators."""
+    """Return the bytes of all elements as they are laid out in memory, without separators."""
     offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
     return memoryview(column.buffers()[2] or b"")[offsets[column.offset] : offsets[column.offset + len(column)]]

@@ -1,4 +1,4 @@
-"""Time from the start of the process to the first acknowledged record, and the memory at that time."""
+"""Time from the start of the process to the first acknowledged record, and memory usage at that time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ POLL_S = 0.002
 
 
 def run(scale: str = "quick") -> list[dict[str, Any]]:
-    """Start brokers on empty directories, and again on the resulting directories.
+    """Start brokers with empty directories, and again with the resulting directories.
 
-    :return: a row for each of the two, medians.
+    :return: a row of medians for each of the two cases.
     """
     repetitions = 3 if scale == "quick" else 7
     fresh: list[tuple[float, float]] = []
@@ -35,9 +35,9 @@ def run(scale: str = "quick") -> list[dict[str, Any]]:
 
 
 def first_record_s(broker: BrokerProcess) -> float:
-    """Produce until the broker has acknowledged a record; returns the time since the start of its process.
+    """Produce until the broker has acknowledged a record; return the time since the start of its process.
 
-    :raise RuntimeError: it takes too long, or the process ended.
+    :raise RuntimeError: this takes too long, or the process exited.
     """
     response: object = "no process listens on the port"
     while time.monotonic() - broker.started_s < START_TIME_S:

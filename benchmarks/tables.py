@@ -8,7 +8,7 @@ from typing import Any
 
 
 def markdown(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Return one table for each sequence of rows with equal keys."""
+    """Return one table for each sequence of rows with the same keys."""
     tables = [_table(list(keys), list(group)) for keys, group in groupby(rows, key=tuple)]
     return "\n\n".join(tables)
 
@@ -35,7 +35,7 @@ def _line(cells: Iterable[str], widths: list[int], numeric: list[bool]) -> str:
 
 
 def text(value: Any) -> str:
-    """Format a value: three significant digits, thousands separators, nothing for None."""
+    """Format a value: three significant digits, thousands separators; empty for None."""
     if value is None:
         return ""
     if isinstance(value, bool):

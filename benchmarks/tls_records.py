@@ -1,8 +1,8 @@
-"""CPU time to decrypt and encrypt TLS records, without sockets: our TLS socket, pyOpenSSL's methods and module ``ssl``.
+"""CPU time to decrypt and encrypt TLS records without sockets: our TLS socket, pyOpenSSL's methods, module ``ssl``.
 
-librdkafka encrypts the fields of each record of a batch separately, so a Produce arrives in many small TLS records.
-``KB per call`` is the data of one read from the socket, or of one response.  The version is TLS 1.3, with the default
-cipher.
+librdkafka encrypts the fields of each record in a batch separately, so a Produce request arrives in many small TLS
+records.  ``KB per call`` is the amount of data in one read from the socket, or in one response.  The version is TLS
+1.3, with the default cipher.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ RESPONSE_BYTES = 256 * 1024
 
 
 class Wire:
-    """The socket of a server, in memory.
+    """In-memory socket of a server.
 
-    :ivar incoming: reads that the server has not received.
+    :ivar incoming: data that the server has not read yet.
     :ivar outgoing: pieces that the server has sent.
     """
 
@@ -55,7 +55,7 @@ class Wire:
 
 
 class Ours:
-    """Our TLS socket."""
+    """The product's TLS socket."""
 
     name = "kreplica"
 
@@ -65,7 +65,7 @@ class Ours:
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
 
     def receive(self, data: bytes) -> int:
-        """Decrypt the data of one read; return the number of bytes."""
+        """Decrypt the data of one read; return the number of decrypted bytes."""
         self._wire.incoming.append(data)
         while self._wire.incoming:
             try:
@@ -75,7 +75,7 @@ class Ours:
         return 0
 
     def respond(self) -> bytes:
-        """Return the server's part of the handshake."""
+        """Return the server's next message in the handshake."""
         data = b"".join(self._wire.outgoing)
         self._wire.outgoing.clear()
         return data
@@ -175,7 +175,7 @@ def connect(server: Any) -> SSL.Connection:
 
 
 def encrypted(client: SSL.Connection, record_size: int, total: int) -> list[bytes]:
-    """Return the reads of a server that receives records of one size."""
+    """Return the data of each read by a server that receives records of one size."""
     record, parts = bytes(record_size), []
     for _ in range(total // record_size):
         client.send(record)

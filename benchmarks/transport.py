@@ -1,7 +1,7 @@
-"""CPU per request of the server without a log: requests are parsed, dispatched and answered; fetches come from a file.
+"""CPU time per request of the server without a log; requests are parsed and answered, and fetches read from a file.
 
-The load is a child process with prebuilt messages; the server runs in this process, and its own CPU time counts, which
-other load on the machine disturbs less than the rate.  ``twisted`` is the same with Twisted's own transport.
+The load is a child process with prebuilt messages; the server runs in this process, and its own CPU time is measured,
+which other load on the machine affects less than the rate.  ``twisted`` is the same with Twisted's own transport.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ FILE_BYTES = 64 * KIB * KIB
 class Case:
     """One load.
 
-    :param size: size of the records of each request or response in bytes.
-    :param window: requests in flight on each connection.
-    :param megabytes: amount of data; for tiny messages it counts 4 KiB for each.
+    :param size: size in bytes of the records in each request or response.
+    :param window: number of requests in flight on each connection.
+    :param megabytes: amount of data; tiny messages are counted as 4 KiB each.
     """
 
     name: str
@@ -65,7 +65,7 @@ CASES = [
 
 
 class Handlers:
-    """Respond at once; time and CPU are measured from the tenth of the requests on."""
+    """Respond at once; the first tenth of the requests is a warm-up, and the rest is measured."""
 
     def __init__(self, case: Case, total: int, stop: Any, ranges: list[FileRange]) -> None:
         self._size = case.size

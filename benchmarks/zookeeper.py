@@ -1,10 +1,10 @@
-"""Rates of ZooKeeper clients for reads and writes of many znodes: kreplica's, Java's, kazoo, and a raw socket.
+"""Rates of ZooKeeper clients that read and write many znodes: kreplica's, Java's, kazoo, and a raw socket.
 
-Znodes are read and written one at a time, many at once, and in multis of each batch size, with and without a check of
-another znode's version.  If each request waits for the previous response, only a twenty-fifth of the znodes is used.
-`design` is the result that the controller redesign document published for the Java client and five servers.  `of java`
-and `of raw` are the rate of kreplica's client relative to Java's and to that of a raw socket with hand-written
-encoding; CPU time is that of the client process.  A name instead of a rate is the error of that client.
+Znodes are read and written one at a time, many at once, and in multis of several sizes, with and without a check of
+another znode's version.  If each request waits for the previous response, only one in 25 znodes is used.  `design` is
+the result that the controller redesign document published for the Java client and five servers.  `of java` and `of raw`
+are the rate of kreplica's client relative to Java's and to that of a raw socket with handwritten encoding; CPU time is
+that of the client process.  A name instead of a rate is the client's error.
 
 ``python -m benchmarks.zookeeper [--znodes N] [--rounds N] [--servers N] [--targets kreplica,java] [--json PATH]``
 """
@@ -32,22 +32,22 @@ from tests.support.real_zookeeper import LOOPBACK, RealZooKeeper
 
 SCRATCH = Path(__file__).parent / "results"
 ZOOKEEPER_FLAGS = ("-Xmx6g", "-XX:TieredStopAtLevel=4")
-"""The server keeps the last 500 transactions in memory; with multis of 50,000 writes a heap of 1 GB is too small."""
+"""The server keeps the last 500 transactions in memory; a heap of 1 GB is too small for multis of 50,000 writes."""
 DATA_SIZE = 50
 BAR = 0.8
 TARGETS_AT_ONCE = ("kreplica", "java")
-"""Clients that are given all requests at once; kazoo and the raw socket have no limit and would use up the memory."""
+"""Clients that can be given all requests at once; kazoo and the raw socket have no limit and would use up memory."""
 KEPT_FILES_COUNT = 2
-"""Snapshots and transaction logs of each server that are kept; it would keep all until the next hour."""
+"""Number of snapshots and transaction logs to keep per server; a server itself would keep all until the next hour."""
 
 
 @dataclass(frozen=True)
 class Scale:
     """Amount of work.
 
-    :param sync_part: divides the number of znodes of experiments that wait for each response.
-    :param target_parts: divides the number of znodes of slow clients.
-    :param at_once: also send all requests without waiting for responses.
+    :param sync_part: divisor of the number of znodes for experiments that wait for each response.
+    :param target_parts: divisors of the number of znodes for slow clients.
+    :param at_once: True to also send all requests without waiting for responses.
     """
 
     znodes_count: int
@@ -77,12 +77,12 @@ def run(
 
     A target that fails in an experiment is not run again in its later rounds.
 
-    :param rounds: by default the scale's number.
-    :param targets: some of ``kreplica``, ``java``, ``kazoo`` and ``raw``.
+    :param rounds: number of rounds; by default the scale's.
+    :param targets: a selection of ``kreplica``, ``java``, ``kazoo`` and ``raw``.
     :param embedded: True to use the embedded coordinator instead of a real ZooKeeper.
     :param servers: number of servers of a real ZooKeeper; all clients use the first one.
-    :return: a row per experiment: znodes per second and client CPU per znode of each target (medians), or the target's
-        error, and the ratios of our client to the others.
+    :return: a row per experiment: znodes per second and client CPU time per znode of each target (medians), or the
+        target's error, and the ratios of our client's rate to the others.
     """
     size = SCALES[scale] if isinstance(scale, str) else scale
     data = random.Random(7).randbytes(DATA_SIZE)
@@ -133,9 +133,9 @@ def row(
     targets: Sequence[str] = (),
     document_count: int = 0,
 ) -> dict[str, Any]:
-    """Return the medians of each target, and our ratios to the others.
+    """Return the medians of each target, and the ratios of our client's rate to the others.
 
-    :param targets: clients with a column, in its order; by default those with samples.
+    :param targets: clients that have a column, in column order; by default those with samples.
     :param document_count: number of znodes for which the document's result is shown.
     """
     rates = {name: median(sample.znodes_per_s for sample in each) for name, each in samples.items()}
@@ -159,7 +159,7 @@ def row(
 
 @contextmanager
 def _server(embedded: bool, servers: int) -> Iterator[tuple[int, Path, Callable[[], None]]]:
-    """Yield the port of a new server, its directory, and a function that raises an error if a server has ended."""
+    """Yield the port of a new server, its directory, and a function that raises an error if a server has exited."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
     try:
         with TemporaryDirectory(prefix="zookeeper-", dir=SCRATCH) as directory:
@@ -179,7 +179,7 @@ def _server(embedded: bool, servers: int) -> Iterator[tuple[int, Path, Callable[
 def _check_running(zookeeper: RealZooKeeper) -> None:
     for server in zookeeper.servers:
         if not server.running:
-            raise RuntimeError(f"a ZooKeeper server ended during an experiment: {server.last_output()}")
+            raise RuntimeError(f"a ZooKeeper server exited during an experiment: {server.last_output()}")
 
 
 def _delete_old_files(directory: Path) -> None:

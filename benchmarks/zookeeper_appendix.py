@@ -1,9 +1,9 @@
-"""The ZooKeeper benchmark with the numbers of znodes of the controller redesign document: 500,000 and 1,000,000.
+"""The ZooKeeper benchmark with the numbers of znodes in the controller redesign document: 500,000 and 1,000,000.
 
-The rows are those of the document's appendix.  `all at once` sends every request without waiting for
-responses, as the document's client did until it ran out of memory; kreplica's client refuses requests above its limits
-(`PipelineFull`, `RequestTooLarge`) and keeps its connection.  Experiments that wait for each response use a
-twenty-fifth of the znodes, and kazoo uses a tenth of the others' znodes.
+The rows are those of the document's appendix.  `all at once` sends every request without waiting for responses, as the
+document's client did until it ran out of memory; kreplica's client rejects requests above its limits (`PipelineFull`,
+`RequestTooLarge`) and keeps its connection.  Experiments that wait for each response use one in 25 znodes, and kazoo
+uses a tenth of the other clients' znodes.
 
 ``python -m benchmarks zookeeper_appendix --scale full`` takes hours; with five servers, as in the document:
 ``python -m benchmarks.zookeeper_appendix --servers 5``

@@ -1,8 +1,8 @@
 """Counts the calls and bytecodes of one request of the ZooKeeper client, without sockets and clocks.
 
-A client is connected to a server in memory that sends fixed responses.  ``sync`` requests are awaited one by one in a
-coroutine; ``pipelined`` requests are sent together, and their responses arrive in one read.  Calls of Python functions,
-of C functions and bytecodes are those of kreplica and Twisted.
+A client is connected to an in-memory server that sends fixed responses.  ``sync`` requests are awaited one by one in a
+coroutine; ``pipelined`` requests are sent together, and their responses arrive in one read.  The Python calls, C calls
+and bytecodes are those of kreplica and Twisted.
 
 ``python -m benchmarks.zookeeper_calls``
 """
@@ -76,7 +76,7 @@ class MemoryServer:
 
 
 class Requests:
-    """All requests of one kind, as one action whose cost can be counted."""
+    """Requests of one kind, as one action whose cost can be counted."""
 
     def __init__(self, kind: Kind, *, pipelined: bool) -> None:
         self._server = MemoryServer()
@@ -128,7 +128,7 @@ def count_bytecodes(action: Callable[[], object]) -> int:
 
 
 def costs() -> dict[str, Cost]:
-    """Return the calls of one request, rounded up."""
+    """Return the calls per request, rounded up."""
     return {name: Cost(-(-cost.python_calls // REQUESTS), -(-cost.c_calls // REQUESTS)) for name, cost, _ in _counts()}
 
 

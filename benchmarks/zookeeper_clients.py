@@ -1,6 +1,6 @@
-"""Clients of the same server with the same work: this project's, ZooKeeper's for Java, kazoo, and a handwritten socket.
+"""ZooKeeper clients that do the same work on the same server: kreplica's, ZooKeeper's for Java, kazoo, a raw socket.
 
-Each is timed without the connection setup.
+The time to connect is not measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SESSION_TIMEOUT_S = 30
 
 @dataclass(frozen=True)
 class Target:
-    """A client.
+    """A client to measure.
 
     :param run: runs an experiment on these znodes with this data, and returns the seconds that it took.
     :param cpu_s: returns the CPU time of the client's process.
@@ -53,7 +53,7 @@ def cut(items: Sequence[str], size: int) -> list[Sequence[str]]:
 
 
 def ours(port: int, experiment: Experiment, paths: Sequence[str], data: bytes) -> float:
-    """Run with ``kreplica.zookeeper``, in a coroutine, with the event loop and garbage collection of a broker."""
+    """Run with ``kreplica.zookeeper``, in a coroutine, with a broker's event loop and garbage collection."""
     from twisted.internet import reactor
 
     install_lean_polling(reactor)
@@ -192,4 +192,4 @@ async def _prepare(port: int, root: str, checked: str, paths: Sequence[str], dat
     outcomes = await write_units(client, [[Create(path, data)] for path in paths])
     await client.close()
     if any(isinstance(outcome, Exception) for outcome in outcomes):
-        raise AssertionError("not every znode could be made")
+        raise AssertionError("not every znode could be created")

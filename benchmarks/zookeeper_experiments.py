@@ -23,8 +23,8 @@ MULTI, CHECKED_MULTI = "multi-set-data-sync ({:,})", "multi-check-and-set-data-a
 class Experiment:
     """One experiment of the document.
 
-    :param kind: ``get`` or ``set`` of single znodes; ``multi``: several sets per multi.
-    :param window: number of requests in flight; 1 is one after another.
+    :param kind: ``get`` or ``set`` for single znodes, or ``multi`` for several sets per multi.
+    :param window: number of requests in flight; 1 to send them one after another.
     :param size: number of sets in one multi.
     :param check: the znode whose version each multi checks first.
     """
@@ -37,9 +37,9 @@ class Experiment:
 
 
 def experiments(znodes_count: int, *, at_once: bool = False) -> Iterator[Experiment]:
-    """Yield all experiments on this number of znodes.
+    """Yield all experiments with this number of znodes.
 
-    :param at_once: also send all asynchronous requests without waiting for any response, which is what the document's
+    :param at_once: True to also send all asynchronous requests without waiting for any response, as the document's
         client did.
     """
     sizes = [size for size in BATCH_SIZES if size <= znodes_count]
@@ -61,7 +61,7 @@ def experiments(znodes_count: int, *, at_once: bool = False) -> Iterator[Experim
 
 
 def _by_title(singles_ms: tuple[float | str, ...], multi_ms: str, checked_ms: str) -> dict[str, float | str]:
-    """Return the figures by title; ``multi_ms`` has a value per batch size, and ``checked_ms`` also one for size 1."""
+    """Return the times by title; ``multi_ms`` has a value per batch size, ``checked_ms`` also has one for size 1."""
     figures: dict[str, float | str] = dict(zip((SET_SYNC, GET_SYNC, SET_ASYNC, GET_ASYNC), singles_ms, strict=True))
     figures |= {MULTI.format(size): _figure(text) for size, text in zip(BATCH_SIZES, multi_ms.split(), strict=True)}
     sizes = (1, *BATCH_SIZES)
@@ -90,7 +90,7 @@ DOCUMENT_MS = {
 
 
 def document_result(title: str, znodes_count: int) -> int | str | None:
-    """Return the document's znodes per second, the name of its error, or None without a result.
+    """Return the document's znodes per second, the name of its error, or None if it has no result.
 
     :param znodes_count: results for 500,000 znodes are used for every number except 1,000,000.
     """

@@ -1,7 +1,7 @@
 """ZooKeeper's Java client as a target of the ZooKeeper benchmark: one Java process that runs many experiments.
 
 The client and the compiler (Janino) are in the jars that PySpark ships.  The process keeps running between experiments,
-so that its code is compiled to machine code as in a program that runs for long.
+so that its code is compiled to machine code, as in any long-running program.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OUT_OF_MEMORY_STATUS = 3
 
 
 class JavaClient:
-    """Java process that runs experiments; it starts at the first one and after it has ended."""
+    """Java process that runs experiments; it is started for the first one, and again if it has exited."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
@@ -67,7 +67,7 @@ class JavaClient:
         return cpu_s(self._process.pid)
 
     def stop(self) -> None:
-        """End the process; does nothing if it does not run."""
+        """Stop the process; does nothing if it does not run."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -78,7 +78,7 @@ class JavaClient:
 
 
 class JavaOutcome(Exception):
-    """An experiment of the Java client failed; the text is the error's name."""
+    """An experiment failed in the Java client; the message is the name of the error."""
 
 
 def _start() -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""Loads a ZooKeeper server through one raw socket with pipelining, so that no client library is measured.
+"""Puts load on a ZooKeeper server through one raw socket with pipelining, so that no client library is measured.
 
 ``python -m benchmarks.zookeeper_load PORT KIND REQUESTS OUTSTANDING`` prints requests per second.  Requests are built
 before the clock starts; responses of one kind have the same size, so that counting them costs almost nothing, and their
@@ -38,7 +38,7 @@ class Pipe:
         self._socket.settimeout(TIMEOUT_S)
 
     def close(self) -> None:
-        """Close the connection; its session expires by itself."""
+        """Close the connection without ending the session, which expires later."""
         self._socket.close()
 
     def request(self, opcode: Opcode, body: bytes) -> tuple[int, bytes]:
@@ -91,7 +91,7 @@ def _check(responses: bytearray, size: int) -> None:
 
 
 def clear(pipe: Pipe, path: str) -> None:
-    """Delete a znode and its descendants if it exists."""
+    """Delete a znode and its descendants, if it exists."""
     error, body = pipe.request(Opcode.GET_CHILDREN, GetChildren(path).encode())
     if error:
         return
@@ -104,7 +104,7 @@ def clear(pipe: Pipe, path: str) -> None:
 
 
 def prepare(pipe: Pipe) -> None:
-    """Create the znodes that are read and written."""
+    """Create the znodes to read and write."""
     clear(pipe, ROOT)
     operations = [Create(ROOT), *(Create(f"{ROOT}/{number:06d}", DATA) for number in range(ZNODES_COUNT))]
     error, _ = pipe.request(Opcode.MULTI, Multi(operations).encode())

@@ -1,7 +1,7 @@
 """The reference for a ZooKeeper client: one blocking socket, and a handwritten encoder and decoder for each request.
 
-It does only the necessary work of a client: paths and data are sent unchanged, every response is checked (transaction
-ID, error) and decoded into data and stat.
+It does only the work that every client must do: paths and data are sent unchanged, and every response is checked
+(transaction ID, error) and decoded into data and stat.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class RawSocket:
         try:
             self._socket.sendall(b"".join(pieces))
         except BlockingIOError:
-            raise ConnectionError(f"the server has read nothing for {SEND_TIME_S_MAX} s") from None
+            raise ConnectionError(f"the server did not read any data for {SEND_TIME_S_MAX} s") from None
 
     def _receive(self, decode: Callable[[bytes, int], Any], until: int) -> None:
         while self._answered < until:
@@ -90,7 +90,7 @@ class RawSocket:
             self._answered = xid
 
     def _frame(self) -> int:
-        """Return the position of the next frame's body in the buffer, which then contains all of it."""
+        """Receive until the buffer contains the next frame, and return the position of its body."""
         while True:
             left = len(self._buffer) - self._position
             if left >= 4:
@@ -118,7 +118,7 @@ def decode_get(buffer: bytes, start: int) -> tuple[bytes, tuple[int, ...]]:
 
 
 def set_encoder(data: bytes, version: int = -1) -> Callable[[int, str], bytes]:
-    """Return an encoder of sets of the same data, which encodes it each time, as for different data."""
+    """Return an encoder for sets of the same data; it encodes the data each time, as if it were different."""
 
     def encode(xid: int, path: str) -> bytes:
         name = path.encode()
@@ -134,7 +134,7 @@ def decode_stat(buffer: bytes, start: int) -> tuple[int, ...]:
 
 
 def multi_encoder(data: bytes, check: str | None, version: int = -1) -> Callable[[int, Sequence[str]], bytes]:
-    """Return an encoder of multis of such sets, after a check of a znode's version if one is given."""
+    """Return an encoder for multis of such sets, preceded by a check of a znode's version if one is given."""
     name = (check or "").encode()
     head = _OPERATION.pack(CHECK, False, -1, len(name)) + name + _INT.pack(0) if check else b""
 

@@ -1,7 +1,7 @@
-"""Handwritten codecs of hot messages with ``struct``, from and to the same dicts as the product's codec.
+"""Handwritten codecs for frequent messages with ``struct``, which use the same dicts as the product's codec.
 
-They do only the minimum for one version: tag sections must be empty, arrays short, and only ``struct`` checks the
-values.
+They do only the minimum for one version: tag sections must be empty, arrays must be short, and values are checked only
+by ``struct``.
 
 * ``values``: the measured messages
 * ``pieces``: strings, variable-length numbers, arrays of numbers

@@ -10,18 +10,18 @@ Value = dict[str, Any]
 
 TOPIC = "benchmark-topic"
 NOT_REQUESTED = -(1 << 31)
-"""Value of authorized operations that were not requested."""
+"""Value for authorized operations that were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A number of bytes of a file, which are sent separately."""
+    """A range of a file, which is sent separately."""
 
     size: int
 
 
 def produce_request(partitions: int, records_size: int) -> Value:
-    """Return a produce request with one batch for each partition of one topic."""
+    """Return a Produce request with one batch for each partition of one topic."""
     rows = [{"index": index, "records": bytes(records_size)} for index in range(partitions)]
     topic = {"name": TOPIC, "partition_data": rows}
     return {"transactional_id": None, "acks": -1, "timeout_ms": 30_000, "topic_data": [topic]}
@@ -34,7 +34,7 @@ def produce_response(partitions: int) -> Value:
 
 
 def fetch_request(partitions: int, version: int) -> Value:
-    """Return a fetch request for all partitions of one topic."""
+    """Return a Fetch request for all partitions of one topic."""
     row = {"current_leader_epoch": 7, "fetch_offset": 123_456, "log_start_offset": -1, "partition_max_bytes": 1 << 20}
     of_12 = {"last_fetched_epoch": -1} if version >= 12 else {}
     rows = [{"partition": index, **row, **of_12} for index in range(partitions)]
@@ -56,7 +56,7 @@ def fetch_response(partitions: int, records: bytes | Range, version: int) -> Val
 
 
 def list_offsets_request(partitions: int) -> Value:
-    """Return a request for the end offsets of all partitions of one topic."""
+    """Return a ListOffsets request for the end offsets of all partitions of one topic."""
     rows = [{"partition_index": index, "current_leader_epoch": 7, "timestamp": -1} for index in range(partitions)]
     return {"replica_id": -1, "isolation_level": 0, "topics": [{"name": TOPIC, "partitions": rows}]}
 
@@ -68,7 +68,7 @@ def list_offsets_response(partitions: int) -> Value:
 
 
 def metadata_request(topics: int) -> Value:
-    """Return a metadata request for topics by name."""
+    """Return a Metadata request for topics by name."""
     return {"topics": [{"name": f"topic-{index}"} for index in range(topics)], "allow_auto_topic_creation": True,
             "include_cluster_authorized_operations": False, "include_topic_authorized_operations": False}  # fmt: skip
 
@@ -86,7 +86,7 @@ def metadata_response(topics: int, partitions: int) -> Value:
 
 
 def leader_and_isr_request(topics: int, partitions: int) -> Value:
-    """Return a controller's command for all partitions, each on three brokers."""
+    """Return a LeaderAndIsr request for all partitions, each on three brokers."""
     row = {"controller_epoch": 3, "leader": 1, "leader_epoch": 4, "isr": [0, 1, 2], "partition_epoch": 9,
            "replicas": [0, 1, 2], "adding_replicas": [], "removing_replicas": [], "is_new": False,
            "leader_recovery_state": 0, "eligible_leader_replicas": [], "read_only": False}  # fmt: skip

@@ -1,7 +1,7 @@
 """The systems: kreplica and Apache Kafka 3.9 in ZooKeeper mode, configured as recommended for production.
 
-Both use a real ZooKeeper if there are several brokers. A single kreplica broker uses its embedded ZooKeeper server by
-default, and Kafka a separate ZooKeeper, whose costs do not count.
+Both use a real ZooKeeper if there are several brokers. A single kreplica broker uses its embedded ZooKeeper server, as
+by default; Kafka uses a separate ZooKeeper, whose costs are not counted.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.support.real_zookeeper import RealZooKeeper
 from tests.support.server_process import free_ports
 
 STARTED = rb"\[KafkaServer id=\d+\] started|\[KafkaRaftServer nodeId=\d+\] Kafka Server started"
-"""Log line of a broker that serves, with ZooKeeper and in KRaft mode."""
+"""Log line of a broker that has started to serve, with ZooKeeper and in KRaft mode."""
 
 FIRST_SEGMENT = "00000000000000000000.log"
 START_TIME_S = STOP_TIME_S = 300.0
 
-# The flags of kafka-server-start.sh, with the heap size that the targets were set for.
+# The flags of kafka-server-start.sh, with the heap size for which the targets were set.
 KAFKA_FLAGS = ("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true",
                "-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent")  # fmt: skip
 
@@ -41,7 +41,7 @@ log4j.appender.stdout.layout.ConversionPattern=[%d] %p %m (%c)%n
 """
 
 SHARED = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
-"""Deleted logs free their pages at once instead of after a minute, for the next scenario."""
+"""Free the pages of deleted logs at once instead of after a minute, for the next scenario."""
 
 
 KAFKA_DEFAULTS = {
@@ -55,7 +55,7 @@ KAFKA_DEFAULTS = {
 class Deployment(ABC):
     """A running system.
 
-    :cvar system: its name.
+    :cvar system: name of the system.
     :ivar bootstrap: bootstrap servers for any Kafka client.
     :ivar plain_bootstrap: bootstrap servers without encryption, for requests that are not measured.
     :ivar encryption: None if clients connect without encryption.
@@ -74,11 +74,11 @@ class Deployment(ABC):
 
     @abstractmethod
     def pids(self) -> dict[int, int]:
-        """Process IDs of the running brokers by broker ID."""
+        """Process IDs of the running brokers, by broker ID."""
 
     @abstractmethod
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of a broker that has ended."""
+        """Raise ``RuntimeError`` with the output of a broker that has exited."""
 
     @abstractmethod
     def logs(self, topic: str, partition: int) -> list[Path]:
@@ -111,15 +111,15 @@ class Cluster(Deployment):
 
     @abstractmethod
     def wait(self, broker: int) -> None:
-        """Wait until a broker has ended after a signal."""
+        """Wait until a broker has exited after a signal."""
 
     @abstractmethod
     def start(self, broker: int) -> None:
-        """Start a stopped broker, and wait until it serves."""
+        """Start a stopped broker, and wait until it serves requests."""
 
 
 class OneKreplica(Deployment):
-    """The broker of ``make run``."""
+    """A single broker, as started by ``make run``."""
 
     system = "kreplica"
 
@@ -170,7 +170,7 @@ class KafkaBroker:
 
     :param port: port of its listener without encryption.
     :param settings: all settings of its ``server.properties``.
-    :param class_path: class path of its version.
+    :param class_path: class path with the jars of the Kafka version.
     """
 
     def __init__(self, directory: Path, port: int, settings: Mapping[str, object], class_path: str) -> None:
@@ -186,7 +186,7 @@ class KafkaBroker:
         self.start()
 
     def start(self) -> None:
-        """Start the process, or start it again after it has ended, without waiting."""
+        """Start the process, or start it again after it has exited, without waiting."""
         self._started_s = time.monotonic()
         with self._output.open("wb") as output:
             self.process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
@@ -194,7 +194,7 @@ class KafkaBroker:
     def wait_until_ready(self) -> float:
         """Return the seconds from the start of the process until its log says that it is ready.
 
-        :raise RuntimeError: the process ended or takes too long; the message contains its output.
+        :raise RuntimeError: the process exited or takes too long; the message contains its output.
         """
         while time.monotonic() - self._started_s < START_TIME_S:
             self.check_running()
@@ -204,7 +204,7 @@ class KafkaBroker:
         raise RuntimeError(f"Kafka was not ready in {START_TIME_S} s: {self._output_end()}")
 
     def check_running(self) -> None:
-        """Raise ``RuntimeError`` with the output of the process if it has ended."""
+        """Raise ``RuntimeError`` with the output of the process if it has exited."""
         if self.process.poll() is not None:
             raise RuntimeError(f"Kafka ended with status {self.process.returncode}: {self._output_end()}")
 
@@ -212,7 +212,7 @@ class KafkaBroker:
         return self._output.read_text(errors="replace")[-3000:]
 
     def kill(self) -> None:
-        """Kill it with SIGKILL."""
+        """Kill the process with SIGKILL."""
         self.process.kill()
         self.process.wait(60)
 
@@ -309,7 +309,9 @@ def kafka(brokers: int, encrypted: bool = False) -> Iterator[Deployment]:
 
 
 def _defaults(brokers: int) -> dict[str, object]:
-    """Return the shortest reasonable session timeout for both: otherwise fail-over measures mainly the timeout."""
+    """Return the settings of both systems, with the shortest reasonable session timeout, which would otherwise dominate
+    the fail-over times.
+    """
     return {
         "zookeeper.session.timeout.ms": 6000,
         "offsets.topic.replication.factor": brokers,

@@ -1,4 +1,4 @@
-"""Encrypted listeners of the compared systems, with the same certificates, and clients that connect to them."""
+"""Encrypted listeners for the compared systems, with the same certificates, and clients that connect to them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ RESPONSE_TIME_S = 10
 
 
 class Encryption:
-    """Certificates of ``kreplica tls dev-ca`` (P-256), and two ports of each broker: TLS, and TLS with SASL.
+    """Certificates from ``kreplica tls dev-ca`` (P-256), and two ports per broker: TLS, and TLS with SASL.
 
-    Brokers use TLS for each other too.
+    Brokers also use TLS for connections to each other.
     """
 
     def __init__(self, directory: Path, brokers: int) -> None:
@@ -42,7 +42,7 @@ class Encryption:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Settings of every broker, which both systems know."""
+        """Settings of every broker, which are the same for both systems."""
         return {
             "inter.broker.listener.name": "SSL",
             "ssl.keystore.type": "PEM",
@@ -66,7 +66,7 @@ class Encryption:
     def connect_repeatedly(self, seconds: float) -> tuple[int, float]:
         """Open and close authenticated connections to the first broker, ``CONNECTING_THREADS`` at a time.
 
-        :return: number of connections, and seconds until the last one was closed.
+        :return: the number of connections, and the seconds until the last one was closed.
         :raise OSError: a connection or an authentication failed.
         """
         context = ssl.create_default_context(cafile=self._authority)

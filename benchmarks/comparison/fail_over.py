@@ -1,9 +1,9 @@
 """Fail-over: time until all partitions have leaders after a broker dies, is shut down, or the controller dies.
 
-A client learns the leaders from Metadata responses.  Every remaining broker is polled about every partition for which
-it has not returned a living leader: a partition has a leader when all of them return one.  The clock starts at the
-signal, not at the end of the process, because a JVM can take longer to end than its session.  The session's end is read
-from ZooKeeper, because no broker can know about the failure before.
+A client learns the leaders from Metadata responses.  Every remaining broker is polled for every partition for which it
+has not returned a live leader yet: a partition has a leader when all brokers return one.  The clock starts at the
+signal, not when the process exits, because a JVM can take longer to exit than its session to expire.  The end of the
+session is read from ZooKeeper, because no broker can know about the failure before.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _names = count(1)
 
 
 class FailOver:
-    """Partitions on a cluster, with a replica on every broker.
+    """Measures fail-overs on a cluster with many partitions, which have a replica on every broker.
 
-    :param partitions: a multiple of 1,000.
+    :param partitions: number of partitions; a multiple of 1,000.
     """
 
     def __init__(self, cluster: Cluster, partitions: int) -> None:
@@ -62,7 +62,7 @@ class FailOver:
     def sample(self, kind: Kind) -> dict[str, float]:
         """Run one fail-over; afterwards all brokers run, and each leads its preferred partitions.
 
-        :raise RuntimeError: it takes longer than two minutes, or ten until the cluster is balanced again.
+        :raise RuntimeError: the fail-over takes more than two minutes, or balancing the cluster again more than ten.
         """
         if not self._made:
             for topic in self._topics:
@@ -117,7 +117,7 @@ class FailOver:
     # --- the cluster ---
 
     def _broker(self, *, is_controller: bool) -> int:
-        """Return the controller, or the first other broker."""
+        """Return the controller, or the first broker that is not the controller."""
         controller = self._controller()
         return controller if is_controller else min(number for number in self._cluster.ports if number != controller)
 
@@ -132,11 +132,11 @@ class FailOver:
 
     def _settle(self) -> None:
         """Wait until all brokers return full ISRs, and the preferred leader of each partition."""
-        self._wait_for(lambda each: each.in_sync == len(self._cluster.ports), "every replica to be in sync")
+        self._wait_for(lambda each: each.in_sync == len(self._cluster.ports), "all replicas to be in sync")
         body = {"election_type": PREFERRED, "topic_partitions": None, "timeout_ms": REQUEST_MS}
         with BlockingClient("127.0.0.1", self._cluster.ports[self._controller()], timeout_s=TIME_S_MAX) as client:
             client.request(ELECT_LEADERS, body, version=ELECT_VERSION)
-        self._wait_for(lambda each: each.leader == each.preferred, "every first replica to lead")
+        self._wait_for(lambda each: each.leader == each.preferred, "all preferred replicas to be leaders")
 
     def _wait_for(self, holds: Callable[[PartitionLeader], bool], what: str) -> None:
         deadline_s = time.monotonic() + SETTLING_S_MAX
@@ -154,8 +154,8 @@ class FailOver:
 class Seen:
     """Times of observations, in seconds of the monotonic clock.
 
-    :ivar first_s: a broker returned a living leader for one of the victim's partitions.
-    :ivar last_s: every broker has returned a living leader for every partition.
+    :ivar first_s: time at which a broker first returned a live leader for one of the victim's partitions.
+    :ivar last_s: time by which every broker had returned a live leader for every partition.
     """
 
     first_s: float = 0.0
@@ -165,7 +165,7 @@ class Seen:
 class Watch:
     """Polls the remaining brokers during a failure; used as a context manager.
 
-    One broker is polled about one topic at a time, so that polling costs little and is frequent.
+    Each poll asks one broker for one topic, so that polling costs little and is frequent.
     """
 
     def __init__(self, cluster: Cluster, victim: int, topics: Iterable[str]) -> None:
@@ -193,15 +193,15 @@ class Watch:
         return time.monotonic()
 
     def until_led(self) -> Seen:
-        """Poll until every partition has a living leader.
+        """Poll until every partition has a live leader.
 
-        :raise RuntimeError: it takes longer than two minutes.
+        :raise RuntimeError: this takes longer than two minutes.
         """
         deadline_s = time.monotonic() + TIME_S_MAX
         waiting = deque(product(self._topics, self._connections))
         while waiting:
             if time.monotonic() > deadline_s:
-                raise RuntimeError(f"some partitions had no leader {TIME_S_MAX:g} s after broker {self._victim} ended")
+                raise RuntimeError(f"some partitions had no leader {TIME_S_MAX:g} s after broker {self._victim} failed")
             topic, connection = waiting.popleft()
             if not self._is_led(topic, connection):
                 waiting.append((topic, connection))
@@ -236,7 +236,7 @@ class _Moment(Thread):
     def result(self) -> float:
         """Return the time of the event, in seconds of the monotonic clock.
 
-        :raise RuntimeError: it does not happen in two minutes.
+        :raise RuntimeError: the event does not happen within two minutes.
         """
         self.join(TIME_S_MAX)
         if not self._found_s:
@@ -245,7 +245,7 @@ class _Moment(Thread):
 
 
 class _End(_Moment):
-    """The end of a process."""
+    """The exit of a process."""
 
     def __init__(self, cluster: Cluster, broker: int) -> None:
         super().__init__()
@@ -253,12 +253,12 @@ class _End(_Moment):
         self._broker = broker
 
     def find(self) -> None:
-        """Wait until the victim's process has ended."""
+        """Wait until the victim's process has exited."""
         self._cluster.wait(self._broker)
 
 
 class _Session(_Moment):
-    """The end of a session: its znode is gone, or belongs to another session."""
+    """The end of a session: its znode has been deleted, or belongs to another session."""
 
     def __init__(self, zookeeper: str, path: str) -> None:
         super().__init__()
@@ -274,14 +274,14 @@ class _Session(_Moment):
 
 
 class _Completion(_Moment):
-    """The completion of a change that is requested from the remaining brokers."""
+    """The completion of a change requested from the remaining brokers."""
 
     def __init__(self, ports: Mapping[int, int]) -> None:
         super().__init__()
         self._ports = ports
 
     def find(self) -> None:
-        """Wait until a topic exists and has leaders, in the metadata of all brokers."""
+        """Wait until a topic exists and has leaders in the metadata of all brokers."""
         name = f"probe-{next(_names)}"
         create_topic(self._ports, name, 1, len(self._ports))
         for port in self._ports.values():
@@ -294,7 +294,7 @@ class _Completion(_Moment):
 def create_topic(ports: Mapping[int, int], name: str, partitions: int, replicas: int) -> None:
     """Create a topic by sending the request to one broker after another, until the controller has created it.
 
-    :raise RuntimeError: it takes longer than two minutes; the message contains the last response.
+    :raise RuntimeError: this takes longer than two minutes; the message contains the last response.
     """
     topic = {
         "name": name,

@@ -1,4 +1,4 @@
-"""Samples of Kafka's own performance programs."""
+"""Measurements with Kafka's own performance programs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.driver import write_ahead
 MB = 1_000_000
 LINGER_MS = 5
 ROUND_TRIPS_PER_S = 1000
-"""Records of ``EndToEndLatency`` for each second of a latency scenario; one is in flight at a time."""
+"""Number of records that ``EndToEndLatency`` sends per second of a latency scenario; one is in flight at a time."""
 
 
 class JavaPrograms:
-    """Kafka's programs with one deployment.
+    """Runs Kafka's programs against one deployment.
 
-    :param topic: makes a topic for a scenario, which is deleted at the end of the block.
+    :param topic: context manager of a topic for a scenario, which is deleted at the end of the block.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class JavaPrograms:
             return self._counted(scenario, lambda: self._produce(scenario, topic))
 
     def consume(self, scenario: Scenario) -> dict[str, float]:
-        """``ConsumerPerformance``, of records that ``ProducerPerformance`` has written."""
+        """Run ``ConsumerPerformance`` on records that ``ProducerPerformance`` has written."""
         with self._topic(scenario) as topic:
             self._produce(scenario, topic)
             records = self._records(scenario)
@@ -85,7 +85,7 @@ class JavaPrograms:
         return {**report.figures, **costs}
 
     def _measured(self, run: Callable[[], java_programs.Report]) -> tuple[java_programs.Report, float, int]:
-        """:return: the report, and the brokers' CPU time and context switches, including the client's start."""
+        """Return the report, and the brokers' CPU time and context switches, including the client's start."""
         cpu_s, switches = self._deployment.cpu_s(), self._deployment.context_switches()
         report = run()
         return report, self._deployment.cpu_s() - cpu_s, self._deployment.context_switches() - switches

@@ -1,6 +1,6 @@
 """Kafka's own performance programs, which are written in Java: command lines and parsers of their reports.
 
-The programs are those of Kafka 3.9 for every system.  Their megabytes are 2^20 bytes; figures here have 10^6 bytes.
+The programs are those of Kafka 3.9 for all systems.  Their megabytes are 2^20 bytes; those of this module are 10^6.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _END_TO_END = re.compile(r"Avg latency: ([\d.]+) ms\s+Percentiles: 50th = (\d+),
 
 @dataclass(frozen=True)
 class Report:
-    """One run of a program.
+    """Result of one run of a program.
 
-    :param figures: the figures that it printed, by name with unit.
+    :param figures: the values that it printed, by name with unit.
     :param client_cpu_s: CPU time of its process, including the start of the virtual machine.
     """
 
@@ -62,15 +62,15 @@ def consume(bootstrap: str, topic: str, records: int) -> Report:
 
 
 def end_to_end(bootstrap: str, topic: str, *, records: int, record_bytes: int, acks: int) -> Report:
-    """Run ``EndToEndLatency``: it sends one record, waits until it has read the record, and sends the next."""
+    """Run ``EndToEndLatency``, which sends one record at a time and waits until it has read it."""
     output, cpu_s = _run("EndToEndLatency", bootstrap, topic, records, "all" if acks < 0 else acks, record_bytes)
     return Report(parse_end_to_end(output), cpu_s)
 
 
 def parse_produced(output: str) -> dict[str, float]:
-    """Return rate and latencies of the last line of ``ProducerPerformance``.
+    """Return the rate and the latencies in the last line of ``ProducerPerformance``.
 
-    :raise ValueError: with the output, if it has no such line.
+    :raise ValueError: there is no such line; the message contains the output.
     """
     found = _PRODUCED.findall(output)
     if not found:
@@ -82,7 +82,7 @@ def parse_produced(output: str) -> dict[str, float]:
 def parse_consumed(output: str) -> dict[str, float]:
     """Return the rate that ``ConsumerPerformance`` reports for the time after the first rebalance.
 
-    :raise ValueError: with the output, if it has no result.
+    :raise ValueError: there is no result; the message contains the output.
     """
     lines = [[cell.strip() for cell in line.split(",")] for line in output.splitlines() if line.count(",") > 8]
     if len(lines) < 2:
@@ -94,7 +94,7 @@ def parse_consumed(output: str) -> dict[str, float]:
 def parse_end_to_end(output: str) -> dict[str, float]:
     """Return the average latency, and the percentiles, which are whole milliseconds.
 
-    :raise ValueError: with the output, if it has no result.
+    :raise ValueError: there is no result; the message contains the output.
     """
     found = _END_TO_END.search(output)
     if found is None:
@@ -107,13 +107,14 @@ def _run(program: str, *arguments: object) -> tuple[str, float]:
     """Run a program to its end.
 
     :return: its output, and the CPU time of its process.
-    :raise RuntimeError: with its output, if it fails.
+    :raise RuntimeError: the program failed; the message contains its output.
     """
     command = ["java", *FLAGS, "-cp", apache_kafka.class_path(), f"{PACKAGE}.{program}", *map(str, arguments)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_S_MAX, check=False)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
-        raise RuntimeError(f"{program} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        output = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+        raise RuntimeError(f"{program} exited with status {done.returncode}: {output}")
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return done.stdout, cpu_s

@@ -18,7 +18,7 @@ _PARTITION = struct.Struct(">hiii")
 class PartitionLeader(NamedTuple):
     """One partition in a broker's metadata.
 
-    :param leader: -1 if the broker knows no living leader.
+    :param leader: -1 if the broker knows no live leader.
     :param preferred: the first replica.
     :param in_sync: number of in-sync replicas.
     """
@@ -31,9 +31,9 @@ class PartitionLeader(NamedTuple):
 
 
 class LeaderMetadata(NamedTuple):
-    """Metadata of some topics.
+    """A broker's metadata of some topics.
 
-    :param controller: -1 if the broker knows none.
+    :param controller: ID of the controller; -1 if the broker knows none.
     """
 
     controller: int
@@ -43,7 +43,7 @@ class LeaderMetadata(NamedTuple):
 class MetadataConnection:
     """A connection to a polled broker.
 
-    :raise OSError: from all methods, if the broker does not respond.
+    :raise OSError: from any method, if the broker does not respond.
     """
 
     def __init__(self, port: int) -> None:
@@ -72,13 +72,13 @@ def read(response: bytes) -> LeaderMetadata:
     for _ in range(topics_count):
         begin, position = position + 4, _after_string(response, position + 2)
         topic = response[begin:position].decode()
-        (count,) = _I32.unpack_from(response, position + 1)  # after the flag of an internal topic
+        (count,) = _I32.unpack_from(response, position + 1)  # after the flag for internal topics
         position = _read_partitions(response, position + 5, count, topic, partitions)
     return LeaderMetadata(controller, partitions)
 
 
 def _read_partitions(response: bytes, position: int, count: int, topic: str, out: list[PartitionLeader]) -> int:
-    """Add a topic's partitions to ``out``, and return the position of their end."""
+    """Add a topic's partitions to ``out``, and return the position after them."""
     for _ in range(count):
         _, index, leader, replicas = _PARTITION.unpack_from(response, position)
         position += _PARTITION.size

@@ -1,6 +1,6 @@
-"""Measures each kind of scenario on any deployment; a sample has a number for each figure.
+"""Measures each kind of scenario on any deployment; a sample contains a number for each measured quantity.
 
-``java_measuring`` and ``steady`` measure Kafka's own programs, and latency at a share of the maximum rate.
+``java_measuring`` measures with Kafka's own programs, and ``steady`` measures latency at shares of the maximum rate.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from benchmarks.raw_client import RawClient
 MB = 1_000_000
 FETCH_BYTES = 1 << 20
 WRITTEN_MB_MAX = 900
-"""Maximum size of a topic: it must fit into the first segment, whose pages are written in advance."""
+"""Maximum amount of data written to a topic: it must fit into the first segment, whose pages are written in advance."""
 
 START_S_MAX = 120.0
 
 WARM_UPS_MAX = 5
 STEADY_CHANGE = 0.1
-"""A system is warm if the first figure of a sample differs from the previous one by less than this share."""
+"""A system is warm if the first value of a sample differs from the previous one by less than this share."""
 
 _names = count(1)
 
 
 class Run:
-    """Samples from one deployment.
+    """Takes samples from one deployment.
 
     :param maxima: maximum rates of all systems that are measured in turn with this one.
     """
@@ -78,9 +78,9 @@ class Run:
         return self._kinds[scenario.kind](scenario)
 
     def warm_up(self, scenario: Scenario) -> None:
-        """Repeat the scenario until its first figure is steady, at most ``WARM_UPS_MAX`` times.
+        """Repeat the scenario until its first value is steady, at most ``WARM_UPS_MAX`` times.
 
-        A virtual machine of Java compiles code for many seconds.  The warm-up of ``STEADY`` finds the maximum rate.
+        A Java virtual machine compiles code for many seconds.  The warm-up for ``STEADY`` finds the maximum rate.
         """
         if scenario.kind is Kind.STEADY:
             if not self._maxima.has(scenario.brokers, self._deployment.system):
@@ -135,7 +135,7 @@ class Run:
         return {**self._latency(replace(scenario, records_per_s=rate)), "records/s": float(rate)}
 
     def _sustains(self, scenario: Scenario, records_per_s: int) -> Measurement | None:
-        """Return the measurement of one second at a rate; None if a queue of the client overflowed."""
+        """Return the measurement of one second at a rate; None if a queue in the client overflowed."""
         try:
             return self._run_latency(replace(scenario, records_per_s=records_per_s), 1)
         except RuntimeError:
@@ -219,7 +219,7 @@ class Run:
 def first_record_s(port: int, started_s: float, topic: bytes = b"first") -> float:
     """Produce until a record is acknowledged, and return the seconds since the start of the broker's process.
 
-    :raise RuntimeError: it takes longer than two minutes.
+    :raise RuntimeError: this takes longer than two minutes.
     """
     response: object = "no process listens on the port"
     while time.monotonic() - started_s < START_S_MAX:
@@ -242,7 +242,7 @@ def first_record_s(port: int, started_s: float, topic: bytes = b"first") -> floa
 
 
 def wait_for_controller(port: int) -> None:
-    """Wait until the metadata names a controller, because a client without one may wait for long before it retries.
+    """Wait until the metadata names a controller, because clients that get none may take long to retry.
 
     :raise RuntimeError: the metadata names no controller for two minutes.
     """
@@ -256,7 +256,7 @@ def wait_for_controller(port: int) -> None:
 
 
 def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
-    """Return the memory of connections that have only sent ApiVersions."""
+    """Return the memory of connections that have sent nothing but ApiVersions."""
     wanted = min(count, allow_files() - 100)
     before_mb = resident_mb(pid)
     clients: list[RawClient] = []
@@ -271,7 +271,7 @@ def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
 
 
 def port_of(deployment: Deployment) -> int:
-    """Return the port of the first broker's listener without encryption."""
+    """Return the port of the first broker's unencrypted listener."""
     return int(deployment.plain_bootstrap.partition(",")[0].rpartition(":")[2])
 
 

@@ -1,4 +1,4 @@
-"""Scenarios as data: a new row of the table is a new line here."""
+"""Scenarios as data: each line here is a row of the table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BATCHES = {16_384: "16 K", 131_072: "128 K", 1_000_000: "1 M"}
 
 
 class Kind(Enum):
-    """How a scenario is measured (``measuring``)."""
+    """Kind of a scenario, which determines how it is measured (``measuring``)."""
 
     PRODUCE = "produce"
     CONSUME = "consume"
@@ -31,15 +31,15 @@ class Kind(Enum):
 
 
 FAIL_OVERS = (Kind.BROKER_KILLED, Kind.BROKER_STOPPED, Kind.CONTROLLER_KILLED)
-"""Scenarios at the end, because they need many partitions and unbalance the cluster."""
+"""Kinds of scenarios that run last, because they need many partitions and unbalance the cluster."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower or upper bound of a figure.
+    """Lower or upper bound of a measured quantity.
 
-    :param figure: a figure of ``measuring``.
-    :param ratio: of kreplica's figure to Kafka's in the same run.
+    :param figure: name of a quantity that ``measuring`` returns.
+    :param ratio: ratio of kreplica's value to Kafka's in the same run.
     """
 
     figure: str
@@ -49,7 +49,7 @@ class Bound:
     ratio_most: float | None = None
 
     def met(self, own: float, other: float | None) -> bool:
-        """True if the bound is met; figures that cannot be compared count as met."""
+        """Return True if the bound is met, or if there is nothing to compare with."""
         ratio = own / other if other else None
         return not (
             (self.least is not None and own < self.least)
@@ -59,7 +59,7 @@ class Bound:
         )
 
     def absolute(self) -> str:
-        """Text of the bound on kreplica's own figure."""
+        """Text of the bound on kreplica's own value."""
         if self.least is not None:
             return f">= {self.least:g}"
         return f"<= {self.most:g}" if self.most is not None else ""
@@ -73,16 +73,16 @@ class Bound:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of work.
+    """A scenario with its parameters and targets.
 
-    :param brokers: processes; each partition has a replica on each.
-    :param acks: 1 or -1 (all in sync).
+    :param brokers: number of brokers; each partition has a replica on each.
+    :param acks: 1 or -1 (all in-sync replicas).
     :param synced: True if records are synced before they are acknowledged (``flush.messages=1``).
-    :param records_per_s: rate of ``LATENCY``.
-    :param load_percent: rate of ``STEADY``, in percent of the highest steady rate of the slower system.
+    :param records_per_s: rate of records (``LATENCY``).
+    :param load_percent: rate of records in percent of the highest steady rate of the slower system (``STEADY``).
     :param count: number of connections (``IDLE``, ``TINY``).
     :param window: in-flight requests on each connection (``TINY``).
-    :param share: share of a run's bytes that is written, because clients dominate the cost of small records.
+    :param share: share of a run's bytes that is written; less than 1 for small records, whose cost clients dominate.
     """
 
     name: str
@@ -111,9 +111,9 @@ class Scenario:
 class Scale:
     """Amount of work.
 
-    :param rounds: each system runs each scenario once per round, after a round that does not count.
-    :param megabytes: (1e6 bytes) written by a throughput scenario.
-    :param latency_s: seconds of a latency scenario.
+    :param rounds: number of rounds, in which each system runs each scenario once; there is a warm-up round in addition.
+    :param megabytes: amount of data (in 1e6 bytes) that a throughput scenario writes.
+    :param latency_s: duration of a latency scenario in seconds.
     :param partitions: number of partitions in fail-over scenarios.
     :param fail_overs: number of fail-overs of each kind.
     """
@@ -175,12 +175,12 @@ SCENARIOS = (
 
 @dataclass
 class Figures:
-    """Measurements of one scenario: system -> figure -> one number per round."""
+    """Measurements of one scenario: system -> quantity -> one number per round."""
 
     scenario: Scenario
     samples: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
     def add(self, system: str, figures: Mapping[str, float]) -> None:
-        """Add the figures of one round."""
+        """Add the measurements of one round."""
         for name, value in figures.items():
             self.samples.setdefault(system, {}).setdefault(name, []).append(value)

@@ -1,4 +1,4 @@
-"""The highest steady rate of each system, and the shares of it that all systems receive."""
+"""The highest steady rate of each system; all systems are loaded at shares of the lowest of these rates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from benchmarks.driver import Measurement
 FIRST_RATE, RATE_MAX = 5000, 1_280_000
 HALVINGS = 3
 P99_MS_MAX = 100.0
-"""A rate is steady if the 99th percentile of the end-to-end latency stays below: queues do not grow."""
+"""A rate is steady if the 99th percentile of the end-to-end latency stays below this: queues do not grow."""
 
 
 class MaximumRates:
-    """Highest steady rate of each system by number of brokers.
+    """Highest steady rate of each system, by number of brokers.
 
     Systems are compared at the same rates, which are shares of the maximum of the slowest system.
     """
@@ -36,9 +36,9 @@ class MaximumRates:
 
 
 def highest_rate(run: Callable[[int], Measurement | None]) -> int:
-    """Return the highest steady rate in records per second: the rate is doubled, and then the gap is halved.
+    """Return the highest steady rate in records per second, by doubling the rate and then bisecting.
 
-    :param run: measures latency for one second at a rate; None if the client could not send so fast.
+    :param run: measures latency for one second at a rate; returns None if the client could not send that fast.
     :raise RuntimeError: even the first rate is not steady.
     """
     low, high = 0, FIRST_RATE
