@@ -1,5 +1,5 @@
 # `make run` starts a broker; `make test` runs all checks. Both create a virtual environment in .venv.
-# Python 3.11 or later, preferably one that was compiled with profile-guided optimization (docs/decisions/0078).
+# Python 3.11 or later, preferably compiled with profile-guided optimization (docs/decisions/0078).
 PYTHON ?= $(eval PYTHON := $(shell sh packaging/choose_python.sh $(PYTHONS)))$(PYTHON)
 # 3.13 is the fastest if optimized; without the optimization, 3.12 is slower than 3.11.
 PYTHONS := python3.13 python3.11 python3.12 python3.14 python3.15 python3
@@ -18,7 +18,7 @@ WORKERS ?= 3
 # `make check`: the package in kreplica/ and tests/.
 PACKAGE ?=
 CHECKED = $(wildcard kreplica/$(PACKAGE) tests/$(PACKAGE))
-# `make bench-kafka`: librdkafka; Kafka's own programs at steady rates; the same in comparison with Kafka 4 (KRaft).
+# `make bench-kafka`: with librdkafka; with Kafka's own programs and at steady rates; both against Kafka 4 (KRaft).
 KAFKA_BENCHMARKS ?= kafka kafka_java kafka_kraft
 # `make pythons`: tests that depend on the Python version.
 SUPPORTED := python3.11 python3.12 python3.13
@@ -52,10 +52,10 @@ help:
 	@echo "make dist   the wheels and the source distribution in build/dist, with a lock file"
 	@echo "make image  a container image, kreplica:VERSION and kreplica:latest (needs podman or docker)"
 	@echo "make lock   update packaging/requirements; ARGS=--upgrade selects the newest versions"
-	@echo "make soak   calls and instructions per request, tests with other Pythons, fuzzing, crash tests, simulation for over an hour, then make fresh"
+	@echo "make soak   calls and instructions per request, fuzzing and crash tests, simulations, tests with other Pythons, then make fresh"
 
 $(BIN)/python:
-	@command -v "$(PYTHON)" >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is needed;" \
+	@command -v "$(PYTHON)" >/dev/null || { echo "kreplica: $(PYTHON) is not installed, and Python 3.11 or later is required;" \
 		"Debian: apt install python3.11-venv" >&2; exit 1; }
 	@"$(PYTHON)" packaging/check_python.py
 	@echo "kreplica: creating a virtual environment in $(VENV) with Python $$("$(PYTHON)" packaging/check_python.py --build)"
@@ -95,7 +95,7 @@ pythons:
 	@for each in $(SUPPORTED); do \
 		python=$$(sh packaging/choose_python.sh $$each); \
 		case "$$python" in */$$each) ;; *) python=false;; esac; \
-		"$$python" packaging/check_python.py 2>/dev/null || { echo "kreplica: there is no usable $$each here"; continue; }; \
+		"$$python" packaging/check_python.py 2>/dev/null || { echo "kreplica: no usable $$each is installed"; continue; }; \
 		$(MAKE) --no-print-directory VENV=build/$$each PYTHON="$$python" build/$$each/.installed-test || exit 1; \
 		echo "kreplica: testing with $$each"; \
 		build/$$each/bin/python -m pytest -n $(WORKERS) --dist loadfile $(CORE) $(ARGS) || exit 1; \

@@ -1,7 +1,7 @@
 """Builds the optional C extension; all other metadata is in setup.cfg.
 
-Without a C compiler or Python's header files, the installation continues, and kreplica runs on its Python code.
-``KREPLICA_KERNELS=no`` skips the extension and makes a wheel for all platforms.
+Without a C compiler or Python's header files, the installation continues, and kreplica uses its Python code.
+``KREPLICA_KERNELS=no`` skips the extension and builds a wheel for all platforms.
 """
 
 import os
@@ -13,7 +13,7 @@ from setuptools.command.build_ext import build_ext
 
 
 class BuildKernels(build_ext):
-    """Links without the library paths of this Python, which mean nothing on other machines."""
+    """Links without the library paths of this Python, which are meaningless on other machines."""
 
     def build_extension(self, extension):
         compiler = self.compiler
@@ -27,7 +27,7 @@ KERNELS = Extension(
     depends=["native/kernels.h"],
     py_limited_api=True,
     optional=True,
-    # No debug information: it would contain the path of the build, and the wheel would not be reproducible.
+    # No debug information: it would contain the path of the build directory, and the wheel would not be reproducible.
     extra_compile_args=["-std=c11", "-O2", "-g0", "-fvisibility=hidden"],
     extra_link_args=["-s"],
 )

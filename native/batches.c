@@ -48,7 +48,7 @@ static PyObject *new_header(PyObject *type, const Header *h)
     return new_named(type, new_numbers(numbers, HEADER_FIELDS));
 }
 
-/* The rules of batches.check_batch, for batches that need no further checks: not compressed, with timestamps. */
+/* The rules of batches.check_batch for batches that need no further checks: uncompressed ones with timestamps. */
 static int is_plain(Bytes at, Py_ssize_t size, const Header *h)
 {
     if (h->magic != 2 || (int64_t)h->length + LENGTH_END != size || h->attributes & ~TRANSACTIONAL)
@@ -94,7 +94,7 @@ KERNEL(place_batches)
             failed = 1;
             break;
         }
-        /* Subclasses of bytearray have been validated already, under other rules. */
+        /* Subclasses of bytearray have already been validated, by other rules. */
         int is_usable = Py_TYPE(batch) == &PyMemoryView_Type || Py_TYPE(batch) == &PyByteArray_Type;
         Py_buffer view;
         if (!is_usable || PyObject_GetBuffer(batch, &view, PyBUF_WRITABLE) < 0) {

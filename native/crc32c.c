@@ -1,4 +1,4 @@
-/* CRC-32C, computed with the processor's instruction. */
+/* CRC-32C with the processor's instruction. */
 #include "kernels.h"
 
 #if defined(__x86_64__)

@@ -1,13 +1,13 @@
 /* Optional kernels: loops over record batches and records, in C (docs/decisions/0079).
  *
- * kreplica/wire/kernels.py loads this module, and documents each function. The Python code remains the reference: a
+ * kreplica/wire/kernels.py loads this module and documents each function. The Python code remains the reference: a
  * kernel accepts only valid, common input, and returns None or stops before anything else. The Python code then handles
  * that input and raises the errors, so this file has no errors of its own except those of Python's API.
  *
  * - Every read from a buffer is bounded by `end`; input is never trusted, even if its CRC is correct.
- * - A number that decides how much is read is read once, because the garbage collector may run Python code whenever an
- *   object is created, and another thread may change a bytearray while the interpreter lock is released.
- * - A function that gets a buffer releases it; no pointer into a buffer is kept.
+ * - A number that determines how much is read is read only once, because the garbage collector may run Python code
+ *   whenever an object is created, and another thread may change a bytearray while the interpreter lock is released.
+ * - A function that acquires a buffer releases it; no pointer into a buffer is kept.
  */
 #ifndef KREPLICA_KERNELS_H
 #define KREPLICA_KERNELS_H

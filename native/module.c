@@ -1,4 +1,4 @@
-/* Module definition and helper functions for arguments. */
+/* Definition of the module, and helper functions for arguments. */
 #include "kernels.h"
 
 int get_numbers(PyObject *const *arguments, int64_t *numbers, int count)
@@ -26,7 +26,7 @@ int check_row_type(PyObject *type)
     return is_tuple;
 }
 
-/* tuple.__new__, since only Python initializes all parts of a tuple: from 3.14 on, it caches its hash. */
+/* tuple.__new__, because only Python itself initializes all parts of a tuple: since 3.14, tuples cache their hash. */
 static newfunc new_tuple;
 
 PyObject *new_named(PyObject *type, PyObject *fields)

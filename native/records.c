@@ -1,4 +1,4 @@
-/* Decodes records to rows, validates records without decoding them, and encodes records. */
+/* Records: decodes them to rows, validates them without reading their contents, and encodes them. */
 #include "kernels.h"
 
 /* Read a zigzag varint of up to 64 bits; false if it is longer, or does not end before `end`. */
@@ -36,10 +36,10 @@ static inline int read_span(Bytes *position, Bytes end, Span *span)
 typedef struct {
     int64_t timestamp_delta, offset_delta, header_count;
     Span key, value;
-    Bytes headers, end; /* headers: after their number */
+    Bytes headers, end; /* headers: the bytes after the number of headers */
 } Fields;
 
-/* Read one record without the contents of its headers; offset deltas must be above `previous`, and at most `last`. */
+/* Read one record without parsing its headers; its offset delta must be above `previous` and at most `last`. */
 static inline int read_fields(Bytes *position, Bytes end, int64_t previous, int64_t last, Fields *fields)
 {
     int64_t length;
@@ -300,7 +300,7 @@ static inline uint8_t *write_span(uint8_t *at, Span span)
     return at;
 }
 
-/* Get exact bytes or None; false for other types. Runs no Python code. */
+/* Get the buffer of a `bytes` object or None; false for other types, including subclasses. Runs no Python code. */
 static inline int get_span(PyObject *list, Py_ssize_t index, Span *span)
 {
     PyObject *item = PyList_GetItem(list, index);
@@ -314,8 +314,8 @@ static inline int get_span(PyObject *list, Py_ssize_t index, Span *span)
     return 1;
 }
 
-/* Get the fields of a record to encode, and its size without the length; -1 if it is not common. Runs no Python code.
- */
+/* Get the fields of a record to encode, and return its size without the length; -1 if the record needs the Python code.
+ * Runs no Python code. */
 static int64_t get_fields(PyObject *const *lists, Py_ssize_t index, int64_t base, Fields *fields)
 {
     PyObject *timestamp = PyList_GetItem(lists[0], index), *headers = PyList_GetItem(lists[3], index);

@@ -1,7 +1,7 @@
-"""Caches the plugin lists of Twisted and kreplica in the environment: ``python packaging/cache_plugins.py``.
+"""Caches the lists of Twisted and kreplica plugins in the environment: ``python packaging/cache_plugins.py``.
 
-Brokers cannot write to an installed environment; without the cached lists, they would import every plugin module at
-each start.
+Brokers cannot write to an installed environment, and without the lists they would read every plugin module at each
+start.
 """
 
 from __future__ import annotations

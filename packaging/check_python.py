@@ -1,7 +1,7 @@
-"""Checks the Python version and the required modules before ``make`` creates the virtual environment.
+"""Checks Python's version and modules before ``make`` creates the virtual environment.
 
-With ``--build``, it prints the version and "optimized", or "not optimized" (profile-guided optimization).
-The file must be valid for every Python 3, so that an old version prints an error message instead of a syntax error.
+With ``--build``, it prints the version, and "optimized" or "not optimized" (profile-guided optimization).
+The file must be valid in every version of Python 3, so that old versions print the message and not a syntax error.
 """
 
 # ruff: noqa: UP031, UP036, PTH -- newer forms are syntax errors in an old Python
@@ -12,7 +12,7 @@ import sys
 
 if sys.version_info < (3, 11):
     running = "%d.%d (%s)" % (sys.version_info[0], sys.version_info[1], sys.executable)
-    sys.exit("kreplica: Python 3.11 or later is needed, this is %s; select another one with make PYTHON=PATH" % running)
+    sys.exit("kreplica: Python 3.11 or later is required, not %s; select another one with make PYTHON=PATH" % running)
 
 try:
     import ensurepip  # noqa: F401

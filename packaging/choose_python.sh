@@ -1,8 +1,8 @@
 # Prints the Python that `make` uses: `sh choose_python.sh NAME ...`.
 #
-# It is the first Python in PATH, in the order of the names, that was compiled with profile-guided optimization;
-# otherwise the first that can create virtual environments; otherwise the first that exists; otherwise python3.
-# The script runs no other programs, because a minimal machine may have none.
+# This is the first of the names in PATH that was compiled with profile-guided optimization; otherwise the first that
+# can create virtual environments; otherwise the first that exists; otherwise python3.
+# The script uses no other programs, because a minimal machine may not have them.
 check="${0%/*}/check_python.py"
 usable= found=
 IFS=:

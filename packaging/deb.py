@@ -1,8 +1,8 @@
 """Builds a Debian package: ``make deb``, or ``python packaging/deb.py --output DIRECTORY``.
 
 The package contains a virtual environment for Debian's ``python3.11`` in ``/opt/kreplica/.venv``, so other Python
-packages on the host have no effect.  It also contains manual pages, shell completion, systemd units, commented settings
-files, and definitions of the account and the directories.  The installation starts no unit.
+packages on the host do not matter.  It also contains manual pages, shell completion, systemd units, the account,
+directories and commented settings.  Installing it does not start any unit.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def _make_environment(path: Path) -> None:
     own_pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     pip = [*own_pip, "--python", python]
     subprocess.run([*pip, "install", "--no-compile", "--require-hashes", "-r", str(LOCK)], check=True)
-    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # may contain deleted modules
+    shutil.rmtree(ROOT / "build" / "lib", ignore_errors=True)  # may contain modules that have been deleted since
     with tempfile.TemporaryDirectory() as wheels:
         build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, str(ROOT)]
         subprocess.run([*own_pip, *build], check=True)
@@ -194,7 +194,7 @@ def _relocate(environment: Path) -> None:
 
 
 def _set_modes(stage: Path) -> None:
-    """Set file modes that do not depend on the umask of the build."""
+    """Set file modes that do not depend on the umask of the build process."""
     for path in [stage, *sorted(stage.rglob("*"))]:
         if path.is_symlink():
             continue

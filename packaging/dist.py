@@ -3,7 +3,8 @@
 The files are reproducible: their bytes depend only on the source, the locked setuptools, the C compiler and
 ``SOURCE_DATE_EPOCH``, by default the time of the last commit.  The wheels are built from the source distribution: one
 with the compiled kernels, for this platform and every Python from 3.11 on, and one without them, for all platforms.
-Without a C compiler, only the latter is built.  A lock file contains the hashes of these files and of all dependencies.
+Without a C compiler, only the latter is built.  A lock file next to them contains the hashes of the distributions and
+of all dependencies.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def source_date_epoch() -> int:
 
 
 def _copy_sources(to: Path) -> None:
-    """Copy the sources without the files of earlier builds, because setuptools would reuse their file lists."""
+    """Copy the sources without the files of earlier builds, because setuptools would use their file lists."""
     to.mkdir()
     for name in SOURCES:
         if (ROOT / name).is_dir():
@@ -85,7 +86,7 @@ def _copy_sources(to: Path) -> None:
 
 
 def _set_modes(directory: Path) -> None:
-    """Set file modes that do not depend on the umask of the build."""
+    """Set file modes that do not depend on the umask of the build process."""
     for path in (directory, *directory.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -114,7 +115,7 @@ def _run_backend(kind: str, source: Path, scratch: Path, epoch: int = EARLIEST, 
 
 
 def _normalized(sdist: Path, output: Path, epoch: int) -> Path:
-    """Rewrite a source distribution with sorted members, owner root and a single time stamp."""
+    """Rewrite a source distribution so that its members are sorted, belong to root and all have the same time."""
     path = output / sdist.name
     with (
         tarfile.open(sdist) as old,

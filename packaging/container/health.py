@@ -1,8 +1,8 @@
 #!/opt/kreplica/bin/python
-"""Health check of the container image: exits with status 0 if the broker serves clients; otherwise prints why not.
+"""Health check of the container image: exits with 0 if the broker serves clients; otherwise prints why, exits with 1.
 
-It sends a request to the admin API at ``KREPLICA_ADMIN``, by default ``http://127.0.0.1:8080``. Health checks need no
-authentication. ``KREPLICA_CA_FILE`` names the certificate authority file for https addresses.
+It sends a request to the admin API at ``KREPLICA_ADMIN``, by default ``http://127.0.0.1:8080``. Health checks require
+no authentication. For an address with https, ``KREPLICA_CA_FILE`` contains the certificate authority.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_an_old_python() -> None:
     """The required and the actual version are named."""
     done = check("sys.version_info = (3, 9, 2)")
     assert done.returncode == 1
-    assert "Python 3.11 or later is needed, this is 3.9 (" in done.stderr
+    assert "Python 3.11 or later is required, not 3.9 (" in done.stderr
 
 
 def test_a_python_without_venv() -> None:
@@ -92,7 +92,7 @@ def test_no_python_at_all(checkout: Path) -> None:
     """The package with Python is named."""
     done = make(checkout, {})
     assert done.returncode == 2
-    assert "Python 3.11 or later is needed; Debian: apt install python3.11-venv" in done.stderr
+    assert "Python 3.11 or later is required; Debian: apt install python3.11-venv" in done.stderr
 
 
 @pytest.mark.needs_program("make")
