@@ -233,7 +233,7 @@ class Bench:
         ]
 
     def idle_connections(self) -> dict[str, Any]:
-        """Measure connections that have sent nothing but ApiVersions."""
+        """Measure connections whose only request was ApiVersions."""
         count = min(self._scale.idle_connections, allow_files() - 100)
         before_mb = self._broker.resident_mb()
         clients = []

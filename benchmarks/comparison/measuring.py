@@ -256,7 +256,7 @@ def wait_for_controller(port: int) -> None:
 
 
 def idle_mb(port: int, pid: int, count: int) -> dict[str, float]:
-    """Return the memory of connections that have sent nothing but ApiVersions."""
+    """Return the memory of connections whose only request was ApiVersions."""
     wanted = min(count, allow_files() - 100)
     before_mb = resident_mb(pid)
     clients: list[RawClient] = []

@@ -120,8 +120,8 @@ class StateLog:
         :param committed: called once the records are committed, in log order, even if ``respond`` has already been
             called with an error; never called after this broker has lost leadership.
         :param respond: called exactly once: with NONE after ``committed``; with COORDINATOR_NOT_AVAILABLE if the append
-            was rejected or not committed in time (it may be committed later); with NOT_COORDINATOR if this broker is no
-            longer leader; or with MESSAGE_TOO_LARGE.
+            was rejected or not committed in time (it may be committed later); with NOT_COORDINATOR if leadership
+            was lost; or with MESSAGE_TOO_LARGE.
         """
         size = sum(len(key) + (len(value) if value is not None else 0) + RECORD_OVERHEAD for key, value in records)
         if self._gathered_bytes + size > self._config.batch_bytes_max:

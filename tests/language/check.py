@@ -1,7 +1,7 @@
 """Checks names, comments, messages, pages and scripts against the style guide: ``python tests/language/check.py``.
 
-The number of matches per package may only fall; ``ratchet.json`` records it.  With paths as arguments, every match in
-these files is printed and nothing is compared.  ``--update`` records the present numbers.
+``ratchet.json`` records the number of matches per package, which may only fall.  With paths as arguments, all matches
+in these files are printed and nothing is compared.  ``--update`` records the current numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SCRIPTS = "kreplica/admin/dashboard/"
 PROSE_SUFFIXES = (".md", ".properties", ".service", ".target", ".env", ".conf")
 OTHER_FILES = ("Makefile", "setup.cfg")
 EXCLUDED = ("tests/language/", "docs/reference/performance/")
-"""The rules themselves, and measured data."""
+"""Files that are not checked: the rules themselves, and measured data."""
 
 COMMENT = re.compile(r"(?:^|\s)#+:?\s+(?!noqa|type:|fmt:|pragma|pylint|ruff)(.*)$")
 TOKEN = re.compile(
@@ -47,11 +47,11 @@ CODE_BLOCK = re.compile(r"^(```|~~~)")
 CODE_SPAN = re.compile(r"``[^`]+``|`[^`]+`|\]\([^)]*\)")
 WORD = re.compile(r"[a-z]+")
 WORDS_MIN = 3
-"""Minimum number of words in a message; shorter string literals are keys or values."""
+"""Minimum number of words in a message; shorter string literals are assumed to be keys or values."""
 
 
 class Match(NamedTuple):
-    """One use of a banned construction."""
+    """An occurrence of a banned construction."""
 
     path: str
     line: int
@@ -63,9 +63,9 @@ class Match(NamedTuple):
 
 
 def source_files(root: Path = ROOT) -> list[str]:
-    """Paths of the checked files below root: all files that ``.gitignore`` does not list.
+    """Return the paths of the checked files below ``root``: all files that ``.gitignore`` does not list.
 
-    git itself is not used, so that a copy of the checkout without its history gives the same files.
+    git itself is not used, so that a copy of the checkout without its history has the same result.
     """
     ignored = ignored_patterns(root)
     paths = []
@@ -77,12 +77,12 @@ def source_files(root: Path = ROOT) -> list[str]:
 
 
 def ignored_patterns(root: Path) -> list[str]:
-    """Return the patterns of ``.gitignore`` without the slash that marks a directory, and git's own directory."""
+    """Return the patterns in ``.gitignore``, without the slash that marks a directory, and git's own directory."""
     return [".git", *(line.strip().rstrip("/") for line in (root / ".gitignore").read_text().splitlines() if line)]
 
 
 def is_ignored(path: str, patterns: Iterable[str]) -> bool:
-    """True if a directory matches a pattern: by its whole path if the pattern has a slash, otherwise by its name."""
+    """Return True if a directory matches a pattern, by its path if the pattern has a slash, otherwise by its name."""
     return any(fnmatch(path if "/" in pattern else Path(path).name, pattern) for pattern in patterns)
 
 
@@ -95,13 +95,13 @@ def is_checked(path: str) -> bool:
 
 
 def package(path: str) -> str:
-    """Return the unit of counting, which is the first two levels of a path."""
+    """Return the unit for which matches are counted: the first two levels of a path."""
     parts = Path(path).parts
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
 class Checker:
-    """Matches of all rules in one file, except phrases of the allow-list."""
+    """Finds matches of all rules, except for phrases in the allow-list."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = re.compile("|".join(allowed), re.IGNORECASE) if allowed else None
@@ -180,7 +180,7 @@ def snake_case(name: str) -> str:
 
 
 def allowed_phrases() -> list[str]:
-    """Return the regular expressions of the allow-list: one per line, with ``#`` before a reason."""
+    """Return the regular expressions in the allow-list: one per line, with ``#`` before a reason."""
     lines = (line.partition("#")[0].strip() for line in ALLOWED.read_text().splitlines())
     return [line for line in lines if line]
 
@@ -195,7 +195,7 @@ def counts(matches: Iterable[Match]) -> dict[str, int]:
 
 
 def excess(now: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
-    """Return the packages with more matches than recorded, with their numbers."""
+    """Return the packages that have more matches than recorded, with their counts."""
     return {name: number for name, number in now.items() if number > recorded.get(name, 0)}
 
 

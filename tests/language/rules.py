@@ -1,4 +1,4 @@
-"""Constructions that the style guide bans, each with its replacement."""
+"""Constructions that the style guide bans, each with a replacement."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Rule(NamedTuple):
     """A banned construction.
 
-    ``pattern`` is a case-insensitive expression, which is searched only in text with one of ``words``, for speed;
-    ``advice`` is printed with each match.
+    ``pattern`` is a case-insensitive regular expression; for speed, it is searched only in text that contains one of
+    ``words``. ``advice`` is printed with each match.
     """
 
     name: str

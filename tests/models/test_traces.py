@@ -121,7 +121,7 @@ def test_a_trace_without_a_journaled_write_is_refused(trace):
     state = trace.journaled[-1]
     changed = copy.deepcopy(trace)
     changed.journaled[-1] = replace(state, isr=state.isr[1:])
-    assert "a journal has a write that is not in the trace" in trace_check.rejections([changed])[trace.name]
+    assert "a journal contains a write that is not in the trace" in trace_check.rejections([changed])[trace.name]
     changed = copy.deepcopy(trace)
     changed.events = [event for event in trace.events if event[0] != "control"]
     assert changed.missing_writes() == trace.journaled

@@ -3,19 +3,19 @@
 Clusters of real processes:
 
 * ``process_cluster`` several broker processes: start here
-* ``server_process`` one ``twistd kreplica`` process; ``broker_process`` and ``standalone`` two kinds of it
+* ``server_process`` one ``twistd kreplica`` process, with its subclasses in ``broker_process`` and ``standalone``
 * ``coordinator`` kreplica's own coordinator as a process; ``real_zookeeper`` ZooKeeper from PySpark's jars
-* ``links`` the interface for cutting and delaying connections; ``proxy`` implements it with TCP proxies,
-  ``namespaces`` with network namespaces of the kernel
-* ``outside_clients`` a producer and a consumer built on librdkafka; ``blocking_client`` single blocking requests
+* ``links`` the interface for cutting and delaying connections; ``proxy`` implements it with TCP proxies, and
+  ``namespaces`` with the kernel's network namespaces
+* ``outside_clients`` a producer and a consumer that use librdkafka; ``blocking_client`` single blocking requests
 * ``replica_files`` compares the replicas of a partition byte by byte
 
 Scenes in one process:
 
-* ``real_reactor`` runs coroutines on the process's real reactor under pytest
+* ``real_reactor`` runs coroutines on the real reactor under pytest
 * ``broker_scene`` a broker and a client; ``zookeeper_scene`` ZooKeeper clients and their connections
 * ``controller_scene`` a controller with scripted brokers
-* ``clients`` scripted members of groups and consumers; ``planner`` an administrator that creates reassignment plans
+* ``clients`` scripted group members and consumers; ``planner`` an administrator that creates reassignment plans
 * ``iterated_clock`` a clock that fires timers one at a time
 
 Mutation score:

@@ -14,7 +14,7 @@ from kreplica.wire.messages import Api
 class BlockingClient:
     """One connection; use it as a context manager, or ``close`` it.
 
-    :raise OSError: from every method, if the broker cannot be reached or does not respond in time.
+    :raise OSError: from any method, if the broker cannot be reached or does not respond in time.
     """
 
     def __init__(self, host: str, port: int, *, client_id: str = "blocking", timeout_s: float = 5.0) -> None:

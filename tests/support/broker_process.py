@@ -13,10 +13,10 @@ from tests.support.server_process import ServerProcess, free_ports, twistd
 class Place:
     """Network addresses of a broker.
 
-    :param port: port that the broker listens on.
-    :param advertised_host: host in the broker's metadata, such as a proxy's.
-    :param zookeeper: ``host:port,...`` of the coordinator as seen from this broker.
-    :param command_prefix: command that runs the broker's command, such as ``ip netns exec NAME``.
+    :param port: port on which the broker listens.
+    :param advertised_host: host in the broker's metadata, for example a proxy's.
+    :param zookeeper: ``host:port,...`` at which this broker reaches the coordinator.
+    :param command_prefix: command that wraps the broker's command, such as ``ip netns exec NAME``.
     """
 
     host: str
@@ -28,7 +28,7 @@ class Place:
 
 
 def direct_place(zookeeper: str) -> Place:
-    """Return an address on loopback without a proxy."""
+    """Return loopback addresses without a proxy."""
     (port,) = free_ports(1)
     return Place("127.0.0.1", port, "127.0.0.1", port, zookeeper)
 
@@ -37,7 +37,7 @@ class BrokerProcess(ServerProcess):
     """One broker; addresses, settings and data are kept across restarts.
 
     :param directory: directory of the settings file and of the logs.
-    :param settings: as in ``server.properties``; they override the settings of this class.
+    :param settings: settings as in ``server.properties``; they override those of this class.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class BrokerProcess(ServerProcess):
 
     @property
     def address(self) -> str:
-        """``host:port`` for clients, possibly of a proxy."""
+        """``host:port`` for clients; may be that of a proxy."""
         return f"{self.place.advertised_host}:{self.place.advertised_port}"
 
     @property

@@ -1,4 +1,4 @@
-"""A broker with its embedded coordinator in the test's process, and a client that sends any version of any API."""
+"""A broker with its embedded coordinator in the test's process, and a client that can send any version of any API."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 NOW_MS = 1_700_000_000_000
 TIMEOUT_S = 20.0
 STORY_SECONDS_MAX = 90.0
-"""Includes start and stop; the stop syncs every log, which is slow on a busy disk."""
+"""Time limit of a test, including start and stop; stopping syncs every log, which is slow on a busy disk."""
 
 
 class Scene:
@@ -48,7 +48,7 @@ class Scene:
 
     @property
     def zookeeper(self) -> ZooKeeperClient:
-        """The broker's own session, for reading znodes and changing them."""
+        """The broker's ZooKeeper client, for reading and changing znodes."""
         return self.broker.client
 
     async def connect(self, broker: Broker | None = None) -> Connection:
@@ -70,7 +70,7 @@ class Scene:
         return range(low, high + 1)
 
     async def make_topic(self, name: str, partitions: int = 1, **configs: str) -> Row:
-        """Create a topic and return its row of the response.  Setting names use underscores instead of dots."""
+        """Create a topic and return its row in the response.  Setting names have underscores instead of dots."""
         answer = await self.ask(CREATE_TOPICS, create_body(name, partitions, configs=configs))
         row: Row = answer["topics"][0]
         assert row["error_code"] == 0, row
@@ -79,13 +79,13 @@ class Scene:
     async def produce(
         self, topic: str, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int | None = None
     ) -> Row:
-        """Produce one batch and return the partition's row of the response."""
+        """Produce one batch and return the partition's row in the response."""
         answer = await self.ask(PRODUCE, produce_body(topic, records, partition=partition, acks=acks), version)
         row: Row = answer["responses"][0]["partition_responses"][0]
         return row
 
     async def fetch(self, topic: str, offset: int, **changes: Any) -> Row:
-        """Fetch one partition by topic name (version 12) and return its row of the response."""
+        """Fetch one partition by topic name (version 12) and return its row in the response."""
         answer = await self.ask(FETCH, fetch_body(topic, offset, **changes), 12)
         row: Row = answer["responses"][0]["partitions"][0]
         return row
@@ -102,7 +102,7 @@ class Scene:
     async def until(self, condition: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
         """Run the reactor until the condition is true.
 
-        :param what: the condition, for the message of the error.
+        :param what: the condition, for the error message.
         """
         end = self.reactor.seconds() + timeout_s
         while not condition():
@@ -121,11 +121,11 @@ def on_broker(
     brokers: int = 1,
     errors_logged: bool = False,
 ) -> T:
-    """Start a broker in this directory, run the story, and stop the broker.
+    """Start a broker in this directory, run a test coroutine with it, and stop the broker.
 
     Every error that the broker logs, including an unhandled failure of a Deferred, fails the test.
 
-    :param errors_logged: True if the story makes the broker log errors.
+    :param errors_logged: True if the test makes the broker log errors.
     """
     logged: list[Row] = []
 
@@ -152,7 +152,7 @@ def on_broker(
         finally:
             await standalone.stop()
 
-    # Coroutines of brokers that earlier tests killed log errors when they are collected.
+    # Coroutines of brokers that were killed by earlier tests log errors when they are garbage-collected.
     gc.collect()
     globalLogPublisher.addObserver(observe)
     try:
@@ -166,7 +166,7 @@ def on_broker(
 
 
 def batch(*values: bytes | None, key: bytes | None = None, timestamp_ms: int = NOW_MS, **options: Any) -> bytes:
-    """Encode a batch of records with these values and timestamps that are one millisecond apart."""
+    """Encode a batch of records with these values, whose timestamps are one millisecond apart."""
     records = [Record(NEXT_OFFSET, timestamp_ms + i, key, value, ()) for i, value in enumerate(values)]
     return build_batch(records, **options)
 

@@ -7,7 +7,7 @@ scene.brokers[1].kill()
 scene.settle()
 assert scene.state("orders", 0).leader == 2
 
-The scripted brokers only register, listen and record the commands of the controller.  The test sets their answers.
+The scripted brokers only register, listen and record the controller's commands.  The test sets their responses.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ COORDINATOR = "coordinator:2181"
 
 @dataclass(frozen=True, slots=True)
 class ReceivedCommand:
-    """A controller's command as a broker received it."""
+    """A controller command that a broker has received."""
 
     name: str
     body: dict[str, Any]
@@ -73,12 +73,12 @@ class ReceivedCommand:
 
 
 class ScriptedBroker:
-    """One broker id on its own host, started and killed by the test.
+    """A broker on its own host, started and killed by the test.
 
     :ivar received: commands that this process received, in order.
-    :ivar errors: errors in responses to LeaderAndIsr and StopReplica, by partition.
-    :ivar whole_error: error of every response as a whole.
-    :ivar silent: True to answer no command.
+    :ivar errors: error codes in responses to LeaderAndIsr and StopReplica, by partition.
+    :ivar whole_error: top-level error code of every response.
+    :ivar silent: True to respond to no commands.
     """
 
     def __init__(self, host: Host, broker_id: int) -> None:
@@ -100,7 +100,7 @@ class ScriptedBroker:
         return self._client
 
     async def start(self, *, intact_since: int = NO_BROKER_EPOCH) -> None:
-        """Listen and register, after ending the session of a killed predecessor as a real broker does."""
+        """Listen and register, after ending the session of a killed process, as a real broker does."""
         await self.end_session()
         runtime = self._host.runtime
         self.received, self.errors, self.whole_error, self.silent = [], {}, ErrorCode.NONE, False
@@ -119,7 +119,7 @@ class ScriptedBroker:
         return BrokerRegistration(self.broker_id, self._endpoints, intact_since=intact_since)
 
     async def move(self, port: int) -> None:
-        """Listen on another endpoint in the same session, which changes the registration."""
+        """Listen on another endpoint in the same session and change the registration accordingly."""
         assert self._server is not None
         self._endpoints = (Endpoint(LISTENER, self._host.name, port),)
         self._server.listen(self._endpoints[0])
@@ -145,11 +145,11 @@ class ScriptedBroker:
             await client.close()
 
     def received_of(self, name: str) -> list[ReceivedCommand]:
-        """Return the received commands of that name."""
+        """Return the received commands with this name."""
         return [command for command in self.received if command.name == name]
 
     async def write_isr(self, partition: TopicPartition, isr: tuple[int, ...], *, notify: bool = True) -> None:
-        """Change an in-sync set as a leader does, and notify the controller."""
+        """Change an ISR as a leader does, and notify the controller."""
         path = znodes.partition_state_path(*partition)
         data, stat = await self.client.get_data(path)
         state = documents.decode_partition_state(path, data, stat.version)
@@ -180,7 +180,7 @@ class ScriptedBroker:
 
 
 class ScriptedController:
-    """A controller on its own host, with a broker id apart from those of the scripted brokers.
+    """A controller on its own host, whose broker id differs from those of the scripted brokers.
 
     :ivar config: configuration for the next start.
     :ivar journal: settings of its journal, or None.
@@ -199,7 +199,7 @@ class ScriptedController:
 
     @property
     def is_active(self) -> bool:
-        """True if it was elected and has no event left to handle."""
+        """True if the controller was elected and has handled all events."""
         return self._controller is not None and self._controller.active and self._controller.queue.idle
 
     async def start(self) -> None:
@@ -221,7 +221,7 @@ class ScriptedController:
 
 
 class ControllerScene:
-    """Brokers 1 to N, and controllers from 101; the first of them is elected by ``start``.
+    """Brokers 1 to N, and controllers from 101; ``start`` lets the first controller be elected.
 
     :param controllers: number of controllers.
     """
@@ -256,14 +256,14 @@ class ControllerScene:
     # --- time --------------------------------------------------------------------------------------------------------
 
     def run(self, work: Awaitable[T] | Deferred[T]) -> Any:
-        """Run the simulation until this has ended, and return its result."""
+        """Run the simulation until this work is done, and return its result."""
         return self.simulation.run_until(work if isinstance(work, (Deferred, Coroutine)) else _awaited(work))
 
     def until(self, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
         self.simulation.run_until(condition, timeout_s)
 
     def settle(self, seconds: float = 1.0) -> None:
-        """Let enough time pass for the controller to decide on all changes and for brokers to receive its commands."""
+        """Let enough time pass for the controller to handle all changes and for brokers to receive its commands."""
         self.simulation.run(seconds)
 
     def await_expiry(self) -> None:
@@ -272,7 +272,7 @@ class ControllerScene:
 
     @contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """Pause the controllers, so that they notice all changes in this context together at its end."""
+        """Pause the controllers in this context, so that they notice all changes together at its end."""
         for scripted in self.controllers.values():
             scripted.host.pause()
         yield
@@ -298,7 +298,7 @@ class ControllerScene:
         return context
 
     def ask(self, question: ControllerRequest) -> Any:
-        """Send a request to the active controller, and run until its response."""
+        """Send a request to the active controller, and run until it responds."""
         return self.run(self.controller.submit(question))
 
     # --- the cluster -------------------------------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class ControllerScene:
     def make_topic(
         self, name: str, partitions: Mapping[int, tuple[int, ...]], *, topic_id: UUID | None = None
     ) -> TopicAssignment:
-        """Write a topic's znode, and let the controller start it."""
+        """Write a topic's znode, and let the controller bring its partitions online."""
         made = topic_id or random_uuid(self.simulation.random)
         assignment = TopicAssignment(name, made, dict(partitions))
         self.run(self.zookeeper.multi([Create(znodes.topic_path(name), documents.encode_topic(assignment))]))

@@ -1,4 +1,4 @@
-"""An embedded coordinator in its own process, for tests that kill it, benchmarks, and test suites of other programs.
+"""An embedded coordinator in its own process, for tests that kill it, for benchmarks, and for other test suites.
 
 ``python -m tests.support.coordinator DIRECTORY PORT TICK_TIME_MS`` runs one and prints its port.
 """
@@ -22,13 +22,13 @@ STOP_TIME_S_MAX = 20.0
 
 
 class CoordinatorUnavailable(KreplicaError):
-    """The process did not start; the message is the end of its output."""
+    """The process did not start; the message contains the end of its output."""
 
 
 class CoordinatorProcess:
     """One coordinator process on loopback that can be killed and started again.
 
-    :param port: 0 lets the system choose at the first start; later starts keep it.
+    :param port: 0 to let the system choose a port at the first start; later starts keep it.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, port: int = 0, tick_time_ms: int = 500) -> None:
@@ -54,9 +54,9 @@ class CoordinatorProcess:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Start the process and wait until it serves; does nothing if it is running.
+        """Start the process and wait until it serves requests; does nothing if it is running.
 
-        :raise CoordinatorUnavailable: the process ended instead.
+        :raise CoordinatorUnavailable: the process exited instead.
         """
         if self.running:
             return
@@ -82,7 +82,7 @@ class CoordinatorProcess:
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
 
     def stop(self) -> None:
-        """Stop the process in order and keep its data; does nothing if it is not running."""
+        """Stop the process cleanly and keep its data; does nothing if it is not running."""
         process = self._process
         if process is not None:
             process.terminate()
@@ -116,7 +116,7 @@ class CoordinatorProcess:
 
 
 def main(directory: str, port: int, tick_time_ms: int) -> int:
-    """Run a coordinator until the process is stopped or its parent ends.
+    """Run a coordinator until the process is stopped or its parent exits.
 
     :return: the exit status, 1 if the coordinator could not start.
     """
@@ -126,7 +126,7 @@ def main(directory: str, port: int, tick_time_ms: int) -> int:
     from twisted.python.failure import Failure
 
     class Parent(Protocol):
-        """Standard input, which is closed when the parent ends for any reason."""
+        """Standard input, which is closed when the parent exits for any reason."""
 
         def connectionLost(self, reason: Failure | None = None) -> None:
             if reactor.running:

@@ -1,4 +1,4 @@
-"""A clock that runs timers as an event loop does: one iteration at a time."""
+"""A clock that runs timers one iteration at a time, as an event loop does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from twisted.internet.task import Clock
 
 
 class IteratedClock(Clock):
-    """``Clock`` whose ``advance`` also runs calls that a due call schedules without delay."""
+    """``Clock`` whose ``advance`` also runs calls that due calls schedule without delay."""
 
     def iterate(self) -> int:
-        """Run the calls that are due, without calls that they add, and return their number."""
+        """Run the calls that are due now, but not those that they schedule, and return their number."""
         calls: list[DelayedCall] = self.calls
         due = [call for call in calls if call.getTime() <= self.seconds()]
         count = 0

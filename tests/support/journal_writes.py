@@ -1,4 +1,4 @@
-"""Writes of partition states in the controllers' journals, for comparison with the traces of a storm."""
+"""Writes of partition states in the controllers' journals, to compare them with the traces of a storm."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.testing.replay.reading import JournalFile, JournalUnreadable, read
 def journaled_states(cluster: SimulatedCluster, key: TopicPartition) -> list[LeaderAndIsr]:
     """Return the states of a partition that controllers have written, according to their journals.
 
-    Only writes that ZooKeeper has confirmed are returned.
+    Only writes that ZooKeeper acknowledged are returned.
     """
     found = []
     for machine in cluster.brokers.values():

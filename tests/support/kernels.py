@@ -26,7 +26,7 @@ needs_kernels = pytest.mark.skipif(
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """Context in which only Python code runs."""
+    """Context in which the kernels are disabled and only Python code runs."""
     with ExitStack() as stack:
         for name in NAMES:
             stack.enter_context(patch.object(kernels, name, None))
@@ -34,7 +34,7 @@ def without_kernels() -> Iterator[None]:
 
 
 def both(function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function with and without kernels, and check that it returns the same or raises the same error."""
+    """Call a function with and without kernels, and check that both return the same result or raise the same error."""
     with without_kernels():
         expected = _outcome(function, arguments)
     found = _outcome(function, arguments)

@@ -12,14 +12,14 @@ from tests.support.server_process import free_ports
 
 
 def kreplica_command(*words: object) -> list[str]:
-    """Return the command line, with this program's interpreter."""
+    """Return the command line, with the current Python interpreter."""
     return [sys.executable, "-m", "kreplica.cli", *map(str, words)]
 
 
 def run_kreplica(
     *words: object, cwd: Path, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+    """Run a command until it exits."""
     return subprocess.run(
         kreplica_command(*words),
         cwd=cwd,
@@ -38,7 +38,7 @@ def port_options(brokers: int = 1) -> list[object]:
 
 
 def processes_of(directory: Path) -> dict[int, int]:
-    """Return the CPU ticks of each process that names a directory in its command line, by process ID."""
+    """Return the CPU ticks of each process whose command line contains a directory, by process ID."""
     found = {}
     for place in Path("/proc").iterdir():
         if place.name.isdecimal() and int(place.name) != os.getpid():
@@ -52,7 +52,7 @@ def processes_of(directory: Path) -> dict[int, int]:
 
 
 def waits_for_the_machine(process_id: int) -> bool:
-    """Return True if a process is ready to run, or waits for a disk: a busy machine may let it wait for seconds."""
+    """Return True if a process is waiting for a CPU or a disk, which can take seconds on a busy machine."""
     try:
         return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] in "RD"
     except (FileNotFoundError, ProcessLookupError):

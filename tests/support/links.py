@@ -17,8 +17,8 @@ CLIENTS = -1
 class Links(Protocol):
     """One-way links between nodes, all up at first.
 
-    Use it as a context manager, which removes all traces at its end.  Packets on a link that is down are dropped, not
-    refused: connections stay open and continue when the link is up again, as with TCP.
+    Use it as a context manager, which removes everything it created at the end.  Packets on a link that is down are
+    dropped, not refused: connections stay open and continue when the link is up again, as with TCP.
     """
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
@@ -45,5 +45,5 @@ def cut(links: Links, some: Iterable[int], others: Iterable[int]) -> None:
 
 
 def node_pairs(sources: Iterable[int], destinations: Iterable[int]) -> list[tuple[int, int]]:
-    """Return all pairs of a source and another node as destination."""
+    """Return all pairs of a source and a different node as destination."""
     return [(source, destination) for source, destination in product(sources, destinations) if source != destination]

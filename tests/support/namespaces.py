@@ -1,7 +1,7 @@
-"""Network namespaces for each broker and the coordinator, with links of the kernel, on systems that permit them.
+"""Network namespaces for each broker and the coordinator, with kernel links, on systems that permit them.
 
-A link is cut at its source by an Ethernet address that does not exist: packets leave and are lost silently, including
-packets of the kernel itself.  Names of namespaces and links start with ``kr`` and the process ID.
+A link is cut at its source with an Ethernet address that does not exist: packets are sent and silently lost, including
+the kernel's own packets.  Names of namespaces and links start with ``kr`` and the process ID.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class NamespacesUnavailable(KreplicaError):
 
 
 class NamespaceLinks:
-    """``Links`` between namespaces on one bridge; clients are on the bridge itself.
+    """``Links`` between namespaces on one bridge; clients use the bridge itself.
 
-    :param brokers: the brokers have the IDs 1 to N.
+    :param brokers: number of brokers; their IDs are 1 to N.
     """
 
     def __init__(self, brokers: int = 3) -> None:
@@ -43,13 +43,13 @@ class NamespaceLinks:
         return f"{self._subnet}.{CLIENTS_HOST if node == CLIENTS else node + 1}"
 
     def command_prefix(self, node: int) -> tuple[str, ...]:
-        """Return the command that runs another command in a node's namespace; empty for clients."""
+        """Return the command prefix that runs a command in a node's namespace; empty for clients."""
         return () if node == CLIENTS else ("ip", "netns", "exec", self._namespace(node))
 
     def places(self, zookeeper: str) -> dict[int, Place]:
         """Return the addresses of each broker.
 
-        :param zookeeper: the coordinator, which must run in its namespace and listen on its address.
+        :param zookeeper: address of the coordinator, which must run in its namespace and listen on its address.
         """
         return {
             node: Place(
@@ -60,7 +60,7 @@ class NamespaceLinks:
         }
 
     def attach(self, pids: Callable[[], Mapping[int, int]]) -> None:
-        """Does nothing: the namespace identifies a process."""
+        """Do nothing: processes are identified by their namespace."""
 
     def cut_one_way(self, sources: Iterable[int], destinations: Iterable[int]) -> None:
         """Take down all links from the sources to the destinations."""
@@ -103,13 +103,13 @@ class NamespaceLinks:
         self._in(node, "link", "set", "eth0", "up")
 
     def _remove(self) -> None:
-        # Links first: the kernel deletes the links of a deleted namespace later, in the background.
+        # Links first, because the kernel deletes the links of a deleted namespace later, in the background.
         links = [("link", "del", name) for name in (*map(self._namespace, self._nodes), self._name)]
         for words in [*links, *(("netns", "del", self._namespace(node)) for node in self._nodes)]:
             subprocess.run(["ip", *words], capture_output=True, check=False)  # fails for devices that were not created
 
     def _namespace(self, node: int) -> str:
-        """Return the name of a node's namespace, which is also the name of its link's end on the bridge."""
+        """Return the name of a node's namespace, which is also the name of the bridge end of its link."""
         return f"{self._name}-{node}"
 
     def _device(self, node: int) -> str:
@@ -125,7 +125,7 @@ class NamespaceLinks:
 
 
 def are_permitted() -> bool:
-    """True if this process may create namespaces and links."""
+    """Return True if this process may create namespaces and links."""
     try:
         with NamespaceLinks(0):
             return True

@@ -1,6 +1,6 @@
-"""A producer and a consumer built on librdkafka, and a check that their results are consistent.
+"""A producer and a consumer that use librdkafka, and a check that their results are consistent.
 
-Values are the ``PARTITION/NUMBER`` of ``histories``, which show losses, duplicates and wrong order.
+Values have the form ``PARTITION/NUMBER`` of ``histories``, which reveals losses, duplicates and wrong order.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class SteadyProducer:
 
     :ivar sent: partition -> number of records passed to the client.
     :ivar acknowledged: partition -> offset -> number of the record.
-    :ivar without_offset: records that are in the log at an unknown offset: the client concludes from a later
+    :ivar without_offset: records that are in the log at an unknown offset: the client concluded from a later
         acknowledgement, or from the rejection of a retry, that only the response was lost.
-    :ivar failures: errors of deliveries; a retry in progress is not a failure.
+    :ivar failures: delivery errors; a retry in progress is not a failure.
     :ivar longest_silence_s: the longest time without an acknowledgement.
     """
 
@@ -78,7 +78,7 @@ class SteadyProducer:
 
     @property
     def acknowledged_count(self) -> int:
-        """Number of records that are known to be in the log."""
+        """Number of records known to be in the log."""
         return self._acknowledged_count
 
     def wait_for_more(self, count: int, timeout_s: float = 30.0) -> None:
@@ -127,7 +127,7 @@ class SteadyProducer:
             self._producer.poll(0)
 
     def _send(self) -> bool:
-        """:return: False if the client's queue is full."""
+        """Send a record; return False if the client's queue is full."""
         partition = self.sent_count % len(self.sent)
         number = self.sent[partition]
         value = (b"%d/%d " % (partition, number)).ljust(number * 7919 % self._size_max, b".")
@@ -156,9 +156,9 @@ class SteadyProducer:
 
 
 class TailingReader:
-    """A consumer of all partitions that runs in its own thread from the first record until ``finish``.
+    """A consumer of all partitions, from the first record, that runs in its own thread until ``finish``.
 
-    :ivar read: partition -> (offset, number) of each record, in the order of arrival.
+    :ivar read: partition -> (offset, number) of each record, in order of arrival.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class TailingReader:
     ) -> None:
         self.read: list[list[tuple[int, int]]] = [[] for _ in range(partitions)]
         self._finishing = threading.Event()
-        # librdkafka requires a group ID even without a group.
+        # librdkafka requires a group ID even if no group is used.
         group = {"group.id": "none", "enable.auto.commit": False, "auto.offset.reset": "error"}
         self._consumer = Consumer(
             {
@@ -183,9 +183,9 @@ class TailingReader:
         self._thread.start()
 
     def finish(self, ends: list[int], timeout_s: float = READ_S_MAX) -> None:
-        """Wait until every partition is read up to its end.
+        """Wait until every partition has been read up to its end.
 
-        :param ends: the end offset of each partition, which is the number of records sent to it.
+        :param ends: the end offset of each partition, which equals the number of records sent to it.
         :raise AssertionError: the end was not reached in time.
         """
         deadline_s = time.monotonic() + timeout_s
@@ -231,9 +231,9 @@ class TailingReader:
 
 
 def check_exactly_once(producer: SteadyProducer, reader: TailingReader) -> None:
-    """Check that every record was read once, in the order of sending and at the acknowledged offset.
+    """Check that every record was read exactly once, in the order of sending and at the acknowledged offset.
 
-    :raise AssertionError: a record was lost, duplicated or moved.
+    :raise AssertionError: a record was lost, duplicated, reordered or read at another offset.
     """
     for partition, read in enumerate(reader.read):
         offsets = [offset for offset, _ in read]

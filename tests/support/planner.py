@@ -1,4 +1,4 @@
-"""An administrator of a simulated cluster that creates plans from its own host, by writing their znodes.
+"""An administrator of a simulated cluster that creates plans by writing their znodes, from its own host.
 
 planner = Planner(cluster)
 plan_id = planner.make({"kind": "drain", "brokers": [1]})
@@ -27,8 +27,9 @@ ENDED_WITHIN_S = 180.0
 
 
 class Planner:
-    """
-    :param cluster: a cluster that serves.
+    """Creates, changes and reads plans.
+
+    :param cluster: a running cluster.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -41,7 +42,7 @@ class Planner:
         cluster.run_until(self._client.start())
 
     def make(self, body: Mapping[str, Any], *, topics: list[str]) -> str:
-        """Create a plan from a request body as the admin API does.
+        """Create a plan from a request body, as the admin API does.
 
         :param topics: topics that the plan may move.
         :return: the plan's ID.
@@ -90,7 +91,7 @@ class Planner:
         return found
 
     def change(self, plan_id: str, **changes: Any) -> None:
-        """Change or cancel a plan as the admin API does."""
+        """Change or cancel a plan, as the admin API does."""
 
         async def write() -> None:
             path = znodes.plan_path(plan_id)
@@ -111,7 +112,7 @@ class Planner:
         return documents.decode_plan(plan_id, node.data or b"")
 
     def count(self, plan_id: str, state: StepState) -> int:
-        """Return the number of the plan's steps in that state."""
+        """Return the number of the plan's steps in this state."""
         path = znodes.plan_progress_path(plan_id)
         node = znode(self._cluster, path)
         assert node is not None, f"plan {plan_id} does not exist"

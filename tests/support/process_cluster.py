@@ -1,6 +1,6 @@
 """Several real broker processes and their view of the cluster, for tests and benchmarks.
 
-The coordinator is given by a connect string: a real ZooKeeper, or an embedded one in a separate process.
+They use the coordinator in a connect string: a real ZooKeeper, or an embedded one in a separate process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ QUICK = {
     "min.insync.replicas": 2,
     "auto.create.topics.enable": "false",
 }
-"""Settings for tests: short timeouts, so that the cluster detects failures soon."""
+"""Settings for tests: short timeouts, so that the cluster detects failures quickly."""
 
 POLL_S = 0.05
 OUTPUT_LINES_SHOWN = 150
@@ -50,12 +50,12 @@ class PartitionView(NamedTuple):
 
 
 class ProcessCluster:
-    """Brokers 1 to N, used as a context manager that ends all processes.
+    """Brokers 1 to N; a context manager that kills all processes at the end.
 
     :param places: broker ID -> addresses.
     :param settings: settings of all brokers, which override ``QUICK``.
-    :param racks: racks of the brokers in the order of their IDs.
-    :param links: the links to these addresses, if a test cuts or delays them.
+    :param racks: racks of the brokers, in the order of their IDs.
+    :param links: links that a test cuts or delays.
     :ivar connect: connects to a broker; tests of secured clusters replace it.
     """
 
@@ -81,7 +81,7 @@ class ProcessCluster:
     # --- processes ---
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Start all brokers that are not running in parallel, and wait until each serves and knows all others.
+        """Start all brokers that are not running, in parallel, and wait until each serves and knows all others.
 
         :raise ServerFailed: a broker did not start.
         """
@@ -123,7 +123,7 @@ class ProcessCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def output_ends(self) -> str:
-        """The end of each broker's output, for error messages."""
+        """Return the end of each broker's output, for error messages."""
         parts = []
         for broker in self.brokers.values():
             lines = broker.all_output.splitlines()[-OUTPUT_LINES_SHOWN:]
@@ -131,7 +131,7 @@ class ProcessCluster:
         return "\n".join(parts)
 
     def tracebacks(self) -> list[str]:
-        """Tracebacks in the output of all brokers."""
+        """Return the tracebacks in the output of all brokers."""
         return [
             f"broker {broker.broker_id}: {part[:TRACEBACK_SIZE_MAX]}"
             for broker in self.brokers.values()
@@ -158,7 +158,7 @@ class ProcessCluster:
         raise ConnectionError(f"no broker responds: {last}") from last
 
     def metadata(self, of: int | None = None) -> dict[str, Any]:
-        """Return a broker's metadata of the cluster and all topics."""
+        """Return a broker's metadata for the cluster and all topics."""
         return self.request(messages.METADATA, {"topics": None, "allow_auto_topic_creation": False}, of=of)
 
     def partitions(self, topic: str, of: int | None = None) -> dict[int, PartitionView]:
@@ -172,12 +172,12 @@ class ProcessCluster:
         }
 
     def leader(self, topic: str, partition: int = 0) -> int:
-        """Return the leader of a partition; waits until it has one."""
+        """Wait until a partition has a leader, and return it."""
         view = wait_until(lambda: self._partition_with_leader(topic, partition), f"a leader of {topic}-{partition}")
         return view.leader
 
     def controller(self) -> int:
-        """Return the controller's ID; waits until a controller is known and responds."""
+        """Wait until a controller is known and responds, and return its ID."""
 
         def found() -> int | None:
             broker_id: int = self.metadata()["controller_id"]
@@ -210,7 +210,7 @@ class ProcessCluster:
     def wait_until_in_sync(self, topic: str, timeout_s: float = 60.0) -> None:
         """Wait until every running broker reports a leader and a full ISR for all partitions.
 
-        :raise ServerFailed: with the last metadata.
+        :raise ServerFailed: it did not happen in time; the message contains the last metadata.
         """
         wait_until(
             lambda: all(self._is_in_sync(topic, broker.broker_id) for broker in self.answering),
@@ -222,7 +222,7 @@ class ProcessCluster:
     def wait_until_out_of_sync(self, topic: str, broker_id: int, timeout_s: float = 30.0) -> None:
         """Wait until every other broker reports that a broker is neither leader nor in sync in any partition.
 
-        :raise ServerFailed: with the last metadata.
+        :raise ServerFailed: it did not happen in time; the message contains the last metadata.
         """
         others = [broker.broker_id for broker in self.answering if broker.broker_id != broker_id]
         wait_until(
@@ -250,22 +250,22 @@ class ProcessCluster:
 
 
 def connect_in_plaintext(broker: BrokerProcess) -> BlockingClient:
-    """Connect to the listener of a broker's place."""
+    """Connect to a broker's listener."""
     return BlockingClient(broker.place.host, broker.place.port)
 
 
 def direct_places(zookeeper: str, brokers: int = 3) -> dict[int, Place]:
-    """Return addresses of brokers 1 to N on loopback without proxies."""
+    """Return loopback addresses for brokers 1 to N, without proxies."""
     return {broker_id: direct_place(zookeeper) for broker_id in range(1, brokers + 1)}
 
 
 def wait_until(
     condition: Callable[[], T | None], what: str, timeout_s: float = 30.0, now: Callable[[], object] | None = None
 ) -> T:
-    """Call the condition until it returns a true value; errors of a broker that does not respond count as false.
+    """Call the condition until it returns a true value; if a broker does not respond, it is treated as false.
 
-    :param what: the condition, for the message of the error.
-    :param now: returns the present state, for the message of the error.
+    :param what: the condition, for the error message.
+    :param now: returns the current state, for the error message.
     :return: the condition's value.
     :raise ServerFailed: the condition was not true in time.
     """

@@ -1,4 +1,4 @@
-"""TCP proxies before every broker and between every broker and the coordinator: links that need no privileges.
+"""TCP proxies in front of every broker, and between every broker and the coordinator; they need no privileges.
 
 The proxy runs in its own thread.  It finds the source broker of a connection by the process that owns the other end.
 """
@@ -24,7 +24,7 @@ CALL_S_MAX = 10.0
 
 
 class OneWayLink:
-    """One direction between two nodes.
+    """One direction of the link between two nodes.
 
     :ivar whole: set while the link is up.
     :ivar delay_s: latency of the link.
@@ -37,7 +37,7 @@ class OneWayLink:
 
 
 class ProxyLinks:
-    """``Links`` by proxies on loopback for brokers 1 to N.
+    """``Links`` that are implemented by proxies on loopback, for brokers 1 to N.
 
     :param zookeeper: ``host:port,host:port/path`` of the coordinator.
     """
@@ -73,7 +73,7 @@ class ProxyLinks:
         self._call(self._cut(node_pairs(sources, destinations)))
 
     def slow(self, sources: Iterable[int], destinations: Iterable[int], delay_s: float) -> None:
-        """Add latency to both directions between the nodes."""
+        """Add latency between the nodes, in both directions."""
         sources, destinations = list(sources), list(destinations)
         self._call(self._slow(node_pairs(sources, destinations) + node_pairs(destinations, sources), delay_s))
 
@@ -150,7 +150,7 @@ async def _connect(
     out: OneWayLink,
     back: OneWayLink,
 ) -> None:
-    """Carry one connection from its acceptance to its end; the target is connected when both directions are up."""
+    """Forward one connection until it ends; connect to the target once both directions are up."""
     try:
         await out.whole.wait()
         await back.whole.wait()
@@ -166,7 +166,7 @@ async def _connect(
 
 
 async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way: OneWayLink) -> None:
-    """Forward all data and the end of the stream with the link's latency, and nothing while the link is down."""
+    """Forward all data and the end of the stream with the link's latency; forward nothing while the link is down."""
     under_way: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue(CHUNKS_UNDER_WAY_MAX)
     taking = asyncio.create_task(_take(reader, under_way, way))
     try:
@@ -179,7 +179,7 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, way
                 writer.write(data)
                 await writer.drain()
     except OSError:
-        pass  # the other direction reports that the peer is gone
+        pass  # the other direction detects that the peer is gone
     finally:
         taking.cancel()
         writer.close()
@@ -201,7 +201,7 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def _inode_of(near: tuple[str, int], far: tuple[str, int]) -> str:
-    """Return the inode of the socket with this local and remote address; empty if none exists."""
+    """Return the inode of the socket with these local and remote addresses; empty if none exists."""
     wanted = [_in_hex(near), _in_hex(far)]
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -216,7 +216,7 @@ def _in_hex(address: tuple[str, int]) -> str:
 
 
 def _sockets_of(pid: int) -> set[str]:
-    """Return the inodes of a process's sockets; empty if it has ended."""
+    """Return the inodes of a process's sockets; empty if it has exited."""
     found = set()
     try:
         for entry in os.scandir(f"/proc/{pid}/fd"):

@@ -1,7 +1,7 @@
-"""Runs one coroutine on the process's real reactor, in the test's own thread, any number of times.
+"""Runs coroutines on the process's real reactor, one after another, in the test's own thread.
 
-Twisted's reactor runs only once per process.  This module does for pytest as Trial does: the reactor is crashed
-after each run and can be started again.  A test imports ``reactor`` inside its functions and passes it on.
+Twisted's reactor can normally run only once per process.  Like Trial, this module crashes the reactor after each run,
+so that it can be started again.  A test imports ``reactor`` inside its functions and passes it on.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from twisted.python.failure import Failure
 
 T = TypeVar("T")
 
-# Time for sockets that a test has just closed to disappear before they count as leaked.
+# Time for sockets that a test has just closed to disappear; those that remain are reported as leaked.
 CLOSING_TIME_S = 0.25
 CLEANING_ROUNDS_MAX = 10
 
 
 class LeftBehind(AssertionError):
-    """A test ended while its timers or sockets were still registered in the reactor."""
+    """A test ended while timers or sockets of the test were still registered in the reactor."""
 
 
 def run(
@@ -31,10 +31,10 @@ def run(
 ) -> T:
     """Run the real reactor until the coroutine ends, and return its result.
 
-    :param timeout_s: after this number of seconds the coroutine is cancelled and ``TimeoutError`` raised.
+    :param timeout_s: number of seconds after which the coroutine is cancelled and ``TimeoutError`` is raised.
     :param check_left_behind: False to ignore timers and sockets that outlive the coroutine; they are removed in any
-        case, so that the next test starts clean.
-    :raise LeftBehind: with the list of leaked timers and sockets.
+        case, so that the next test starts with a clean reactor.
+    :raise LeftBehind: timers or sockets leaked; the message lists them.
     """
     from twisted.internet import reactor as global_reactor
 
@@ -66,7 +66,7 @@ def run(
 def _timed_out(result: Any, timeout_s: float) -> Any:
     if not (isinstance(result, Failure) and isinstance(result.value, CancelledError)):
         return result
-    raise TimeoutError(f"the coroutine had not ended after {timeout_s} s")
+    raise TimeoutError(f"the coroutine did not end within {timeout_s} s")
 
 
 def _spin(reactor: Any, until: Callable[[], bool], seconds: float) -> None:
@@ -88,7 +88,7 @@ def _left_behind(reactor: Any) -> list[str]:
 
 def _clean(reactor: Any) -> list[str]:
     left = _left_behind(reactor)
-    failure: Any = Failure  # Twisted annotates its constructor in some versions only
+    failure: Any = Failure  # Twisted annotates its constructor only in some versions
     for _ in range(CLEANING_ROUNDS_MAX):
         # A closed connection may open the next one, so sockets are closed before timers, until nothing is left.
         for descriptor in _sockets(reactor):
@@ -101,6 +101,6 @@ def _clean(reactor: Any) -> list[str]:
         if not _left_behind(reactor):
             break
     if reactor.threadpool is not None:
-        # Threads of the pool would prevent the interpreter from ending; a later run creates a new pool.
+        # Threads of the pool would prevent the interpreter from exiting; a later run creates a new pool.
         reactor._stopThreadPool()
     return left

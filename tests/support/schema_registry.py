@@ -1,4 +1,4 @@
-"""A schema registry in memory with the routes of Confluent's REST API that clients use."""
+"""An in-memory schema registry with the routes of Confluent's REST API that clients use."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from urllib.parse import parse_qs, unquote, urlsplit
 Document = dict[str, Any]
 
 REDIRECTED = 302
-"""Status of the response for the schema with this ID."""
+"""HTTP status of the response, by schema ID."""
 
 
 class TestRegistry:
-    """Stores schemas; serves them on a port of the loopback interface while it is a context manager.
+    """Stores schemas, and serves them on a loopback port; a context manager.
 
     :param user_info: required credentials, ``user:password``.
     :param certificate: file with a private key and certificates for ``https``.

@@ -18,7 +18,7 @@ Server {
 
 
 def make_certificates(directory: Path) -> Path:
-    """Create an authority, certificates of a server and of a client, and another authority; return the directory."""
+    """Create a CA with certificates for a server and a client, and another CA; return the directory."""
     authority = open_authority(directory, 10)
     create_certificate(directory, authority, "server", ["127.0.0.1", "localhost"], 10)
     create_certificate(directory, authority, "broker", [], 10)
@@ -30,7 +30,7 @@ class SecureZooKeeper:
     """A ZooKeeper with SASL, and a second port with TLS.
 
     :param certificates: as ``make_certificates`` creates them.
-    :param client_auth: ``none``, or ``need`` if clients must have a certificate.
+    :param client_auth: ``none``, or ``need`` to require client certificates.
     :ivar tls_address: ``host:port`` of the port with TLS.
     """
 

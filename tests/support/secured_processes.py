@@ -1,4 +1,4 @@
-"""Real broker processes with a listener for SASL_SSL, whose settings a test changes between restarts."""
+"""Real broker processes with a SASL_SSL listener, whose settings a test changes between restarts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.server_process import free_ports
 
 PLAIN_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 PASSWORDS = {"broker": "planted-secret-1", "admin": "planted-secret-2"}
-"""Users of PLAIN."""
+"""Passwords of the users of PLAIN."""
 
 DAYS = 10
 
@@ -43,12 +43,12 @@ class SecuredClient(BlockingClient):
 
 
 class SecuredProcesses:
-    """Three brokers with an open listener and addresses for one with SASL_SSL.
+    """Three brokers with an unencrypted listener, and ports for a SASL_SSL listener.
 
-    :ivar cluster: the brokers, which have only the open listener until a test changes their settings.
-    :ivar authority: path of the certificate of the authority.
-    :ivar ports: port for SASL_SSL by broker ID.
-    :param settings: of all brokers, in addition to those of ``ProcessCluster``.
+    :ivar cluster: the brokers, which have only the unencrypted listener until a test changes their settings.
+    :ivar authority: path of the CA certificate.
+    :ivar ports: ports for SASL_SSL, by broker ID.
+    :param settings: settings of all brokers, in addition to those of ``ProcessCluster``.
     """
 
     def __init__(self, directory: Path, zookeeper: str, settings: Mapping[str, object] | None = None) -> None:
@@ -65,7 +65,7 @@ class SecuredProcesses:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def new_certificate(self) -> Path:
-        """Create a certificate for any broker, with its key."""
+        """Create a certificate and key that any broker can use."""
         self._certificates += 1
         directory = self.directory / f"certificate-{self._certificates}"
         directory.mkdir()
@@ -74,7 +74,7 @@ class SecuredProcesses:
     def listeners(self, broker: BrokerProcess, *, is_open: bool) -> dict[str, object]:
         """Return the settings of a broker's listeners.
 
-        :param is_open: True to keep the listener without encryption.
+        :param is_open: True to keep the unencrypted listener.
         """
         found = [f"SASL_SSL://127.0.0.1:{self.ports[broker.broker_id]}"]
         if is_open:
@@ -82,7 +82,7 @@ class SecuredProcesses:
         return {"listeners": ",".join(found), "advertised.listeners": ",".join(found)}
 
     def tls_and_sasl(self, key_store: Path) -> dict[str, object]:
-        """Return the settings of the listener for SASL_SSL."""
+        """Return the settings of the SASL_SSL listener."""
         users = " ".join(f'user_{user}="{password}"' for user, password in PASSWORDS.items())
         own = f'username="broker" password="{PASSWORDS["broker"]}"'
         return {
@@ -96,13 +96,13 @@ class SecuredProcesses:
         }
 
     def connect(self, broker: BrokerProcess) -> SecuredClient:
-        """Connect as the administrator; ``cluster.connect`` once all brokers have the listener."""
+        """Connect as the administrator; used as ``cluster.connect`` once all brokers have the SASL_SSL listener."""
         return SecuredClient("127.0.0.1", self.ports[broker.broker_id], self.authority, "admin")
 
     def client_settings(self, user: str = "admin", password: str | None = None) -> Mapping[str, Any]:
-        """Return the settings of librdkafka.
+        """Return the settings for librdkafka.
 
-        :param password: the password of a user of SCRAM; None for a user of PLAIN.
+        :param password: the password of a SCRAM user; None for a PLAIN user.
         """
         return {
             "security.protocol": "SASL_SSL",

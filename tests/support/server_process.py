@@ -15,22 +15,22 @@ from types import TracebackType
 from typing import IO, Self
 
 OUTPUT_SIZE_MAX = 20 << 20
-"""Size of the output that is kept, which is larger than the output of any passing test."""
+"""Maximum size of the output that is kept; it is larger than the output of any passing test."""
 
 
 PORT_MIN = 10_000
 
 
 class ServerFailed(AssertionError):
-    """The process ended, was not ready in time or did not end in time; the message contains its output."""
+    """The process exited, was not ready in time or did not stop in time; the message contains its output."""
 
 
 class ServerProcess:
-    """One process at a time that can be started again; the creator must end it, at the latest with ``kill``.
+    """A process that can be started again after it has exited; its creator must stop it, in the end with ``kill``.
 
     :param directory: working directory, created if it is missing.
-    :param ready: line in the output that shows readiness.
-    :ivar pid: ID of the process that was started last, even if it has ended; 0 before the first start.
+    :param ready: line in the output that shows that the process is ready.
+    :ivar pid: ID of the last process, even if it has exited; 0 before the first start.
     :ivar paused: True after ``pause``.
     """
 
@@ -118,9 +118,9 @@ class ServerProcess:
         self._reader.start()
 
     def wait_until_ready(self, timeout_s: float = 30.0) -> None:
-        """Wait until the process serves; if it does not, end it.
+        """Wait until the process is ready; kill it if it is not ready in time.
 
-        :raise ServerFailed: it was not ready in time, or ended.
+        :raise ServerFailed: the process was not ready in time, or exited.
         """
         said = self._said.wait(timeout_s)
         if not said or self._ready not in self._output[self._output_begin :]:
@@ -129,7 +129,7 @@ class ServerProcess:
         self.ready_seconds = time.monotonic() - self._launched_s
 
     def pause(self) -> None:
-        """Stop the process without ending it, as on a host that swaps: connections stay open without responses."""
+        """Suspend the process, as on a swapping host: connections stay open, but there are no responses."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
 
@@ -143,15 +143,15 @@ class ServerProcess:
         self._end(signal.SIGKILL, 30.0)
 
     def stop(self, timeout_s: float = 30.0, *, number: int = signal.SIGTERM) -> int:
-        """End the process by a signal, and wait for the orderly end.
+        """Stop the process with a signal, and wait until it has exited.
 
         :return: the exit status.
-        :raise ServerFailed: it did not end in time, and was killed.
+        :raise ServerFailed: the process did not exit in time, and was killed.
         """
         return self._end(number, timeout_s)
 
     def wait(self, timeout_s: float = 30.0) -> int:
-        """Wait until the process ends by itself and its output is complete.
+        """Wait until the process exits by itself and its output is complete.
 
         :return: the exit status.
         """
@@ -198,15 +198,17 @@ class ServerProcess:
 
 
 def twistd(*words: object) -> list[str]:
-    """Return the command line of ``twistd kreplica`` in the foreground, with this program's interpreter."""
+    """Return the command line of ``twistd kreplica`` in the foreground, with the current Python interpreter."""
     path = os.path.join(os.path.dirname(sys.executable), "twistd")
     return [path, "-n", "--pidfile=", "kreplica", *map(str, words)]
 
 
 def free_ports(count: int, *, consecutive: int = 1) -> list[int]:
-    """Return loopback ports that no process listens on at the moment; the first few are consecutive.
+    """Return loopback ports on which no process is listening.
 
     They are below the ephemeral ports, so that no client connection takes the port of a server that is down.
+
+    :param consecutive: number of ports at the start that must be consecutive.
     """
     while True:
         first = random.randrange(PORT_MIN, _first_ephemeral_port() - count)

@@ -9,9 +9,9 @@ from tests.support.server_process import ServerProcess, free_ports, twistd
 
 
 class StandaloneProcess(ServerProcess):
-    """One process with ports that are kept across restarts.
+    """A standalone process whose ports are kept across restarts.
 
-    :param directory: directory of data and log.
+    :param directory: directory of the data and the log.
     :param brokers: number of brokers in the process.
     """
 

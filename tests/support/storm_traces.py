@@ -1,7 +1,7 @@
-"""Records a storm as a trace of actions of the model V3, for each partition of its main topic.
+"""Records a storm as traces of actions of the model V3, one for each partition of its main topic.
 
-After each simulated event, the changes of the brokers' replicas and of the znodes are converted to actions with the
-names and parameters of ``tests/models/Trace.tla``. TLC then checks that the model allows them in this order.
+After each simulated event, changes in the brokers' replicas and in the znodes are converted to actions with the names
+and parameters of ``tests/models/Trace.tla``. TLC then checks that the model allows them in this order.
 
 Leader epochs are shifted by one, because 0 means "no epoch" in the model.
 """
@@ -26,7 +26,7 @@ Ends = dict[int, tuple[int, int]]
 
 
 class LogState(NamedTuple):
-    """A log as in ``Logs.tla``.
+    """A log, as represented in ``Logs.tla``.
 
     :ivar runs: epoch and first offset of each run of records of one epoch.
     """
@@ -51,7 +51,7 @@ EMPTY = LogState(0, ())
 
 
 class IsrState(NamedTuple):
-    """ISR, eligible leader replicas, and the version of the state znode; for a proposal, of the znode to replace."""
+    """ISR, eligible leader replicas, and version of the state znode; in a proposal, the version to replace."""
 
     isr: frozenset[int]
     elr: frozenset[int]
@@ -63,7 +63,7 @@ NO_VIEW = IsrState(frozenset(), frozenset(), -1)
 
 @dataclass
 class ReplicaState:
-    """State of a replica of one process after an event."""
+    """State of a process's replica after an event."""
 
     role: object
     kind: str
@@ -111,7 +111,7 @@ class Trace:
     """Trace of one partition.
 
     :ivar initial: values of the model's variables at the start.
-    :ivar events: actions in their order.
+    :ivar events: the actions, in order.
     :ivar journaled: states that controllers have written, according to their journals.
     """
 
@@ -122,7 +122,7 @@ class Trace:
     journaled: list[LeaderAndIsr]
 
     def missing_writes(self) -> list[LeaderAndIsr]:
-        """Return the journaled states that are not a controller's write in this trace."""
+        """Return the journaled states that do not occur as a controller's write in this trace."""
         first: LeaderAndIsr = self.initial["state"]
         written = {event[-1]: event[1:5] for event in self.events if event[0] == "control"}
         return [
@@ -141,9 +141,9 @@ class PartitionRecorder:
         self._programs: dict[int, object] = {}
         self._replicas: dict[int, ReplicaState] = {}
         self._logs: dict[int, tuple[LogState, int]] = {}
-        """By broker: log and high watermark in the model."""
+        """Log and high watermark in the model, by broker."""
         self._ended: dict[int, list[Event]] = {}
-        """By broker: the ends of its processes since its replica was open."""
+        """Events for the ends of processes since the replica was last open, by broker."""
         self._unclean: dict[int, None] = {}
         self._registered: dict[int, tuple[int, int]] = {}
         self._known: dict[int, int] = {}
@@ -168,7 +168,7 @@ class PartitionRecorder:
         return machine.program.partitions.get(self._key) if machine.running else None
 
     def _registration(self, broker: int) -> tuple[int, int] | None:
-        """Return the broker epoch of a registration and the epoch since which it has lost nothing."""
+        """Return a broker's registered epoch, and the epoch since which it has lost nothing."""
         machine = self._cluster.zookeeper
         serving = machine.program.serving if machine.running else None
         node = None if serving is None else serving.tree.nodes.get(znodes.broker_path(broker))
@@ -202,7 +202,7 @@ class PartitionRecorder:
     # --- znodes ------------------------------------------------------------------------------------------------------
 
     def coordinator_changed(self) -> None:
-        """Record changes of the registrations and of the state znode."""
+        """Record changes in the registrations and in the state znode."""
         machine = self._cluster.zookeeper
         if not machine.running or machine.program.serving is None:
             return
@@ -220,7 +220,7 @@ class PartitionRecorder:
         self._state = state
 
     def _undo_writes(self, state: LeaderAndIsr) -> None:
-        """Remove writes that the coordinator has lost in a crash before it acknowledged them."""
+        """Remove writes that the coordinator lost in a crash before it acknowledged them."""
         lost = [e for e in self.trace.events if e[0] in ("write", "control") and e[-1] > state.partition_epoch]
         for event in lost:
             self.trace.events.remove(event)
@@ -264,7 +264,7 @@ class PartitionRecorder:
     # --- replicas ----------------------------------------------------------------------------------------------------
 
     def broker_changed(self, broker: int) -> None:
-        """Record changes of a broker's replica."""
+        """Record changes in a broker's replica."""
         machine = self._cluster.brokers[broker]
         if not machine.running or machine.program is not self._programs[broker]:
             return  # recorded when the new process registers

@@ -1,4 +1,4 @@
-"""An authorization server in threads: keys, and tokens for the client credentials grant."""
+"""A multithreaded authorization server that serves keys, and tokens for the client credentials grant."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ed_key(number: int) -> ed25519.Ed25519PrivateKey:
 
 
 def jwk(key: Any, key_id: str | None, **more: Any) -> dict[str, Any]:
-    """Return the public key as an entry of a key set."""
+    """Return the public key as an entry for a key set."""
     kind = {rsa.RSAPrivateKey: RSAAlgorithm, ec.EllipticCurvePrivateKey: ECAlgorithm}
     maker: Any = next((maker for base, maker in kind.items() if isinstance(key, base)), OKPAlgorithm)
     row = maker.to_jwk(key.public_key(), as_dict=True)
@@ -62,8 +62,8 @@ class TokenServer:
 
     :ivar key: signs tokens; ``keys`` is the published set.
     :ivar lifetime_s: lifetime of tokens.
-    :ivar is_down: answers every request with 503.
-    :ivar tokens: the tokens that were issued.
+    :ivar is_down: True to respond to every request with 503.
+    :ivar tokens: the tokens that have been issued.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class TokenServer:
 
 @contextmanager
 def token_server(certificates: Path | None = None) -> Iterator[TokenServer]:
-    """Run a server on loopback.
+    """Run an authorization server on loopback.
 
     :param certificates: directory with a certificate for TLS.
     """

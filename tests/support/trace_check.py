@@ -1,4 +1,4 @@
-"""Checks with TLC that recorded storms are behaviours of the model V3.
+"""Checks with TLC that recorded storms are valid behaviours of the model V3.
 
 ``python -m tests.support.trace_check SEED ...`` records the storms of these seeds and checks them.
 """
@@ -22,13 +22,13 @@ from tests.support.trace_module import module
 
 SECONDS = 20.0
 JOURNAL_SECONDS = 1.0
-"""Time after which the journals have been written to the disks."""
+"""Time after which the journals have been written to disk."""
 
 BATCH_EVENTS = 20_000
-"""Maximum number of events in one run of TLC, unless one trace has more."""
+"""Maximum number of events in one TLC run, unless a single trace has more."""
 
 OPTIONS = {"applications": "no", "side_topics": "no", "weak_producers": "no", "journal": "yes"}
-"""Options of the storms: only the main topic, and journals of the controllers."""
+"""Options of the storms: only the main topic is used, and controllers write journals."""
 
 LEFT_OUT = ("flip a bit", "fail to read")
 """Faults that damage files, which the model does not describe."""
@@ -64,10 +64,10 @@ def record_all(seeds: Iterable[int]) -> list[Trace]:
 
 
 def rejections(traces: Iterable[Trace]) -> dict[str, str]:
-    """Return the traces that the model does not allow, by name, each with the first event that it does not allow."""
+    """Return the traces that the model does not allow: trace name -> first event that is not allowed."""
     traces = list(traces)
     refused = {
-        trace.name: f"a journal has a write that is not in the trace: {missing[0]}"
+        trace.name: f"a journal contains a write that is not in the trace: {missing[0]}"
         for trace in traces
         if (missing := trace.missing_writes())
     }
@@ -92,7 +92,7 @@ def _check(traces: Sequence[Trace]) -> model_checker.Result:
 
 
 def _unfinished(result: model_checker.Result, traces: Sequence[Trace]) -> dict[str, str]:
-    """Return the traces whose end TLC has not reached."""
+    """Return the traces whose end TLC did not reach."""
     reached = dict.fromkeys(range(1, len(traces) + 1), 0)
     for run, at in re.findall(r'^<<"step", (\d+), (\d+)>>', result.output, re.MULTILINE):
         reached[int(run)] = max(reached[int(run)], int(at))

@@ -1,4 +1,4 @@
-"""Writes recorded traces as a module of TLA+ for ``tests/models/Trace.tla``."""
+"""Writes recorded traces as a TLA+ module for ``tests/models/Trace.tla``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_FETCHED = (0, -1)
 
 
 def module(traces: Iterable[Trace]) -> str:
-    """Return the module ``TraceData`` with these traces."""
+    """Return the text of the module ``TraceData`` with these traces."""
     texts = ",\n".join(_trace(trace) for trace in traces)
     return f"---- MODULE TraceData ----\nEXTENDS Integers, Sequences, TLC\nTraces == <<\n{texts}\n>>\n====\n"
 

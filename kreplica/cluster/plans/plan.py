@@ -43,7 +43,7 @@ class PlanState(StrEnum):
 
 
 class Action(StrEnum):
-    """What a step does to its partition."""
+    """Kind of change that a step makes to its partition."""
 
     MOVE = "move"
     REORDER = "reorder"

@@ -90,7 +90,7 @@ class TokenStore:
         await self._apply_changes(watcher)
 
     async def catch_up(self) -> None:
-        """Apply changes by other brokers of which this broker has not been notified yet.
+        """Apply other brokers' changes, including those that this broker has not been notified of yet.
 
         :raise KafkaError: ZooKeeper cannot be reached.
         """

@@ -1,4 +1,4 @@
-"""A member of a consumer group (KIP-848) that sends heartbeats only when the test asks for them."""
+"""A member of a consumer group (KIP-848) that sends heartbeats only when a test requests them."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Owned = tuple[UUID, int]
 
 
 class Owners:
-    """Ownership of partitions in one group, as the members know it.
+    """Ownership of partitions in one group, from the members' point of view.
 
-    :ivar contradictions: one sentence for each partition that had two owners at once.
+    :ivar contradictions: one sentence for each case in which a partition had two owners at once.
     """
 
     def __init__(self) -> None:
@@ -34,25 +34,25 @@ class Owners:
         self._owners: dict[Owned, str] = {}
 
     def now(self, member_id: str, owned: Sequence[Owned]) -> None:
-        """Replace the partitions that a member owns."""
+        """Record the partitions that a member owns now."""
         for partition, owner in list(self._owners.items()):
             if owner == member_id:
                 del self._owners[partition]
         for partition in owned:
             other = self._owners.setdefault(partition, member_id)
             if other != member_id:
-                self.contradictions.append(f"partition {partition[1]} is owned by two: {other} and {member_id}")
+                self.contradictions.append(f"partition {partition[1]} is owned by two members: {other} and {member_id}")
 
 
 class ConsumerMember:
     """Membership of one consumer process.
 
-    :param client: a client of the group's coordinator, used by this member only.
-    :param topics: topics that the member subscribes to.
-    :ivar owned: partitions that it reads, sorted.
+    :param client: a client of the group's coordinator that only this member uses.
+    :param topics: topics to which the member subscribes.
+    :ivar owned: partitions that the member reads, sorted.
     :ivar epoch: last member epoch that the coordinator sent.
     :ivar is_slow: True to keep reading partitions that are being revoked.
-    :ivar fenced_count: number of times that the coordinator fenced it.
+    :ivar fenced_count: number of times that the coordinator has fenced the member.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Responses that the members of one group received, checked for contradictions.
+"""Checks the responses that the members of one group receive for contradictions.
 
-A fetched offset is at least the offset acknowledged last.  A commit request without a response may arrive at any time
-during its generation, even after later commits, so it alone may lower the committed offset.
+A fetched offset must be at least the last acknowledged offset.  A commit request without a response may arrive at any
+time during its generation, even after later commits, so only such a request may lower the committed offset.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from kreplica.model import TopicPartition
 
 
 class Expected(NamedTuple):
-    """Offsets that a fetch may return, as known when it is sent.
+    """Offsets that a fetch may return, according to the history when it is sent.
 
-    :param known: the offset last known to be committed, by partition.
-    :param lowest: the smallest possible offset, considering commits without a response.
+    :param known: last offset known to be committed, by partition.
+    :param lowest: smallest possible offset, considering commits without a response.
     :param generation: the latest known generation.
     """
 
@@ -39,7 +39,7 @@ class GroupHistory:
     """History of one group, filled by its members while they run.
 
     :param clock: time in seconds, shown with contradictions.
-    :ivar acknowledged: the offset last known to be committed, by partition.
+    :ivar acknowledged: last offset known to be committed, by partition.
     :ivar contradictions: descriptions of responses that contradict each other.
     """
 
@@ -53,7 +53,7 @@ class GroupHistory:
         self._generation = -1
         self._asked: dict[int, _Commit] = {}
         self._commits: dict[int, _Commit] = {}
-        """Commits that may still take effect: not rejected, and of a generation that has not ended."""
+        """Commits that may still take effect: they were not rejected, and their generation has not ended."""
         self._commits_count = 0
 
     # --- membership --------------------------------------------------------------------------------------------------

@@ -111,7 +111,7 @@ class GroupMember:
     def rejected(self, error: RequestRejected) -> None:
         """Handle an error response to this member or to its transactional producer.
 
-        :raise RequestRejected: the error does not concern the membership.
+        :raise RequestRejected: the error is unrelated to the membership.
         """
         self._handle_error(error)
         self.needs_join = True

@@ -1,4 +1,4 @@
-"""Consumer with an isolation level, for topics that are written to in transactions."""
+"""Consumer with an isolation level, for topics with transactional records."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _options(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 @click.option("--seeds", callback=_seeds, metavar="A-B", help="Also run a storm for each of these seeds.")
 @click.option("--jobs", type=click.IntRange(1, 256), default=1, help="Number of guards tested in parallel.")
 @click.option("--option", "chosen", multiple=True, callback=_options, metavar="NAME=VALUE",
-              help="Fix an option of the storms instead of leaving it to the seed.")  # fmt: skip
+              help="Set an option of the storms instead of deriving it from the seed.")  # fmt: skip
 def command(seeds: Sequence[int], jobs: int, chosen: Mapping[str, str]) -> None:
     """Test the tests: disable each guard and report which scenarios and storms detect it.
 
@@ -50,12 +50,12 @@ def command(seeds: Sequence[int], jobs: int, chosen: Mapping[str, str]) -> None:
 
 
 def run_mutations(seeds: Sequence[int], *, jobs: int, chosen: Mapping[str, str]) -> bool:
-    """Print a line when a guard is finished, and a table of all guards at the end.
+    """Print a line when a guard has been tested, and a table of all guards at the end.
 
-    :param seeds: seeds of the storms to run without each guard, besides the guard's scenario.
+    :param seeds: seeds of the storms to run without each guard, in addition to the guard's scenario.
     :param jobs: number of guards tested in parallel.
-    :param chosen: options of the storms that are fixed.
-    :return: True if every guard was caught.
+    :param chosen: options of the storms that do not depend on the seed.
+    :return: True if the removal of every guard was detected.
     """
     console = Console(width=None if Console().is_terminal else WIDTH_WITHOUT_TERMINAL)
     scores: list[Score] = []

@@ -143,4 +143,4 @@ COORDINATOR_GUARDS: tuple[Guard, ...] = (
         "aborted read",
     ),
 )
-"""In the order of the table in the documentation."""
+"""The guards, in the order of the table in the documentation."""

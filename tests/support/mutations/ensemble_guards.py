@@ -1,4 +1,4 @@
-"""Guards against ZooKeeper servers that lag: each ``sync`` before a read; see ``guard``."""
+"""Guards against lagging ZooKeeper servers: each ``sync`` before a read; see ``guard``."""
 
 from __future__ import annotations
 
@@ -68,4 +68,4 @@ ENSEMBLE_GUARDS: tuple[Guard, ...] = (
         "was elected, but",
     ),
 )
-"""In the order of the table in the documentation."""
+"""The guards, in the order of the table in the documentation."""

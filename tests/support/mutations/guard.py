@@ -1,7 +1,7 @@
-"""A guard: a rule of replication, together with the mutants that disable it.
+"""A guard: a rule in the product, together with the mutants that disable it.
 
-A guard is a small named predicate that is called through its module.  ``without`` replaces it by the behaviour of a
-program that lacks the rule (usually: always true); a storm or a scenario must then fail.  If one guard makes another
+A guard is a small named function that is called through its module.  ``without`` replaces it with the behaviour of a
+program that lacks the rule (usually "always true"); a storm or a scenario must then fail.  If one guard makes another
 redundant, both are disabled together.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 class Place(NamedTuple):
     """A function or property, and its replacement.
 
-    :param where: ``module:attribute``, with dots for the attribute of a class.
+    :param where: ``module:attribute``, or ``module:Class.attribute``.
     """
 
     where: str
@@ -30,8 +30,8 @@ class Guard(NamedTuple):
 
     :param places: functions that are replaced together.
     :param scenario: scenario that fails without the rule, for every seed.
-    :param breaks: regular expression of the failure's message.
-    :param covered_by: why other rules are disabled too, or empty.
+    :param breaks: regular expression that matches the failure's message.
+    :param covered_by: reason why other rules must be disabled too; empty if none must.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Guard(NamedTuple):
 
 @contextmanager
 def without(guard: Guard) -> Iterator[None]:
-    """Disable a guard in all programs of this process."""
+    """Disable a guard in all simulated programs in this process."""
     with ExitStack() as stack:
         for place in guard.places:
             stack.enter_context(_replaced(place))

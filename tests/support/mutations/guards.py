@@ -1,4 +1,4 @@
-"""Guards of the replication, each with its mutant; see ``guard``."""
+"""Guards of replication, each with its mutant; see ``guard``."""
 
 from __future__ import annotations
 
@@ -326,4 +326,4 @@ GUARDS: tuple[Guard, ...] = (
     *COORDINATOR_GUARDS,
     *SECURITY_GUARDS,
 )
-"""In the order of the table in the documentation."""
+"""The guards, in the order of the table in the documentation."""

@@ -23,13 +23,13 @@ CATCHES_MAX = 3
 class Score:
     """Result for one disabled guard.
 
-    :param number: its index in ``GUARDS``.
-    :param scenario: the name of its scenario.
+    :param number: index of the guard in ``GUARDS``.
+    :param scenario: name of the guard's scenario.
     :param scenario_said: the scenario's failure; empty if it passed.
-    :param scenario_caught: True if the scenario failed in the way that the guard specifies.
+    :param scenario_caught: True if the scenario failed as the guard specifies.
     :param storms: number of storms that ran.
-    :param caught: seeds of the storms that found a broken rule.
-    :param stuck: seeds of the storms that did not end in time, which many other mistakes can cause.
+    :param caught: seeds of the storms that found a violated invariant.
+    :param stuck: seeds of the storms that did not end in time, which can have many other causes.
     :param storm_said: failure of the first storm in ``caught``, else in ``stuck``, else of the first that failed.
     """
 
@@ -45,12 +45,12 @@ class Score:
 
     @property
     def is_caught(self) -> bool:
-        """True if the scenario or a storm found a broken rule."""
+        """True if the scenario failed as specified, or a storm found a violated invariant."""
         return self.scenario_caught or bool(self.caught)
 
     @property
     def what_broke(self) -> str:
-        """The failure that shows the mutant; if it was not caught, any failure."""
+        """The failure that reveals the mutant; if it was not caught, any failure."""
         said = [self.scenario_said, self.storm_said] if self.scenario_caught else [self.storm_said, self.scenario_said]
         return said[0] or said[1]
 
@@ -63,12 +63,12 @@ def score(
     chosen: Mapping[str, str] | None = None,
     numbers: Sequence[int] | None = None,
 ) -> Iterator[Score]:
-    """Disable one guard after the other, each in a separate process, and yield scores as they finish.
+    """Disable one guard after another, each in a separate process, and yield scores as they are finished.
 
-    :param seeds: seeds of storms to run besides the scenarios.
+    :param seeds: seeds of storms to run in addition to the scenarios.
     :param jobs: number of guards tested in parallel.
     :param catches_max: number of storms that must detect a guard before the others are skipped.
-    :param chosen: options of the storms that are fixed.
+    :param chosen: options of the storms that do not depend on the seed.
     :param numbers: indexes of guards in ``GUARDS``; None for all.
     """
     wanted = range(len(GUARDS)) if numbers is None else numbers
@@ -111,6 +111,6 @@ def _scenario(guard: Guard) -> str:
             guard.scenario(SCENARIO_SEED)
         except (AssertionError, TimeoutError) as error:
             return str(error) or type(error).__name__
-        except Exception as error:  # not a broken rule, even if its text matches
+        except Exception as error:  # not a violated invariant, even if the message matches
             return f"{type(error).__name__} was raised"
     return ""

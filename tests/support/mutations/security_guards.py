@@ -62,4 +62,4 @@ SECURITY_GUARDS: tuple[Guard, ...] = (
         "has not applied the credentials",
     ),
 )
-"""In the order of the table in the documentation."""
+"""The guards, in the order of the table in the documentation."""

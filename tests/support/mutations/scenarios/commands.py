@@ -1,4 +1,4 @@
-"""Commands that arrive late: at another process, in another epoch, from a former controller."""
+"""Controller commands that arrive late: at another process, in another epoch, from a former controller."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.support.mutations.scenarios.scene import (
     depose,
     end,
     heal,
-    held,
     isr,
     leave,
     lose_unsynced,
     name,
     order,
+    partition_on,
     pause_producer,
     prefer,
     recover,
@@ -78,7 +78,7 @@ def command_before_registration(seed: int) -> None:
 
 
 def outdated_isr_from_new_controller(seed: int) -> None:
-    """A new controller sends an outdated ISR to the leader, which has added a replica since."""
+    """A new controller sends an outdated ISR to the leader, which has added a replica in the meantime."""
     with scene(seed, bystanders=1) as run:
         leave(run, OTHER)
         delay(run, BYSTANDER, LEADER, 1.0)
@@ -93,7 +93,7 @@ def outdated_isr_from_new_controller(seed: int) -> None:
 
 
 def leader_missed_an_epoch(seed: int) -> None:
-    """A leader leads again two epochs later; it missed the epoch in which other replicas truncated their logs."""
+    """A broker is leader again two epochs later; it missed the epoch in which other replicas truncated their logs."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
@@ -110,26 +110,26 @@ def leader_missed_an_epoch(seed: int) -> None:
 
 
 def fetch_of_previous_epoch(seed: int) -> None:
-    """A follower that missed a leader epoch fetches with the old epoch from a leader that leads again."""
+    """A follower that missed a leader epoch fetches with the old epoch from a broker that is leader again."""
     with scene(seed, first=FOLLOWER, overrides=PATIENT) as run:
         cut(run, FOLLOWER, LEADER)
         write(run, 5)
         run.cluster.run(0.5)
         delay(run, CONTROLLER, OTHER, 4.0)
         prefer(run)
-        run.cluster.run_until(lambda: not held(run, LEADER).is_leader)
+        run.cluster.run_until(lambda: not partition_on(run, LEADER).is_leader)
         cut_off(run, FOLLOWER)
         cut(run, CONTROLLER, FOLLOWER)
         run.note("the new leader's session expires without its knowledge")
         run.cluster.expire_session(FOLLOWER)
-        run.cluster.run_until(lambda: held(run, LEADER).is_leader)
+        run.cluster.run_until(lambda: partition_on(run, LEADER).is_leader)
         run.cluster.run(8.0)
         undelay(run, CONTROLLER, OTHER)
         run.converge()
 
 
 def deposed_controller_elects_leader(seed: int) -> None:
-    """A deposed controller that does not know about its successor receives a request to elect a leader."""
+    """A deposed controller that does not know of its successor receives a request to elect a leader."""
     with scene(seed, first=FOLLOWER) as run:
         client = run.cluster.client(broker=CONTROLLER)
         run.cluster.run_until(client.metadata())
@@ -145,15 +145,15 @@ def deposed_controller_elects_leader(seed: int) -> None:
 
 
 def command_of_previous_controller(seed: int) -> None:
-    """A command of the old controller arrives after the new controller elected another leader."""
+    """A command from the old controller arrives after the new controller has elected another leader."""
     with scene(seed, first=FOLLOWER, bystanders=1) as run:
         delay(run, CONTROLLER, OTHER, 4.0)
         prefer(run)
         depose(run, BYSTANDER, 5.0)
         run.cluster.expire_session(FOLLOWER)
         run.kill(FOLLOWER)
-        run.cluster.run_until(lambda: held(run, OTHER).leadership.leader == LEADER)
-        run.cluster.run_until(lambda: held(run, LEADER).is_leader)
+        run.cluster.run_until(lambda: partition_on(run, OTHER).leadership.leader == LEADER)
+        run.cluster.run_until(lambda: partition_on(run, LEADER).is_leader)
         run.cluster.run(5.0)
         undelay(run, CONTROLLER, OTHER)
         recover(run, CONTROLLER)
@@ -161,9 +161,9 @@ def command_of_previous_controller(seed: int) -> None:
 
 
 def command_of_previous_connection(seed: int) -> None:
-    """The controller reconnects and sends newer commands; then an old command on the first connection arrives.
+    """The controller reconnects and sends newer commands; then an old command arrives on the first connection.
 
-    It makes a broker create a replica that the broker has deleted since.
+    The command would make a broker create a replica that it has deleted in the meantime.
     """
     with scene(seed, first=FOLLOWER, bystanders=1, overrides=["controller.socket.timeout.ms=3000"]) as run:
         delay(run, CONTROLLER, OTHER, 8.0)
@@ -182,7 +182,7 @@ def command_of_previous_connection(seed: int) -> None:
 
 
 def command_after_session_expiry(seed: int) -> None:
-    """A command that makes a broker a leader arrives after its session expired and before it registers again."""
+    """A command that makes a broker leader arrives after its session has expired and before it registers again."""
     with scene(seed) as run:
         order(run, FOLLOWER)
         prefer(run)
@@ -205,7 +205,7 @@ def command_after_session_expiry(seed: int) -> None:
 
 
 def lost_write_of_controller(seed: int) -> None:
-    """The controller elects a leader, and its connection to ZooKeeper is lost with the write."""
+    """The controller elects a leader, and loses its connection to ZooKeeper along with the write."""
     with scene(seed, first=FOLLOWER) as run:
         client = run.cluster.client(broker=CONTROLLER)
         run.cluster.run_until(client.metadata())

@@ -1,4 +1,4 @@
-"""Partitions that change their owner in a consumer group (KIP-848), with slow and fast members and late requests."""
+"""Partitions that change owners in a consumer group (KIP-848), with slow and fast members and late requests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _Group:
         return ConsumerMember(self.scene.group_client(name), READERS, name, [SOURCE], self.owners)
 
     def beat(self, *members: ConsumerMember) -> None:
-        """Let members send a heartbeat each."""
+        """Let each of these members send a heartbeat."""
         for member in members:
             self.scene.do(member.heartbeat())
 
@@ -58,7 +58,7 @@ def assignment_before_revocation(seed: int) -> None:
         first.is_slow = True
         group.scene.do(second.subscribe([SOURCE]))
         asking = group.scene.begin(first.subscribe([]))
-        group.beat(second, second)  # the first heartbeat may come before the rebalance
+        group.beat(second, second)  # the first heartbeat may be sent before the rebalance
         group.scene.cluster.run_until(asking)
         first.is_slow = False
         first.die()
@@ -67,7 +67,7 @@ def assignment_before_revocation(seed: int) -> None:
 
 
 def commit_after_revocation(seed: int) -> None:
-    """A commit of the previous owner arrives after the next owner has committed a higher offset."""
+    """A commit from the previous owner arrives after the next owner has committed a higher offset."""
     with _group(seed) as group:
         first, second = group.first, group.second
         epoch = first.epoch

@@ -1,4 +1,4 @@
-"""Brokers whose ZooKeeper server lags behind the others."""
+"""Brokers whose ZooKeeper server lags behind the other servers."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from tests.support.mutations.scenarios.scene import (
     REPLICAS,
     cut,
     heal,
-    held,
     isr,
     leave,
     name,
+    partition_on,
     pause_producer,
     resume_producer,
     scene,
@@ -52,11 +52,11 @@ EVERY_ACL = AclFilter(ResourceType.ANY, None, PatternType.ANY, None, None, AclOp
 def lagging_scene(
     seed: int, broker: int, *overrides: str, first: int = LEADER
 ) -> Iterator[tuple[ReplicatedRun, int]]:
-    """Prepare a cluster whose brokers use a ZooKeeper server without lag, except one broker.
+    """Prepare a cluster in which one broker uses a lagging ZooKeeper server, and the others use one without lag.
 
     :param overrides: settings of the brokers.
     :param first: the preferred replica.
-    :return: the run, and the ZooKeeper server of that broker.
+    :return: the run, and the ZooKeeper server of the lagging broker.
     """
     with scene(seed, overrides=overrides, first=first, ensemble=EnsembleOptions(lag_s=0.001)) as run:
         machines = machines_of(run)
@@ -79,7 +79,7 @@ def leader_of(run: ReplicatedRun) -> int:
 
 
 def connect(run: ReplicatedRun, broker: int, server: int) -> None:
-    """Move a broker's session to a server."""
+    """Move a broker's session to a ZooKeeper server."""
     machines = machines_of(run)
     client = run.machine(broker).program.client
 
@@ -124,7 +124,7 @@ def topic_created_on_other_servers(seed: int) -> None:
 
 
 def token_created_on_other_servers(seed: int) -> None:
-    """A client uses a delegation token at a broker whose ZooKeeper server lacks it."""
+    """A client uses a delegation token on a broker whose ZooKeeper server does not have it yet."""
     with lagging_scene(seed, LEADER, "delegation.token.secret.key=secret") as (run, lagging):
         created_by, used_at = (run.machine(broker).program.watches.tokens for broker in (CONTROLLER, LEADER))
         assert created_by is not None
@@ -143,7 +143,7 @@ def token_created_on_other_servers(seed: int) -> None:
 
 
 def acl_created_on_other_servers(seed: int) -> None:
-    """An ACL is selected for deletion at a broker whose ZooKeeper server lacks it."""
+    """An ACL is selected for deletion on a broker whose ZooKeeper server does not have it yet."""
     settings = ("authorizer.class.name=kafka.security.authorizer.AclAuthorizer", "super.users=User:ANONYMOUS")
     with lagging_scene(seed, LEADER, *settings) as (run, lagging):
         created_by, deleted_at = (run.machine(broker).program.watches.acls for broker in (CONTROLLER, LEADER))
@@ -169,7 +169,7 @@ def lost_response_to_isr_expansion(seed: int) -> None:
         pause_producer(run)
         run.cluster.run(1.0)
         (current,) = (each for each in machines.hosts if each not in (lagging, leader_of(run)))
-        client, led = run.machine(LEADER).program.client, held(run, LEADER).leader_state
+        client, led = run.machine(LEADER).program.client, partition_on(run, LEADER).leader_state
         assert led is not None
         heal(run, LEADER, OTHER)
         run.cluster.run_until(lambda: led.proposed is not None)
@@ -229,7 +229,7 @@ def lost_response_to_election(seed: int) -> None:
 
 
 def term_continues_after_lost_connections(seed: int) -> None:
-    """The response to an election is lost with too many connections; the same controller reads everything again."""
+    """The response to an election is lost after too many lost connections; the controller reads everything again."""
     with without(Guard("", (Place("kreplica.controller.effects.resumption:LOSSES_MAX", 1),), lambda _: None, "")):
         _lose_response_to_election(seed)
 
@@ -252,14 +252,14 @@ def _lose_response_to_election(seed: int) -> None:
         thaw(run, current)
         run.network.heal()
         run.cluster.run(1.0)
-        leads = [broker for broker in REPLICAS if held(run, broker).is_leader]
+        leads = [broker for broker in REPLICAS if partition_on(run, broker).is_leader]
         assert leads == [FOLLOWER], f"broker {FOLLOWER} was elected, but the brokers {leads} lead"
         run.cluster.run_until(admin.close())
         run.converge()
 
 
 def stray_search_without_newest_topic(seed: int) -> None:
-    """A broker searches for stray logs, and its ZooKeeper server lacks the topic of one of them."""
+    """A broker searches for stray logs, but its ZooKeeper server does not have the topic of one log yet."""
     with lagging_scene(seed, OTHER) as (run, lagging):
         freeze(run, lagging)
         cut(run, CONTROLLER, OTHER)  # the sync of a command would delay the search, too

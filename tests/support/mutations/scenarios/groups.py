@@ -22,14 +22,14 @@ from tests.support.mutations.scenarios.stage import (
 
 COORDINATOR = "coordinator"
 PATIENT = ("replica.lag.time.max.ms=60000",)
-"""Settings that prevent slow replicas from leaving the in-sync set."""
+"""Settings that prevent slow replicas from leaving the ISR."""
 
 MADE = [b"0/0", b"0/1"]
 """Records that processors produce from the first two records of the source."""
 
 
 def commit_of_previous_generation(seed: int) -> None:
-    """A commit is in flight while its member joins the group's next generation."""
+    """A commit is in flight while the member joins the group's next generation."""
     with stage(seed) as scene:
         first, second = scene.member("first"), scene.member("second")
         scene.do(first.join())
@@ -89,7 +89,7 @@ def offset_fetch_before_marker(seed: int) -> None:
 
 
 def coordinator_with_uncommitted_offsets(seed: int) -> None:
-    """A coordinator fails with a commit on only one follower, which leads and fails before it replicates the commit."""
+    """A coordinator fails when only one follower has a commit; this becomes leader and fails before replicating it."""
     with stage(seed, PATIENT) as scene:
         first, second = _reader(scene, "first"), _reader(scene, "second")
         scene.do(first.commit({SOURCE_KEY: 1}))
@@ -110,7 +110,7 @@ def coordinator_with_uncommitted_offsets(seed: int) -> None:
 
 
 def _reader(scene: Stage, host: str, broker: int | None = None) -> GroupMember:
-    """Return a client that commits and fetches offsets of the group without being a member."""
+    """Return a client that commits and fetches the group's offsets without being a member."""
     reader = scene.member(host, broker)
     reader.assigned = [SOURCE_KEY]
     return reader

@@ -15,12 +15,12 @@ from tests.support.mutations.scenarios.scene import (
     delay,
     end,
     heal,
-    held,
     high_watermark,
     isr,
     leave,
     lose_unsynced,
     name,
+    partition_on,
     pause_producer,
     prefer,
     resume_producer,
@@ -31,7 +31,7 @@ from tests.support.mutations.scenarios.scene import (
 
 
 def slow_catch_up(seed: int) -> None:
-    """A restarted follower fetches over a slow link; it joins the ISR only when it has all committed records."""
+    """A restarted follower fetches over a slow link; it must not join the ISR before it has all committed records."""
     with scene(seed) as run:
         leave(run, OTHER)
         run.run_until_acknowledged(30)
@@ -43,7 +43,7 @@ def slow_catch_up(seed: int) -> None:
 
 
 def fetch_from_leader_with_old_high_watermark(seed: int) -> None:
-    """The leader dies, and a follower fetches from its successor, whose high watermark is behind."""
+    """The leader dies, and a follower fetches from the new leader, whose high watermark is behind."""
     with scene(seed) as run:
         leave(run, OTHER)
         delay(run, LEADER, FOLLOWER, 0.3)
@@ -66,14 +66,14 @@ def restart_during_isr_write(seed: int) -> None:
         pause_producer(run)
         run.cluster.run(0.5)
         heal(run, LEADER, OTHER)
-        led = held(run, LEADER).leader_state
+        led = partition_on(run, LEADER).leader_state
         assert led is not None
         run.cluster.run_until(lambda: led.proposed is not None)
         cut_off(run, LEADER)
         cut(run, LEADER, OTHER)
         lose_unsynced(run, OTHER)
         run.launch(OTHER)
-        run.cluster.run(2.5)  # the broker has started, and fetches
+        run.cluster.run(2.5)  # until the broker has started and fetches
         run.note("the leader reaches ZooKeeper again")
         run.network.heal(name(LEADER), COORDINATOR)
         run.cluster.run(1.5)
@@ -87,7 +87,7 @@ def isr_shrink_in_flight(seed: int) -> None:
         cut(run, OTHER, LEADER)
         write(run, 1)
         pause_producer(run)
-        led = held(run, LEADER).leader_state
+        led = partition_on(run, LEADER).leader_state
         assert led is not None
         run.cluster.run(LAG_S - 1)
         cut_off(run, LEADER)
@@ -100,7 +100,7 @@ def isr_shrink_in_flight(seed: int) -> None:
 
 
 def deposed_leader_writes_isr(seed: int) -> None:
-    """The old leader, which does not know about the new leader, writes the ISR."""
+    """The old leader, which does not know of the new leader, writes the ISR."""
     with scene(seed, first=FOLLOWER) as run:
         delay(run, CONTROLLER, LEADER, 4 * LAG_S)
         prefer(run)

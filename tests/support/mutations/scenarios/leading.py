@@ -14,9 +14,9 @@ from tests.support.mutations.scenarios.scene import (
     cut,
     cut_off,
     delay,
-    held,
     leave,
     lose_unsynced,
+    partition_on,
     scene,
     write_to_deposed_leader,
 )
@@ -31,7 +31,7 @@ def leader_without_zookeeper(seed: int) -> None:
 
 
 def leader_paused_past_session(seed: int) -> None:
-    """A leader that paused for longer than its session timeout has a new session before it learns of the new leader."""
+    """A leader is paused beyond its session timeout, and gets a new session before it learns of the new leader."""
     with scene(seed) as run:
         delay(run, CONTROLLER, LEADER, 3.0)
         program = run.machine(LEADER).program
@@ -47,11 +47,11 @@ def leader_paused_past_session(seed: int) -> None:
 
 def _another_leads(run: ReplicatedRun) -> None:
     run.cluster.run_until(lambda: run.leader() not in (LEADER, -1), timeout_s=SESSION_S + 3)
-    run.cluster.run_until(lambda: held(run, run.leader()).is_leader)
+    run.cluster.run_until(lambda: partition_on(run, run.leader()).is_leader)
 
 
 def leader_alone_in_sync(seed: int) -> None:
-    """Both followers fall behind; records that only the leader has are not committed."""
+    """Both followers fall behind; records that only the leader has must not be committed."""
     with scene(seed) as run:
         leave(run, FOLLOWER)
         cut(run, OTHER, LEADER)
@@ -75,9 +75,9 @@ def min_insync_replicas_lowered(seed: int) -> None:
     with scene(seed) as run:
         leave(run, FOLLOWER)
         leave(run, OTHER)
-        before = held(run, LEADER).min_insync_replicas
+        before = partition_on(run, LEADER).min_insync_replicas
         alter_topic(run, "min.insync.replicas", "1")
-        run.cluster.run_until(lambda: held(run, LEADER).min_insync_replicas != before)
+        run.cluster.run_until(lambda: partition_on(run, LEADER).min_insync_replicas != before)
         run.kill(LEADER)
         run.cluster.run_until(lambda: run.leader() not in (LEADER, -1), timeout_s=SESSION_S + 3)
         run.cluster.run(2 * LAG_S)

@@ -13,9 +13,9 @@ from tests.support.mutations.scenarios.scene import (
     TOGETHER,
     cut,
     delay_zookeeper,
-    held,
     lose_unsynced,
     name,
+    partition_on,
     recover,
     scene,
 )
@@ -23,11 +23,11 @@ from tests.support.mutations.scenarios.scene import (
 STEPS = 500
 
 TEARS = 24
-"""About one power loss in seven tears a batch in such a way that only its CRC shows it."""
+"""About one power loss in seven tears a batch in a way that only its CRC reveals."""
 
 
 def truncation_after_restart(seed: int) -> None:
-    """A follower restarts; records above its own high watermark may be committed (KIP-101)."""
+    """A follower restarts; records above its own high watermark may already be committed (KIP-101)."""
     with scene(seed) as run:
         run.run_until_acknowledged(120)
         cut(run, FOLLOWER, LEADER)
@@ -38,7 +38,7 @@ def truncation_after_restart(seed: int) -> None:
 
 
 def fast_restart_after_power_loss(seed: int) -> None:
-    """A follower loses power and restarts before its session expires: it leaves the ISR because its log is shorter."""
+    """A follower loses power and restarts before its session expires; it must leave the ISR, as its log is shorter."""
     with scene(seed) as run:
         run.run_until_acknowledged(60)
         run.network.link(COORDINATOR, name(CONTROLLER)).latency_s = (1.0, 1.0)
@@ -50,7 +50,7 @@ def fast_restart_after_power_loss(seed: int) -> None:
 
 
 def torn_writes(seed: int) -> None:
-    """A follower loses power, and its last batches are only partly on the disk, with intact headers."""
+    """A follower loses power, and its last batches are only partly on disk, with intact headers."""
     with scene(seed) as run:
         for _ in range(TEARS):
             run.run_until_acknowledged(30)
@@ -61,13 +61,14 @@ def torn_writes(seed: int) -> None:
 
 
 def power_loss_of_all_replicas(seed: int) -> None:
-    """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
+    """With flush.messages=1, acknowledged records must be on the disks of all in-sync replicas."""
     with scene(seed, configs=SYNCED) as run:
         _sync_slowly(run)
         run.run_until_acknowledged(60)
         for _ in range(STEPS):
             run.steps(1)
-            if run.history.ends(0)[0] > max(held(run, broker).log.durability.recovery_point for broker in REPLICAS):
+            logs = [partition_on(run, broker).log for broker in REPLICAS]
+            if run.history.ends(0)[0] > max(log.durability.recovery_point for log in logs):
                 break
         for broker in run.cluster.brokers:
             lose_unsynced(run, broker)
@@ -90,10 +91,10 @@ def overlapping_fetches(seed: int) -> None:
 
 
 def damaged_log_after_restart(seed: int) -> None:
-    """A bit of a follower's log flips while it restarts; its log is discarded only if no other broker needs it."""
+    """A bit in a follower's log flips while it restarts; the log must be discarded only if no other broker needs it."""
     with scene(seed, configs={**TOGETHER, "flush.messages": "1"}) as run:
-        run.cluster.run(3.0)  # until a checkpoint declares the data durable that is damaged then
-        path = held(run, FOLLOWER).log.segments.active.path(LOG_SUFFIX)
+        run.cluster.run(3.0)  # until a checkpoint has declared the data durable, which is then damaged
+        path = partition_on(run, FOLLOWER).log.segments.active.path(LOG_SUFFIX)
         delay_zookeeper(run, CONTROLLER, 1.0)
         cut(run, FOLLOWER, LEADER)
         run.kill(FOLLOWER)

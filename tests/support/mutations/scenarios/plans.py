@@ -1,4 +1,4 @@
-"""Plans of an administrator: number of simultaneous moves, scope of the throttle, and removal of replicas."""
+"""An administrator's plans: number of simultaneous moves, scope of the throttle, and removal of replicas."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SLOWEST = 1
 
 
 def one_move_at_a_time(seed: int) -> None:
-    """No broker copies more partitions at a time than the plan allows."""
+    """No broker may copy more partitions at a time than the plan allows."""
     with scene(seed, bystanders=1, partitions=3) as run:
         planner = Planner(run.cluster)
         plan_id = planner.make(_to((LEADER, FOLLOWER, BYSTANDER), run, moves_at_once=1), topics=[TOPIC])
@@ -41,7 +41,7 @@ def one_move_at_a_time(seed: int) -> None:
 
 
 def _watched(run: ReplicatedRun, is_over: Callable[[], bool]) -> Callable[[], bool]:
-    """Return the same condition; each call also checks that no broker copies two partitions."""
+    """Wrap a condition: each call also checks that no broker copies two partitions."""
 
     def ask() -> bool:
         assignment = assignment_of(run.cluster, TOPIC)
@@ -55,7 +55,7 @@ def _watched(run: ReplicatedRun, is_over: Callable[[], bool]) -> Callable[[], bo
 
 
 def catch_up_during_throttled_plan(seed: int) -> None:
-    """A replica that was disconnected catches up at full speed during a throttled plan."""
+    """A replica that was disconnected must catch up at full speed during a throttled plan."""
     with scene(seed, bystanders=1) as run:
         planner = Planner(run.cluster)
         leave(run, OTHER)
@@ -72,7 +72,7 @@ def catch_up_during_throttled_plan(seed: int) -> None:
 
 
 def replicas_leave_after_replacements_join(seed: int) -> None:
-    """Two of three replicas move to unreachable brokers; the old replicas stay as long as they are needed."""
+    """Two of three replicas move to unreachable brokers; the old replicas must stay as long as they are needed."""
     with scene(seed, bystanders=2) as run:
         planner = Planner(run.cluster)
         added_replicas = (BYSTANDER, BYSTANDER + 1)
@@ -92,7 +92,7 @@ def replicas_leave_after_replacements_join(seed: int) -> None:
 
 
 def _to(replicas: tuple[int, ...], run: ReplicatedRun, **more: int) -> dict[str, object]:
-    """Return a request that moves all partitions there."""
+    """Return a request that moves all partitions to these replicas."""
     rows = [{"topic": TOPIC, "partition": key.partition, "replicas": list(replicas)} for key in run.keys]
     return {"kind": "reassign", "assignments": rows, **more}
 

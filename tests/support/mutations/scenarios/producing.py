@@ -1,4 +1,4 @@
-"""Retries of producers."""
+"""Producers that retry."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from kreplica.testing.storms.cluster_run import TOPIC
 from tests.support.mutations.scenarios.scene import FOLLOWER, LEADER, OTHER, PATIENT, name, scene
 
 BRISK = Load(TOPIC, interval_s=0.0005, request_timeout_s=4.0)
-"""Several batches of each partition are in flight at any time."""
+"""Options that keep several batches of each partition in flight at any time."""
 
 
 def retry_after_lost_acknowledgement(seed: int) -> None:
-    """Connections break between append and acknowledgement: the retry is recognized and written once."""
+    """Connections break between append and acknowledgement; the retry must be recognized and not be written again."""
     with scene(seed) as run:
         for _ in range(10):
             run.run_until_acknowledged(5)
@@ -27,7 +27,7 @@ def retry_after_lost_acknowledgement(seed: int) -> None:
 
 
 def rejected_batch_with_others_in_flight(seed: int) -> None:
-    """A full disk rejects a batch while batches of another partition wait for followers; no record is duplicated.
+    """A full disk rejects a batch while batches of another partition wait for followers; no record may be duplicated.
 
     The batches behind the rejected one are not out of order, so the producer keeps its epoch.
     """

@@ -1,7 +1,7 @@
-"""The cluster of most scenarios, with leader and followers that do not depend on the seed.
+"""The cluster of most scenarios, whose leader and followers do not depend on the seed.
 
-Broker 1 is the controller and has no replica, so that links to it carry only commands.  Broker 2 leads, brokers 3 and
-4 follow; all are in sync.
+Broker 1 is the controller and has no replica, so that its links carry only commands.  Broker 2 is the leader, brokers 3
+and 4 are followers; all are in sync.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ SESSION_S = 6.0
 LAG_S = 3.0
 
 TOGETHER = {**SAFE, "segment.bytes": "1000000"}
-"""Settings of a topic that keep all records in one segment and never sync it."""
+"""Topic settings that keep all records in one segment and never sync it."""
 
 PATIENT = ("replica.lag.time.max.ms=60000",)
-"""Settings that prevent slow replicas from leaving the in-sync set."""
+"""Settings that prevent slow replicas from leaving the ISR."""
 
 
 @contextmanager
@@ -57,8 +57,8 @@ def scene(
 
     :param first: the preferred replica.
     :param bystanders: number of additional brokers without replicas.
-    :param style: one producer writes all partitions, as that client does.
-    :param ensemble: ZooKeeper servers that lag; None for one server without lag.
+    :param style: client library whose behaviour the producer imitates; one producer writes to all partitions.
+    :param ensemble: lagging ZooKeeper servers; None for one server without lag.
     """
     run = ReplicatedRun(
         seed,
@@ -94,7 +94,7 @@ def _arrange(run: ReplicatedRun, first: int) -> None:
 
 
 def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:
-    """Reassign the partition to the three replicas in an order that makes one of them preferred."""
+    """Reassign the partition to its three replicas, in an order that makes one of them preferred."""
     client = run.cluster.client(broker=CONTROLLER)
     replicas = [first, *(other for other in REPLICAS if other != first)]
     run.cluster.run_until(client.reassign(TOPIC, partition, replicas))
@@ -102,7 +102,7 @@ def order(run: ReplicatedRun, first: int, partition: int = 0) -> None:
 
 
 def prefer(run: ReplicatedRun, partition: int = 0) -> None:
-    """Elect the preferred replica; returns when the state znode shows it, before the brokers receive the command."""
+    """Elect the preferred replica; return when the state znode shows it, before the brokers receive the command."""
     client = run.cluster.client(broker=CONTROLLER)
     run.note("the preferred replica is elected")
     run.cluster.run_until(client.elect_preferred(TOPIC, partition))
@@ -113,27 +113,27 @@ def name(broker: int) -> str:
     return f"broker-{broker}"
 
 
-def held(run: ReplicatedRun, broker: int) -> Partition:
-    """Return the partition object of that broker."""
+def partition_on(run: ReplicatedRun, broker: int) -> Partition:
+    """Return the broker's partition object."""
     partition = run.machine(broker).program.partitions.get(run.keys[0])
     assert partition is not None, f"broker {broker} has no replica"
     return partition
 
 
 def isr(run: ReplicatedRun) -> tuple[int, ...]:
-    """Return the in-sync set in the state znode."""
+    """Return the ISR in the state znode."""
     state = state_of(run.cluster, run.keys[0])
     return () if state is None else state.isr
 
 
 def end(run: ReplicatedRun, broker: int) -> int:
-    """Return the log end offset on that broker."""
-    return held(run, broker).log.log_end_offset
+    """Return the log end offset on this broker."""
+    return partition_on(run, broker).log.log_end_offset
 
 
 def high_watermark(run: ReplicatedRun, broker: int) -> int:
-    """Return the high watermark on that broker."""
-    return held(run, broker).high_watermark
+    """Return the high watermark on this broker."""
+    return partition_on(run, broker).high_watermark
 
 
 def cut(run: ReplicatedRun, a: int, b: int) -> None:
@@ -149,7 +149,7 @@ def cut_off(run: ReplicatedRun, broker: int) -> None:
 
 
 def heal(run: ReplicatedRun, *brokers: int) -> None:
-    """Undo ``cut`` between two brokers, or between one and all others."""
+    """Undo ``cut`` between two brokers, or between one broker and all others."""
     run.note(f"brokers {brokers} are connected again")
     run.network.heal(*map(name, brokers))
 
@@ -201,7 +201,7 @@ class LosesAll(Random):
 
 
 def lose_unsynced(run: ReplicatedRun, broker: int) -> None:
-    """Cut a broker's power, with the loss of everything that it had not synced."""
+    """Cut a broker's power, so that everything that it has not synced is lost."""
     run.lose_power(broker, LosesAll(0))
 
 
@@ -217,14 +217,14 @@ def recover(run: ReplicatedRun, broker: int) -> None:
 
 
 def depose(run: ReplicatedRun, successor: int, late_s: float) -> None:
-    """Have another controller elected, as an operator can; the old controller learns of it after ``late_s`` seconds."""
+    """Let another controller be elected, as an operator can; the old one learns of it after ``late_s`` seconds."""
     delay_zookeeper(run, CONTROLLER, late_s)
     run.note(f"the controller's znode is removed; broker {successor} is the first to see it")
     _become_controller(run, successor, lambda: run.machine(successor).program.client.delete(znodes.CONTROLLER))
 
 
 def transfer_controller(run: ReplicatedRun, successor: int) -> None:
-    """Let the controller's session expire, and one broker be the first to see it."""
+    """Let the controller's session expire and one broker be the first to notice."""
     run.note(f"the controller's session expires, and broker {successor} becomes controller")
     _become_controller(run, successor, lambda: run.cluster.expire_session(CONTROLLER))
 
@@ -240,7 +240,7 @@ def _become_controller(run: ReplicatedRun, successor: int, vacate: Callable[[], 
 
 
 def alter_topic(run: ReplicatedRun, setting: str, value: str) -> None:
-    """Change a configuration of the topic."""
+    """Change a setting of the topic."""
     run.note(f"{setting}={value}")
     change = {"name": setting, "config_operation": 0, "value": value}
     body = {
@@ -254,7 +254,7 @@ def alter_topic(run: ReplicatedRun, setting: str, value: str) -> None:
 
 
 def write_to_deposed_leader(run: ReplicatedRun) -> None:
-    """Send a record to broker 2, which no longer leads; if it acknowledges the record, readers must see it."""
+    """Send a record to broker 2, which is no longer leader; if it acknowledges the record, readers must see it."""
     pause_producer(run)
     builder = BatchBuilder()
     builder.append(0, None, LATE_RECORD)

@@ -1,4 +1,4 @@
-"""Rights that change while clients use them."""
+"""Permissions that change while clients use them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHANGES = ("change password", "delete user", "withdraw ACL", "set quota")
 
 
 def rights_change_under_load(seed: int) -> None:
-    """Passwords, users, ACLs and quotas change; some clients use old passwords, sessions and permissions"""
+    """Passwords, users, ACLs and quotas change while some clients use old passwords, sessions and permissions."""
     storm = Storm(seed, OPTIONS)
     storm.execute(make_plan(seed, OPTIONS, {name: SECURITY_FAULTS[name][1] for name in CHANGES}))
     storm.run.converge()

@@ -1,7 +1,7 @@
-"""The cluster of the scenarios of groups and transactions: three brokers with one role each, and no other load.
+"""The cluster for scenarios with groups and transactions: three brokers with one role each, and no other load.
 
-Broker 1 leads the topics that are read and written, broker 2 coordinates transactions, broker 3 groups; each of them
-follows the others.
+Broker 1 leads the topics that are read and written, broker 2 coordinates transactions, and broker 3 coordinates groups;
+each of them follows the others.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SESSION_S = 6.0
 TIMEOUT_MS = 60_000
 
 SEPARATOR = b"#"
-"""Separates the value of a record from the name of its transaction."""
+"""Separator between the value of a record and the name of its transaction."""
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ def name(broker: int) -> str:
 
 
 class Stage:
-    """Cluster, clients and their history.
+    """The cluster, its clients and their history.
 
     :ivar clients: the clients, which record all responses.
     """
@@ -94,7 +94,7 @@ class Stage:
     def producer(
         self, transactional_id: str, host: str, *, bumps_epoch: bool = False, timeout_ms: int = TIMEOUT_MS
     ) -> TransactionalProducer:
-        """Return one incarnation of a transactional ID."""
+        """Return a new producer with a transactional ID."""
         where = self.cluster.host(host)
         return TransactionalProducer(
             where.runtime,
@@ -105,9 +105,9 @@ class Stage:
         )
 
     def member(self, host: str, broker: int | None = None, instance_id: str | None = None) -> GroupMember:
-        """Return a member of the group that reads the source topic.
+        """Return a member of the group, which reads the source topic.
 
-        :param broker: the only broker that it asks for the coordinator; None for all.
+        :param broker: the only broker that it asks for the coordinator; None for any.
         :param instance_id: instance ID of a static member.
         """
         where = self.cluster.host(host)
@@ -128,7 +128,7 @@ class Stage:
     # --- actions -----------------------------------------------------------------------------------------------------
 
     def do(self, work: Coroutine[Deferred[Any], Any, T], timeout_s: float = 60.0) -> T:
-        """Run the coroutine to its end and return its result."""
+        """Run the coroutine until it ends, and return its result."""
         done: T = self.cluster.run_until(work, timeout_s)
         return done
 

@@ -13,15 +13,16 @@ from tests.support.clients.isolated_consumer import IsolatedConsumer
 
 SOURCE, TARGET = "source", "target"
 READERS = "readers"
-"""The group."""
+"""ID of the group."""
 
 OPERATOR = "operator"
 
 
 class StageClients:
-    """Makes the clients, and keeps their histories.
+    """Creates the clients, and stores their histories.
 
-    :ivar target: history of the target topic; ``group`` of the group.
+    :ivar target: history of the target topic.
+    :ivar group: history of the group.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:

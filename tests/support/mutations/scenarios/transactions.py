@@ -22,7 +22,7 @@ from tests.support.mutations.scenarios.stage import (
 )
 
 LOST_S = 12.0
-"""Longer than a client waits for a response."""
+"""A delay that is longer than a client waits for a response."""
 
 ASKED_S, MARKED_S = 0.02, 2.0
 """Time until a leader has sent its request to a coordinator; time until a transaction has ended in its partitions."""
@@ -37,7 +37,7 @@ async def _write(producer: TransactionalProducer, value: bytes) -> None:
 
 
 def _losing_the_response(scene: Stage, host: str, work: Coroutine[Any, Any, object]) -> None:
-    """Let a client send requests to its coordinator and drop the first response."""
+    """Let a client send requests to its coordinator, and drop the first response."""
     scene.network.cut(name(TRANSACTIONS), host, one_way=True)
     asking = scene.begin(work)
     scene.cluster.run(LOST_S)
@@ -62,7 +62,7 @@ def fenced_producer_commits(seed: int) -> None:
 
 
 def lost_commit_response(seed: int) -> None:
-    """The response to a commit, with the producer's next epoch, is lost: the producer retries with the old epoch."""
+    """The response to a commit, which contains the producer's next epoch, is lost; it retries with the old epoch."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", bumps_epoch=True)
         scene.do(producer.start())
@@ -73,7 +73,7 @@ def lost_commit_response(seed: int) -> None:
 
 
 def lost_epoch_response(seed: int) -> None:
-    """The response with a new epoch is lost: the producer retries with the old epoch."""
+    """The response with a new epoch is lost; the producer retries with the old epoch."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
@@ -111,7 +111,7 @@ def _mark(scene: Stage, identity: Identity, coordinator_epoch: int, version: int
 
 
 def marker_of_previous_coordinator(seed: int) -> None:
-    """A marker of the old coordinator arrives after the new coordinator ended its transaction and another is open."""
+    """A marker from the old coordinator arrives after the new one ended the transaction and another has started."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         old_epoch = scene.leader_epoch(TRANSACTIONS_KEY)
@@ -126,7 +126,7 @@ def marker_of_previous_coordinator(seed: int) -> None:
 
 
 def repeated_marker(seed: int) -> None:
-    """A marker is written again because its coordinator received no response; the next transaction is open."""
+    """A marker is written again because the coordinator received no response; the next transaction is already open."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", bumps_epoch=True)
         scene.do(producer.start())
@@ -151,7 +151,7 @@ def write_after_abort(seed: int) -> None:
 
 
 def late_verification(seed: int) -> None:
-    """The coordinator confirms an open transaction; the end of the transaction reaches the leader first."""
+    """The coordinator confirms an open transaction, but the end of the transaction reaches the leader first."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer")
         scene.do(producer.start())
@@ -202,7 +202,7 @@ def aborted_between_committed(seed: int) -> None:
 
 
 def producer_dies_in_transaction(seed: int) -> None:
-    """A producer fails in a transaction; ``read_committed`` consumers wait at most for the transaction timeout."""
+    """A producer fails in a transaction; ``read_committed`` consumers must not wait longer than its timeout."""
     with stage(seed) as scene:
         producer = scene.producer("id", "producer", timeout_ms=3000)
         scene.do(producer.start())
