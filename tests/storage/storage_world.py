@@ -24,7 +24,7 @@ SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=150)
 def batch(*values: str | tuple[str | None, str | None], timestamp_ms: int = 1000, **options: Any) -> bytearray:
     """Return a producer's batch.
 
-    A value alone has no key; timestamps increase by one.
+    A plain value has no key; timestamps increase by one.
     """
     pairs = [value if isinstance(value, tuple) else (None, value) for value in values]
     records = [
@@ -46,12 +46,12 @@ def marker(producer_id: int, *, committed: bool, epoch: int = 0, coordinator_epo
 
 
 def open_log(directory: object, config: LogConfig = SMALL, disk: Disk | None = None, **state: Any) -> Log:
-    """Open the log in that directory, at wall clock 5000."""
+    """Open the log in this directory, with the wall clock at 5000."""
     return LogToOpen(str(directory), KEY, config, disk or OsDisk(), lambda: 5000, **state).open()[0]
 
 
 def fill(log: Log, count: int, *, epoch: int = 0, size: int = 100, first: int = 0) -> None:
-    """Append the given number of batches of one record each."""
+    """Append this number of batches with one record each."""
     for index in range(first, first + count):
         append_as_leader(log, batch(f"value {index}".ljust(size), timestamp_ms=1000 + index), epoch, now_ms=2000)
 
@@ -69,7 +69,7 @@ def flush(log: Log) -> None:
 
 
 def read_bytes(log: Log, offset: int | None = None, offset_max: int | None = None, size_max: int = 2**20) -> bytes:
-    """Return all bytes of whole batches from an offset on, read in slices as a consumer does."""
+    """Return the bytes of all whole batches from an offset on, read in slices as by a consumer."""
     offset = log.log_start_offset if offset is None else offset
     end = log.log_end_offset if offset_max is None else offset_max
     pieces = []
@@ -108,7 +108,7 @@ def bases_of(log: Log) -> list[int]:
 
 
 def refused(code: ErrorCode, error: KafkaError) -> None:
-    """Assert that an operation was refused with this error code."""
+    """Assert that an operation was rejected with this error code."""
     assert error.code is code, error
 
 

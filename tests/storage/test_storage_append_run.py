@@ -1,4 +1,4 @@
-"""Batches appended together have the same results as batches appended one by one, with fewer writes."""
+"""Appending batches together has the same results as appending them one by one, with fewer writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BIG = LogConfig()
 
 
 class CountingDisk(MemoryDisk):
-    """Disk that counts the writes of batches."""
+    """Disk that counts writes of batches."""
 
     writes = 0
 
@@ -32,7 +32,7 @@ class CountingDisk(MemoryDisk):
 
 
 def some_batches(chance: random.Random) -> list[bytearray]:
-    """Return batches with and without producer IDs: retries, gaps, old epochs, damaged and too large ones."""
+    """Return batches with and without producer IDs: retries, gaps, old epochs, damaged and oversized batches."""
     sequences = {7: 0, 8: 0}
     batches: list[bytearray] = []
     for number in range(chance.randint(1, 40)):
@@ -128,7 +128,7 @@ def test_run_does_not_exceed_a_segment() -> None:
 
 
 def test_full_disk_refuses_the_whole_run() -> None:
-    """All batches are refused without a trace; retries are appended once."""
+    """All batches are rejected and leave no trace; retries are appended once."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, BIG, disk)
     append_as_leader(log, idempotent(0), 0, now_ms=1)
@@ -146,7 +146,7 @@ def test_full_disk_refuses_the_whole_run() -> None:
 
 
 def test_appends_after_a_failed_write_are_refused() -> None:
-    """Batches of the same request and of later ones get an error."""
+    """Batches in the same request and in later ones are rejected."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     disk.fail("write", "*.log", times=2)
@@ -169,7 +169,7 @@ def test_appends_after_a_failed_write_are_refused() -> None:
 def test_records_of_a_built_batch_are_read_only_if_settings_need_it(
     tmp_path, monkeypatch: pytest.MonkeyPatch, settings: dict, reads: int
 ) -> None:
-    """The broker has built them itself; the log is the same as with a batch that is read."""
+    """The broker built the batch itself, so its records need not be read; the log is the same as if they had been."""
     config = replace(SMALL, cleanup_policy=frozenset({"compact"}), **settings)
     walk, calls = batch_validation.check_records, []
 

@@ -1,4 +1,4 @@
-"""After an orderly stop, one file describes all logs of a directory; it is never used for a log that changed since."""
+"""After a clean stop, one file describes all logs in a directory; it is never used for a log that has changed since."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def broker():
 
 @pytest.fixture
 def opened_by_reading(monkeypatch):
-    """Names of the logs that were opened by reading their files."""
+    """The names of the logs that were opened by reading their files."""
     names = []
     run = Loading.run
 
@@ -48,7 +48,7 @@ def opened_by_reading(monkeypatch):
 
 
 def test_start_opens_no_file_of_a_log(broker):
-    """Logs with several segments are usable although no file of a log can be opened or read at the start."""
+    """Logs with several segments can be used even if none of their files can be opened or read at the start."""
     for log in broker.create(*KEYS):
         fill(log, 20, epoch=3)
     before = {key: read_bytes(log) for key, log in broker.logs.items()}
@@ -64,7 +64,7 @@ def test_start_opens_no_file_of_a_log(broker):
 
 
 def test_file_is_removed_before_the_logs_are_used(broker, opened_by_reading):
-    """A broker that is killed after its start reads its logs, and finds the records appended since."""
+    """A broker that was killed after its start reads its logs at the next start, and finds all appended records."""
     (log,) = broker.create(KEYS[0])
     fill(log, 5)
     broker.stop()
@@ -105,7 +105,7 @@ def deleted(disk, path):
 
 @pytest.mark.parametrize("change", [appended, cut, replaced, deleted])
 def test_changed_log_is_read(broker, opened_by_reading, change):
-    """A log whose files differ from those at the stop is opened by reading its files; the others are not."""
+    """Only a log whose files have changed since the stop is opened by reading its files."""
     config = broker.config = replace(SMALL, segment_bytes=100_000)
     for log in broker.create(*KEYS[:2]):
         fill(log, 5)
@@ -157,7 +157,7 @@ def test_file_that_does_not_belong_to_the_stop_is_ignored(opened_by_reading, cha
 
 
 def test_full_disk_at_the_stop_costs_only_time(broker, opened_by_reading):
-    """If the file cannot be written, the stop is orderly nevertheless."""
+    """If the file cannot be written, the stop is clean nevertheless."""
     (log,) = broker.create(KEYS[0])
     fill(log, 5)
     broker.disk.fail("write", f"*{FILE_NAME}*", 28)
@@ -178,11 +178,11 @@ def test_pending_removals_are_completed(broker):
     assert not [name for name in broker.disk.list_directory(log.path) if name.endswith(".deleted")]
 
 
-# --- a reopened log is the same as an opened one ----------------------------------------------------------------------
+# --- a reopened log equals one that was read --------------------------------------------------------------------------
 
 
 def test_reopened_log_is_like_one_that_was_read():
-    """Whatever happened before the stop, both ways to open a log give the same state, and later the same files."""
+    """Whatever happened before the stop, both ways to open a log result in the same state, and later the same files."""
     described = [compare_after(Random(seed)) for seed in range(150)]
     assert described.count(True) > 75
     assert described.count(False) > 5, "logs with aborted transactions are not described"
@@ -298,9 +298,9 @@ STEPS = [
 
 
 def test_no_synced_record_is_lost_whenever_the_machine_or_process_dies():
-    """Starts and stops are interrupted at any moment by a kill or a power loss; files of earlier stops never count."""
+    """Starts and stops are interrupted at any time by a kill or a power loss; files of earlier stops are never used."""
     used = sum(random_life(seed) for seed in range(60))
-    assert used > 20, "the file was hardly used"
+    assert used > 20, "the file was rarely used"
 
 
 def random_life(seed):
@@ -358,7 +358,7 @@ def start(broker, random):
 
 
 def end(broker, random, epoch, count):
-    """Stop the broker, possibly only in part; return the number of records that must survive."""
+    """Stop the broker, possibly only partly; return the number of records that must survive."""
     if random.random() < 0.3:
         die(broker, random)
         return 0

@@ -1,4 +1,4 @@
-"""Compaction keeps the last record of each key, and everything that readers and producers still need."""
+"""Compaction keeps the last record of each key, and everything else that readers and producers still need."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_active_segment_is_not_compacted(log):
 
 
 def test_tombstones_stay_for_delete_retention_ms(log):
-    """The time counts from the first compaction."""
+    """The time is measured from the first compaction."""
     append(log, ("gone", "1"), ("kept", "1"))
     append(log, ("gone", None))
     log.roll(1)
@@ -93,7 +93,7 @@ def test_tombstones_stay_for_delete_retention_ms(log):
 
 
 def test_small_segments_are_merged(log):
-    """Offsets and timestamps are still found."""
+    """Offsets and timestamps can still be found."""
     for number in range(80):
         append(log, (f"key {number % 20}", f"value {number}".ljust(60)), timestamp_ms=1000 + number)
     log.roll(1)
@@ -110,7 +110,7 @@ def test_small_segments_are_merged(log):
 
 
 def test_little_memory_needs_several_passes(log):
-    """More keys than fit into memory are compacted part by part; no pass loses a record."""
+    """If not all keys fit into memory, the log is compacted part by part; no pass loses a record."""
     log.config = replace(COMPACTED, min_cleanable_dirty_ratio=0)
     for number in range(60):
         append(log, (f"key {number % 15}", f"value {number}".ljust(40)))
@@ -125,7 +125,7 @@ def test_little_memory_needs_several_passes(log):
 
 
 def test_producers_keep_their_last_sequence(log, tmp_path):
-    """The last batch of a producer stays, without records, so that a retry is still detected."""
+    """The last batch of a producer is kept, without records, so that a retry is still detected."""
     for sequence in range(3):
         append(log, ("k", str(sequence)), producer_id=5, producer_epoch=1, base_sequence=sequence)
     append(log, ("k", "last"))
@@ -169,9 +169,9 @@ def test_aborted_records_are_removed_before_their_marker(log):
 
 
 def test_record_aborted_in_a_later_segment_hides_nothing(log):
-    """The last committed record of a key stays if a later aborted transaction wrote to the key.
+    """The last committed record of a key is kept if a later aborted transaction wrote to the key.
 
-    The marker of that transaction is in the active segment, which the pass does not compact.
+    The marker of this transaction is in the active segment, which is not compacted.
     """
     append(log, ("k", "committed"))
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
@@ -191,8 +191,8 @@ def reopen_without_snapshots(tmp_path):
 def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
     """The records may be in segments that are compacted separately.
 
-    Without the marker a reader would assign them to the producer's next transaction, and drop them if that one is
-    aborted.
+    Without the marker, a reader would assign them to the producer's next transaction, and drop them if that transaction
+    is aborted.
     """
 
     def write(sequence, key):
@@ -218,7 +218,7 @@ def test_marker_stays_while_records_of_its_transaction_do(tmp_path, log):
 
 
 def test_empty_batch_opens_no_transaction(tmp_path, log):
-    """The last batch of a producer stays without its records, and so does the marker that ends it."""
+    """The last batch of a producer is kept without its records, and so is the marker that ends its transaction."""
     append(log, ("k", "aborted"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append_as_leader(log, marker(5, committed=False), 0, now_ms=1, origin=Origin.COORDINATOR)
     log.roll(1)
@@ -233,7 +233,7 @@ def test_empty_batch_opens_no_transaction(tmp_path, log):
 
 
 def test_last_epoch_of_a_producer_is_kept_with_its_marker(tmp_path, log):
-    """The last marker of a producer stays if no other batch has its last epoch (KIP-890)."""
+    """The last marker of a producer is kept if no other batch has the producer's last epoch (KIP-890)."""
     append(log, ("k", "v"), producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     append_as_leader(log, marker(5, committed=False, epoch=1), 0, now_ms=1, origin=Origin.COORDINATOR)
     append(log, ("other", "v"))
@@ -258,7 +258,7 @@ def test_open_transaction_limits_compaction(log):
 
 class TestPlan:
     def test_log_is_compacted_only_if_dirty_enough(self, log):
-        """``min.cleanable.dirty.ratio`` and ``max.compaction.lag.ms`` decide."""
+        """``min.cleanable.dirty.ratio`` and ``max.compaction.lag.ms`` determine when."""
         for number in range(4):
             append(log, ("k", str(number)), timestamp_ms=1000)
         log.roll(1)
@@ -315,7 +315,7 @@ def test_truncation_during_compaction_discards_the_result(log):
 
 
 def test_batches_without_removed_records_are_copied(log):
-    """Idempotent producers' batches in which all records stay are unchanged."""
+    """Idempotent producers' batches of which all records are kept are copied unchanged."""
     sent = idempotent(0, 1)
     log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
     append(log, ("a", "1"), ("b", "2"), codec=Codec.SNAPPY)

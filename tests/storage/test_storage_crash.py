@@ -25,7 +25,7 @@ class PowerCut(BaseException):
 
 
 class DyingDisk(MemoryDisk):
-    """Loses power at its n-th change."""
+    """Disk that loses power at its n-th change."""
 
     def __init__(self):
         super().__init__(directories=["/data"])
@@ -57,7 +57,7 @@ class DyingDisk(MemoryDisk):
 
 
 def everything(log, done):
-    """Append as two producers, sync, roll and truncate; record which offsets are durable."""
+    """Append records of two producers, sync, roll and truncate; record which offsets are durable."""
     for number in range(14):
         append_as_leader(log, idempotent(number), number // 5, now_ms=1)
         done["written"] = number + 1
@@ -77,7 +77,7 @@ def everything(log, done):
 
 
 def test_appends_survive_power_loss_at_every_write():
-    """Whichever write is interrupted, the log opens, has all synced records, and accepts appends."""
+    """Whichever write is interrupted, the log can be opened, has all synced records, and accepts appends."""
     reference = DyingDisk()
     everything(open_log(PATH, TINY, reference), {"synced": 0, "written": 0})
     assert reference.changes > 50
@@ -185,7 +185,7 @@ def test_retention_frees_space_on_a_full_disk():
 
 
 def test_failing_device_takes_the_log_offline():
-    """After an I/O error the state of the file is unknown, so no append is accepted."""
+    """After an I/O error, the state of the file is unknown, so no append is accepted."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, SMALL, disk)
     disk.fail("write", "*.log", times=2)

@@ -1,4 +1,4 @@
-"""Damage in stored batches: detection, reading around it, and replacing the log."""
+"""Damage in stored batches: how it is detected, how other batches are read, and how the log is replaced."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestScrubbing:
     @pytest.mark.parametrize("position", [0, 7, 8, 11, 15, 16, 17, 22, 60, 100])
     @pytest.mark.parametrize("segment", [0, 2, -1])
     def test_every_flipped_bit_is_found(self, world: World, segment: int, position: int) -> None:
-        """In offsets, lengths, epochs, checksums and records, in closed segments and the active one."""
+        """The bits are in offsets, lengths, epochs, checksums and records, in closed segments and in the active one."""
         log = world.log()
         path = world.flip(log, segment, position)
         world.run(5)
@@ -88,7 +88,7 @@ class TestScrubbing:
         assert {damage.base_offset for damage in world.found} == {log.segments[segment].base_offset}
 
     def test_intact_logs_have_no_findings(self, world: World) -> None:
-        """Although logs grow, are truncated and rolled, and their leaders change meanwhile."""
+        """Nothing is found even if logs grow, are truncated and rolled, and their leaders change meanwhile."""
         log = world.log()
         for turn in range(40):
             log.begin_leader_epoch(turn)
@@ -102,7 +102,7 @@ class TestScrubbing:
         assert world.found == []
 
     def test_scrub_rate_is_limited(self) -> None:
-        """The rate is in bytes per second; damage that remains is reported again in the next pass."""
+        """The rate is in bytes per second; damage that is still there is reported again in the next pass."""
         world = World(SLOW)
         log = world.log(count=60)
         world.flip(log, 7, 100)
@@ -136,7 +136,7 @@ class TestReading:
         return rejected.value.code
 
     def test_batches_around_the_damage_are_readable(self, world: World) -> None:
-        """Reading ends before the damaged batch, returns an error with its offset there, and continues behind it."""
+        """Reading stops before the damaged batch, returns an error with its offset there, and can continue after it."""
         log = world.log()
         segment = log.segments[1]
         headers = [header for _, header in segment.headers()]
@@ -154,7 +154,7 @@ class TestReading:
         fill(log, 1)
 
     def test_invalid_length_is_damage(self, world: World) -> None:
-        """A reader does not skip the missing records silently."""
+        """A reader does not silently skip the records."""
         log = world.log()
         path = world.flip(log, 1, 8, 7)
         with pytest.raises(Damage, match=path):
@@ -162,7 +162,7 @@ class TestReading:
 
     @pytest.mark.parametrize("timestamp_ms", [1018, MAX_TIMESTAMP])
     def test_search_error_names_the_damaged_segment(self, world: World, timestamp_ms: int) -> None:
-        """The error must not name the segment in which the search started, or the intact ones in between would be set
+        """If the error named the segment in which the search started, the intact segments in between would be set
         aside."""
         log = world.log()
         segment = log.segments[3 if timestamp_ms > 0 else -1]
@@ -172,7 +172,7 @@ class TestReading:
         assert (found.value.base_offset, found.value.position) == (segment.base_offset, WHOLE_SEGMENT)
 
     def test_second_look_reads_little(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A leader does this for each partition of a response: it reads only the batch and the next one."""
+        """Since a leader does this for each partition in a response, it reads only the batch and the next one."""
         log = World(config=LogConfig()).log(count=200)
         sizes: list[int] = []
         read_at = MemoryFile.read_at
@@ -186,7 +186,7 @@ class TestReading:
         assert max(sizes) <= HEADERS_READ_SIZE < log.segments.size_bytes
 
     def test_segment_that_becomes_readable_again(self, world: World) -> None:
-        """If the device returns correct data again, no read is refused."""
+        """If the device returns correct data again, no read is rejected."""
         log = world.log()
         path = log.segments[1].path()
         world.disk.fail("read", path, errno.EIO)
@@ -199,7 +199,7 @@ class TestReading:
         assert isinstance(log.read(offset, size_max=EVERYTHING, offset_max=30).ranges[0], FileRange)
 
     def test_truncated_damage_is_forgotten(self, world: World) -> None:
-        """Records written in its place are served, even if no batch starts at the position of the damage."""
+        """Records written in its place are served, even if no batch starts where the damage was."""
         log = world.log()
         active = log.segments.active
         position, header = list(active.headers())[-1]
@@ -213,7 +213,7 @@ class TestReading:
 
     @pytest.mark.parametrize("position", [WHOLE_SEGMENT, 100])
     def test_damage_below_a_truncation_remains(self, world: World, position: int) -> None:
-        """Damage that is removed with its segment does not."""
+        """Damage that is removed along with its segment is forgotten."""
         log = world.log()
         segment = log.segments[1]
         log.damage.exclude(Damage(segment.path(), segment.base_offset, position, "test"))
@@ -226,10 +226,10 @@ class TestReading:
 
 
 class TestPeriodicWork:
-    """Work that reads timestamps reports an unreadable segment, and its directory stays online."""
+    """Work that reads timestamps reports an unreadable segment, and the log directory stays online."""
 
     def unreadable(self, config: LogConfig, segment: int = 1, **storage: int) -> tuple[World, Log, str]:
-        """Restart a broker with two logs, and let reads of a segment fail that recovery did not read."""
+        """Restart a broker with two logs, and make reads fail for a segment that recovery did not read."""
         world = World(StorageConfig(scrub_bytes_per_second=0, **storage))
         log = world.log()
         path = log.segments[segment].path()
@@ -271,7 +271,7 @@ class TestPeriodicWork:
 
 class TestSettingAside:
     def test_log_is_restarted_before_the_damage(self, world: World) -> None:
-        """Batches before the damaged segment stay; the segment and all later ones are kept under other names."""
+        """Batches before the damaged segment are kept; this segment and all later ones are kept under other names."""
         log, other = world.log(), world.log(OTHER)
         world.flip(log, 2, 100)
         world.run(3)
@@ -295,7 +295,7 @@ class TestSettingAside:
         assert world.directories.failed_logs() == []
 
     def test_log_is_restored(self, world: World) -> None:
-        """The log has all of its readable records again."""
+        """The log contains all its readable records again."""
         log = world.log()
         world.flip(log, 2, 100)
         world.run(3)
@@ -306,7 +306,7 @@ class TestSettingAside:
         fill(log, 1)
 
     def test_restart_is_recorded_in_checkpoints(self, world: World) -> None:
-        """A broker start before the log has new records scans no more than another, and restores no deleted record."""
+        """If the broker starts before the log has new records, it does not scan more, and restores no deleted record."""
         log = world.log()
         flush(log)
         log.advance_log_start_offset(3)
@@ -320,7 +320,7 @@ class TestSettingAside:
 
     @pytest.mark.parametrize("way", ["bring_online", "set_damage_aside"])
     def test_device_failed_before_the_restore(self, world: World, way: str) -> None:
-        """The log stays set aside, and its files stay unchanged, until the device works again."""
+        """The log stays set aside and its files are unchanged until the device works again."""
         world.log()
         world.log(OTHER)
         world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
@@ -334,7 +334,7 @@ class TestSettingAside:
         assert world.disk.list_directory("/data/logs/orders-0") == names
 
     def test_device_fails_during_the_restore(self, world: World) -> None:
-        """After the next start its directory is offline."""
+        """After the next start, the directory is offline."""
         world.log()
         world.directories.take_offline(KEY, Damage("/data/logs/orders-0/x.log", 0, WHOLE_SEGMENT, "test"))
         world.disk.fail("write", "/data/logs/*checkpoint*", errno.EIO)
@@ -355,7 +355,7 @@ class TestSettingAside:
 
     @pytest.mark.parametrize("renames", range(1, 20))
     def test_kill_while_segments_are_set_aside(self, world: World, renames: int) -> None:
-        """The log ends earlier and has no gap, whenever the process is killed."""
+        """Whenever the process is killed, the log ends before the damage and has no gap."""
         log = world.log()
         before = values_of(log)
         done = _interrupted(world.disk, renames, lambda: set_aside(world.disk, log.path, 8, 1))
@@ -367,7 +367,7 @@ class TestSettingAside:
 
 
 def _interrupted(disk: MemoryDisk, operations: int, work: Callable[[], None]) -> bool:
-    """Kill the process after the given number of renames and removals; return true if the work was complete by then."""
+    """Kill the process after this number of renames and removals; return True if the work was complete by then."""
     left = [operations]
 
     def counted(original: Callable[..., None]) -> Callable[..., None]:
@@ -407,7 +407,7 @@ class TestStart:
 
     @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
     def test_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
-        """The log is used without the batches damaged below the recovery point, if their boundaries are certain."""
+        """If their boundaries are certain, damaged batches below the recovery point are left out, and the log is used."""
         log = world.log()
         flush(log)
         world.directories.directories[0].checkpoints.request()
@@ -431,7 +431,7 @@ class TestStart:
             assert values_of(again, offset_max=base_offset + 1) == before[: base_offset + 1]
 
     def test_loss_is_reported(self, world: World) -> None:
-        """The registration of this broker must say that it may have lost records."""
+        """The broker's registration must show that it may have lost records."""
         log = world.log()
         (directory,) = world.directories.directories
         assert directory.truncated_logs == []

@@ -1,4 +1,4 @@
-"""The log directories of a broker: ownership, contents, start, stop and failure."""
+"""A broker's log directories: ownership, contents, start, stop and failure."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_logs_survive_an_orderly_stop(broker):
 
 
 def test_logs_survive_a_kill(broker):
-    """Without the clean-shutdown marker the logs are recovered, and no written record is lost."""
+    """Without the clean-shutdown marker, the logs are recovered, and no written record is lost."""
     for log in broker.create(*KEYS):
         fill(log, 20)
     broker.after(120)
@@ -96,7 +96,7 @@ def test_logs_survive_a_kill(broker):
 
 
 def test_synced_records_survive_power_loss(broker):
-    """With ``flush.messages=1`` every record reported as synced survives."""
+    """With ``flush.messages=1``, every record that was reported as synced survives."""
     broker.config = replace(SMALL, flush_messages=1)
     broker.create(*KEYS)
     promised = {}
@@ -124,7 +124,7 @@ def test_directories_of_other_brokers_are_refused(broker):
 
 
 def test_directory_is_locked(broker):
-    """A second broker on the same directory gets an error."""
+    """A second broker that uses the same directory fails to start."""
     with pytest.raises(StorageError, match="in use"):
         broker.start()
 
@@ -159,7 +159,7 @@ def test_new_logs_go_to_the_directory_with_the_fewest(broker):
 
 @pytest.mark.parametrize("start_offset", [0, 15])
 def test_checkpoints_of_a_deleted_log_do_not_affect_its_successor(broker, start_offset):
-    """The process is killed after the first appends to the new log, before any periodic checkpoint."""
+    """The process is killed after the first appends to the new log, but before any periodic checkpoint."""
     (log,) = broker.create(KEYS[0])
     fill(log, 20)
     log.advance_log_start_offset(start_offset)
@@ -177,8 +177,7 @@ def test_checkpoints_of_a_deleted_log_do_not_affect_its_successor(broker, start_
 
 
 def test_deleted_logs_are_renamed_and_then_removed(broker):
-    """The name is free at once, also for a topic with another ID; the files are removed after ``file.delete.delay.ms``.
-    """
+    """The name can be reused at once, even with another topic ID; files are removed after ``file.delete.delay.ms``."""
     (log,) = broker.create(KEYS[0])
     fill(log, 3)
     part = log.read(0, size_max=10_000, offset_max=3).ranges[0]
@@ -199,7 +198,7 @@ def test_deleted_logs_are_renamed_and_then_removed(broker):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_synced_deletions_survive_power_loss(seed):
-    """A confirmed deletion is final: a log that comes back would belong to an older partition of the same name."""
+    """A confirmed deletion is final: a log that reappears would belong to an older partition of the same name."""
     broker = Broker(config=replace(SMALL, flush_messages=1), seed=seed).start()
     for log in broker.create(*KEYS):
         fill(log, 3)
@@ -212,7 +211,7 @@ def test_synced_deletions_survive_power_loss(seed):
 
 
 def test_a_failed_sync_of_deletions_is_reported(broker):
-    """The directory is offline then, and its deletions are not confirmed."""
+    """The directory goes offline, and its deletions are not confirmed."""
     broker.create(*KEYS)
     broker.run(broker.directories.delete(KEYS[0]))
     broker.disk.fail("sync_directory", "/data/*")
@@ -232,7 +231,7 @@ def test_interrupted_deletions_are_finished(broker):
 
 
 def test_damaged_log_does_not_affect_others(broker):
-    """A log damaged below its recovery point is offline; all others are served."""
+    """A log that is damaged below its recovery point is offline; all others are served."""
     for log in broker.create(*KEYS):
         fill(log, 20)
     broker.after(120)
@@ -252,7 +251,7 @@ def test_damaged_log_does_not_affect_others(broker):
 
 
 def test_failed_sync_takes_its_directory_offline(broker):
-    """The sync is not retried: all logs of that directory are offline; those of the other directory are served."""
+    """The sync is not retried: all logs in this directory are offline; those in the other directory are served."""
     broker.create(*KEYS)
     first, second = broker.directories.directories
     broker.disk.fail("sync", "/data/one/*", number=errno.EIO, times=1)
@@ -269,7 +268,7 @@ def test_failed_sync_takes_its_directory_offline(broker):
     with pytest.raises(StorageError, match="offline"):
         broker.create(broker.offline[0])
     for key in KEYS:
-        broker.directories.flush(key)  # the caller need not know which one is offline
+        broker.directories.flush(key)  # the caller need not know which directory is offline
     broker.stop()
     assert broker.disk.exists("/data/two/.kafka_cleanshutdown")
     assert not broker.disk.exists("/data/one/.kafka_cleanshutdown")
@@ -278,7 +277,7 @@ def test_failed_sync_takes_its_directory_offline(broker):
 @pytest.mark.parametrize("operation", ["open", "read"])
 @pytest.mark.parametrize("locked", [True, False])
 def test_device_that_is_dead_at_the_start(broker, operation, locked):
-    """The other directory is used; the logs of the dead device are back after a start with a working device."""
+    """The other directory is used; the logs on the dead device are back after a start with a working device."""
     for log in broker.create(*KEYS):
         fill(log, 3)
     first, second = (list(directory.logs) for directory in broker.directories.directories)
@@ -314,7 +313,7 @@ def test_all_devices_are_dead_at_the_start(broker, operation):
 
 
 def test_no_file_descriptors_at_the_start(broker):
-    """The device is not considered failed: the broker does not start, and loses nothing."""
+    """The device is not treated as failed: the broker does not start, but loses nothing."""
     broker.create(*KEYS)
     broker.stop()
     broker.disk.fail("open", "/data/two/*", errno.EMFILE)
@@ -345,8 +344,7 @@ def test_retention_and_compaction_run_periodically():
 
 @pytest.mark.parametrize(("synced", "offset"), [(1, 2), (3, 50)])
 def test_log_is_synced_after_a_truncation(synced, offset):
-    """With ``flush.messages=1``, even if it is truncated during a sync, or restarts at an offset above its former end.
-    """
+    """With ``flush.messages=1``, this holds even if the log is truncated during a sync or restarts above its end."""
     broker = Broker(paths=["/data"], config=replace(SMALL, flush_messages=1)).start()
     (log,) = broker.create(KEYS[0])
     fill(log, 3)
@@ -388,7 +386,7 @@ def test_close_leaves_no_timer(broker):
 
 
 def test_log_in_two_directories_is_refused(broker):
-    """It is unknown which of the two copies is correct."""
+    """Start fails, because it is unknown which of the two copies is correct."""
     broker.create(KEYS[0])
     broker.stop()
     broker.disk.make_directories("/data/two/a.b-c-0")

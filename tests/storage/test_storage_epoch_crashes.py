@@ -1,4 +1,4 @@
-"""Leader epochs are kept in memory between rolls: after any crash each record still has its epoch."""
+"""Leader epochs are kept in memory between rolls, but after any crash each record still has its epoch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def many_epochs(log, done):
 
 
 def in_batches(log):
-    """Return the epochs found in the batches, each with its first offset."""
+    """Return the epochs in the batches, each with its first offset."""
     found = []
     for _, header in iter_headers(read_bytes(log)):
         if not found or header.partition_leader_epoch != found[-1][0]:
@@ -48,14 +48,14 @@ def in_batches(log):
 
 
 def check(log):
-    """Assert that the epoch file agrees with the batches; it may have one more epoch without records."""
+    """Assert that the epoch file agrees with the batches; it may contain one more epoch, without records."""
     with_records = [entry for entry in log.leader_epochs.entries if entry.start_offset < log.log_end_offset]
     assert with_records == in_batches(log)
     assert all(log.leader_epochs.epoch_of(offset) != NO_EPOCH for offset in range(log.log_end_offset))
 
 
 def crash_at(cut, *, seed):
-    """Stop at that change: a kill keeps all written data, a power loss only synced data."""
+    """Stop at this change: a kill keeps all written data, a power loss only synced data."""
     disk = DyingDisk()
     done = {"synced": 0}
     disk.changes_left = cut
@@ -75,7 +75,7 @@ def changes():
 
 
 def test_kill_at_any_write_keeps_the_epoch_of_every_record():
-    """After the next start followers still truncate to the correct offset."""
+    """After the next start, followers still truncate to the correct offset."""
     for cut in changes():
         log, disk = crash_at(cut, seed=None)
         check(log)
@@ -85,7 +85,7 @@ def test_kill_at_any_write_keeps_the_epoch_of_every_record():
 
 
 def test_power_loss_at_any_write_keeps_epochs_consistent():
-    """Whichever files are lost, the remaining epochs and records agree, even after another kill."""
+    """Whichever files are lost, the remaining epochs and records are consistent, even after another kill."""
     for cut in changes():
         for seed in range(4):
             log, disk = crash_at(cut, seed=seed)

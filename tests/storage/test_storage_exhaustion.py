@@ -65,7 +65,7 @@ def warnings() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("number", PASSING)
 def test_failed_checkpoint_is_retried(number: int, warnings: list[str]) -> None:
-    """The failure is logged once, and the logs of the directory stay usable."""
+    """The failure is logged once, and the logs in the directory stay usable."""
     world = World(SMALL)
     fill(world.log, 5)
     flush(world.log)
@@ -82,7 +82,7 @@ def test_failed_checkpoint_is_retried(number: int, warnings: list[str]) -> None:
 
 @pytest.mark.parametrize("number", PASSING)
 def test_segment_that_cannot_be_created(number: int) -> None:
-    """The append that needs it gets a retriable error; nothing else is affected."""
+    """The append that needs the segment fails with a retriable error; nothing else is affected."""
     for failing in range(1, 7):
         world = World(SMALL)
         log = world.log
@@ -132,7 +132,7 @@ def test_aborted_transaction_that_cannot_be_indexed(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
 def test_file_that_cannot_be_opened_for_a_sync(number: int) -> None:
-    """The sync itself did not fail, so it is retried, and then all is durable."""
+    """The sync itself did not fail, so it is retried, and then all records are durable."""
     for failing in range(1, 10):
         world = World(SYNCED)
         fill(world.log, 3)
@@ -155,7 +155,7 @@ def test_file_that_cannot_be_opened_for_a_sync(number: int) -> None:
 
 @pytest.mark.parametrize("number", [errno.ENOMEM, errno.ENOSPC, errno.EIO])
 def test_failed_sync_is_never_retried(number: int) -> None:
-    """For any error the state of the written data is unknown: the directory is offline."""
+    """After any error, the state of the written data is unknown, so the directory goes offline."""
     world = World(SYNCED)
     world.disk.fail("sync", "/data/orders-0/*", number, times=1)
     fill(world.log, 1)
@@ -165,7 +165,7 @@ def test_failed_sync_is_never_retried(number: int) -> None:
 
 
 def test_directory_closed_during_a_failure() -> None:
-    """The directory gets no clean-shutdown marker, nothing runs afterwards, and the next start has all records."""
+    """No clean-shutdown marker is written, nothing runs afterwards, and the next start finds all records."""
     world = World(SYNCED)
     fill(world.log, 20)
     world.simulation.run(61)
@@ -183,7 +183,7 @@ def test_directory_closed_during_a_failure() -> None:
 
 @pytest.mark.parametrize("offset", [0, 1, 7, 15, 29])
 def test_log_truncated_during_a_failure(offset: int) -> None:
-    """The log ends at the truncation offset, at the latest after another truncation, and accepts only appends at that
+    """The log ends at the truncation offset, at the latest after another truncation, and accepts only appends at this
     offset."""
     for failing in range(1, 9):
         world = World(SMALL)
@@ -218,7 +218,7 @@ def test_log_truncated_during_a_failure(offset: int) -> None:
 @pytest.mark.parametrize("number", [*PASSING, errno.ENOSPC])
 @pytest.mark.parametrize("beforehand", [False, True])
 def test_failed_creation_of_a_log_leaves_nothing(number: int, beforehand: bool) -> None:
-    """Otherwise a partition deleted before space is available would leave a directory that is never removed."""
+    """Otherwise, if the partition were deleted before space is available, its directory would never be removed."""
     world = World(SMALL)
     repair = world.disk.fail("open", "/data/orders-0/partition.metadata.tmp", number)
     if beforehand:

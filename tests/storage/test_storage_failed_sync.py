@@ -1,4 +1,4 @@
-"""After a failed sync, pages are in memory only although the kernel considers them clean."""
+"""After a failed sync, pages may exist only in memory, although the kernel considers them clean."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class World:
         return self.directories.directories[0].offline is not None
 
     def write(self, count: int) -> None:
-        """Write records of increasing leader epochs, a few at a time, until the directory is offline."""
+        """Write records with increasing leader epochs, a few at a time, until the directory is offline."""
         for _ in range(count):
             for log in self.directories.logs.values():
                 self._count += 1
@@ -62,7 +62,7 @@ class World:
                 return
 
     def promised(self) -> dict[TopicPartition, tuple[bytes, object, UUID | None]]:
-        """Return all records reported as durable."""
+        """Return all records that were reported as durable."""
         found = {}
         for key, log in self.logs.items():
             end_offset = log.durability.recovery_point
@@ -80,7 +80,7 @@ class World:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_records_synced_after_a_restart_survive_a_power_loss(seed: int) -> None:
-    """A broker restarted on the device continues, and records that it reports as durable are."""
+    """A broker that is restarted with this device continues, and records that it reports as durable are durable."""
     world = World(seed)
     world.start()
     for key in KEYS:
@@ -108,8 +108,7 @@ def test_records_synced_after_a_restart_survive_a_power_loss(seed: int) -> None:
 
 
 def test_records_after_a_truncation_are_rewritten() -> None:
-    """A log truncated below its recovery point is durable up to the truncation, whatever the last checkpoint contains.
-    """
+    """A log truncated below its recovery point is durable up to the truncation, whatever the checkpoint contains."""
     lost = 0
     for seed in range(40):
         world = World(seed)
@@ -139,8 +138,8 @@ def test_records_after_a_truncation_are_rewritten() -> None:
 
 
 def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The device might block: nothing is written to it while other work waits; the next start already has all that it
-    needs."""
+    """The device might block, so nothing is written to it while other work waits; the next start already has everything
+    it needs."""
     world = World(1)
     world.start()
     log = world.directories.create(KEYS[0], TOPIC_ID, replace(SYNCED, flush_messages=1000))
@@ -165,7 +164,7 @@ def test_failed_device_is_not_accessed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_files_are_rewritten_once() -> None:
-    """The start that rewrote them removes the mark; afterwards an orderly stop counts as usual."""
+    """The start that rewrote them removes the mark; later clean stops are handled as usual."""
     world = World(1)
     world.start()
     world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
@@ -183,7 +182,7 @@ def test_files_are_rewritten_once() -> None:
 
 
 def test_kill_while_files_are_rewritten() -> None:
-    """The next start does it again: the mark stays until all is done."""
+    """The next start rewrites them again: the mark is kept until everything is done."""
     world = World(1)
     world.start()
     world.directories.create(KEYS[0], TOPIC_ID, SYNCED)
@@ -198,7 +197,7 @@ def test_kill_while_files_are_rewritten() -> None:
 
 
 def test_device_on_which_no_mark_can_be_written() -> None:
-    """The log names the remedy for the operator."""
+    """A log line tells the operator what to do."""
     logged: list[str] = []
 
     def observe(event: LogEvent) -> None:

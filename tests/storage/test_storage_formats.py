@@ -1,4 +1,4 @@
-"""Written files, read by other readers: kafka-python's record reader, and parsers of the specified formats."""
+"""Written files are read by other readers: kafka-python's record reader, and parsers of the specified formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_with_kafka_python(path):
 
 
 def read_batches(data):
-    """Return (position, base offset, last offset, max timestamp) from the 61-byte headers, with struct alone."""
+    """Return (position, base offset, last offset, max timestamp) from the 61-byte headers, using only ``struct``."""
     position = 0
     while position < len(data):
         base, length, _, magic, crc, _, last_delta, _, max_timestamp = struct.unpack_from(">qiibIhiqq", data, position)
@@ -59,7 +59,7 @@ def test_kafka_python_reads_segments(tmp_path):
 
 
 def test_offset_indexes_follow_their_format(tmp_path):
-    """Each 8-byte entry has the relative last offset of a batch and the batch's position; both increase."""
+    """Each 8-byte entry contains the relative last offset of a batch and the batch's position; both increase."""
     _, path = written(tmp_path)
     total = 0
     for file in sorted(path.glob("*.log")):
@@ -74,7 +74,7 @@ def test_offset_indexes_follow_their_format(tmp_path):
 
 
 def test_time_indexes_follow_their_format(tmp_path):
-    """Each 12-byte entry has a timestamp and the offset up to which no record is later; the last timestamp is the
+    """Each 12-byte entry contains a timestamp and the offset up to which no record is later; the last timestamp is the
     highest."""
     _, path = written(tmp_path)
     for file in sorted(path.glob("*.log")):
@@ -90,7 +90,7 @@ def test_time_indexes_follow_their_format(tmp_path):
 
 
 def test_producer_snapshots_follow_their_format(tmp_path):
-    """Version 1, a CRC of the rest, and 48 bytes per batch; the last row of a producer is the one that Kafka has."""
+    """The file has version 1, a CRC of the rest, and 48 bytes per batch; Kafka uses the last row of each producer."""
     log, path = written(tmp_path)
     data = (path / f"{log.log_end_offset:020d}.snapshot").read_bytes()
     version, crc, count = struct.unpack_from(">hIi", data)
@@ -102,20 +102,20 @@ def test_producer_snapshots_follow_their_format(tmp_path):
 
 
 def test_aborted_transactions_follow_their_format(tmp_path):
-    """34 bytes per transaction: version 0, producer, first and last offset, last stable offset."""
+    """Each transaction has 34 bytes: version 0, producer, first and last offset, last stable offset."""
     _, path = written(tmp_path)
     data = b"".join(file.read_bytes() for file in sorted(path.glob("*.txnindex")))
     assert list(struct.iter_unpack(">hqqqq", data)) == [(0, 9, 33, 35, 36)]
 
 
 def test_leader_epochs_follow_their_format(tmp_path):
-    """Version, number of rows, and an epoch with its first offset in each row."""
+    """The file has a version, the number of rows, and an epoch with its first offset in each row."""
     _, path = written(tmp_path)
     assert (path / "leader-epoch-checkpoint").read_text() == "0\n2\n2 0\n4 33\n"
 
 
 def test_clean_shutdown_marker_follows_its_format(tmp_path):
-    """JSON from which Kafka 3.7 and later reads the broker epoch."""
+    """The file is JSON, from which Kafka 3.7 and later reads the broker epoch."""
     from kreplica.runtime.os_disk import OsDisk
     from kreplica.storage.formats.checkpoints import write_clean_shutdown
 

@@ -1,4 +1,4 @@
-"""Inspection of a log's files reports exactly the defects, with their position, and changes nothing."""
+"""Inspecting a log's files reports exactly the defects, with their positions, and changes nothing."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FIRST = "00000000000000000000"
 def problems(
     directory: Path, pause: Callable[[], None] = lambda: None, disk: ReadOnlyDisk | None = None, **options: bool
 ) -> list[tuple[str, int | None, str]]:
-    """Return (file, position, text) of every problem."""
+    """Return the (file, position, text) of every problem."""
     found = Verification(disk or ReadOnlyDisk(), CheckOptions(**options), pause).run(str(directory))
     return [(os.path.relpath(each.path, directory), each.position, each.text) for each in found]
 
 
 @pytest.fixture
 def closed(tmp_path: Path) -> Path:
-    """Return the directory of a log of several segments and epochs, with transactions, after an orderly stop."""
+    """Return the directory of a log with several segments, epochs and transactions, after a clean stop."""
     path = tmp_path / "orders-0"
     log = open_log(path, LogConfig(segment_bytes=2000, index_interval_bytes=150))
     fill(log, 12, epoch=0)
@@ -130,7 +130,7 @@ class TestBatches:
         assert problems(tmp_path) == []
 
     def test_wrong_checksum_is_reported_once(self, closed: Path) -> None:
-        """The report has the batch's position, and later batches are checked."""
+        """The report contains the batch's position, and later batches are still checked."""
         with (closed / f"{FIRST}.log").open("rb") as file:
             data = file.read()
         second = next(at for at, _, _ in batches_of(closed / f"{FIRST}.log") if at)
@@ -139,7 +139,7 @@ class TestBatches:
         assert problems(closed) == [(f"{FIRST}.log", second, "wrong CRC in the batch of offset 1")]
 
     def test_torn_end(self, closed: Path) -> None:
-        """The remaining bytes are counted."""
+        """The report contains the number of remaining bytes."""
         last = segments(closed)[-1]
         file = closed / f"{last}.log"
         size = file.stat().st_size
@@ -148,7 +148,7 @@ class TestBatches:
         assert problems(closed) == [(f"{last}.log", size, "no complete batch starts here; 70 bytes remain")]
 
     def test_invalid_length(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The batch is not read into memory."""
+        """A batch with an impossible length is not read into memory."""
         monkeypatch.setattr(files, "BATCH_SIZE_MAX", 100)
         (found,) = [text for name, at, text in problems(closed) if name == f"{FIRST}.log"]
         assert found.startswith("no complete batch starts here")
@@ -166,7 +166,7 @@ class TestBatches:
         assert (f"{last}.log", position, text) in problems(closed)
 
     def test_missing_segment(self, closed: Path) -> None:
-        """A gap is a problem only in a log that is not compacted."""
+        """A gap is a problem only if the log is not compacted."""
         gone = segments(closed)[1]
         for suffix in (".log", ".index", ".timeindex", ".txnindex"):
             (closed / f"{gone}{suffix}").unlink(missing_ok=True)
@@ -200,7 +200,7 @@ def batches_of(file: Path) -> list[tuple[int, object, memoryview]]:
 
 class TestIndexes:
     def test_position_inside_a_batch(self, closed: Path) -> None:
-        """An entry of the offset index must have the position of a batch."""
+        """An entry of the offset index must contain the position of a batch."""
         index = closed / f"{FIRST}.index"
         offset, position = (int.from_bytes(index.read_bytes()[at : at + 4], "big") for at in (0, 4))
         change(index, 4, pack(">i", position + 1))
@@ -228,7 +228,7 @@ class TestIndexes:
         assert all("beyond" in text for _, _, text in found)
 
     def test_wrong_timestamps(self, closed: Path) -> None:
-        """A lookup by timestamp would skip records, or find none."""
+        """With wrong timestamps, a lookup would skip records, or find none."""
         index = closed / f"{FIRST}.timeindex"
         at = index.stat().st_size - 12
         timestamp_ms = int.from_bytes(index.read_bytes()[at : at + 8], "big")
@@ -240,7 +240,7 @@ class TestIndexes:
         assert problems(closed)[0][2].startswith(early)
 
     def test_missing_index(self, closed: Path) -> None:
-        """A closed segment must have one; the active segment's is written when it is closed."""
+        """A closed segment must have an index; that of the active segment is written when it is closed."""
         (closed / f"{FIRST}.index").unlink()
         (closed / f"{segments(closed)[-1]}.index").unlink()
         assert problems(closed) == [(f"{FIRST}.index", None, "is missing")]
@@ -254,7 +254,7 @@ class TestIndexes:
         assert problems(closed) == [(f"{FIRST}.index", size, "3 bytes after the last whole entry of 8 bytes")]
 
     def test_zeros_are_not_entries(self, closed: Path) -> None:
-        """Kafka pads the indexes of the active segment."""
+        """Kafka pads the indexes of the active segment with zeros."""
         for suffix in (".index", ".timeindex"):
             path = closed / f"{segments(closed)[-1]}{suffix}"
             with path.open("ab") as file:
@@ -294,7 +294,7 @@ class TestTransactions:
         ]
 
     def test_missing_index(self, closed: Path, index: Path) -> None:
-        """Consumers would read aborted records."""
+        """Without the index, consumers would read aborted records."""
         index.unlink()
         ((_, _, text),) = problems(closed)
         assert text.startswith("the transaction of producer 7 from offset 24 is aborted at 26")
@@ -302,7 +302,7 @@ class TestTransactions:
 
 class TestEpochs:
     def test_epoch_missing_in_the_checkpoint(self, closed: Path) -> None:
-        """The epochs of batches and of the checkpoint must agree."""
+        """The epochs in the batches and in the checkpoint must agree."""
         (closed / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n4 12\n")
         found = problems(closed)
         assert {text for _, _, text in found} == {"leader epoch 3, but the checkpoint has 4 for this offset"}
@@ -329,14 +329,14 @@ class TestSmallFiles:
         ],
     )
     def test_files_of_a_partition(self, closed: Path, name: str, content: str, text: str) -> None:
-        """Each is read as the broker reads it."""
+        """Each file is parsed as the broker does it."""
         (closed / name).write_text(content)
         ((found, _, message),) = problems(closed)
         assert found == name
         assert text in message
 
     def test_files_of_a_log_directory(self, closed: Path) -> None:
-        """Checkpoints of all logs together."""
+        """The checkpoints that cover all logs are checked too."""
         (closed.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 x\n")
         ((found, _, message),) = problems(closed.parent)
         assert found == "recovery-point-offset-checkpoint"
@@ -345,7 +345,7 @@ class TestSmallFiles:
 
 class TestWhileABrokerWrites:
     def test_transient_torn_write(self, closed: Path) -> None:
-        """A batch that is being written is not a problem once it is complete."""
+        """A batch that is being written is not reported if it is complete in the second check."""
         last = closed / f"{segments(closed)[-1]}.log"
         rest = bytes(batch("late", base_sequence=-1))
         with last.open("ab") as file:

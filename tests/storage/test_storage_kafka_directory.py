@@ -1,4 +1,4 @@
-"""Directories that Apache Kafka 3.9 wrote (see ``written_by_kafka/make_kafka_directory.py``) open here."""
+"""Directories written by Apache Kafka 3.9 (see ``written_by_kafka/make_kafka_directory.py``) can be opened."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_every_offset_is_found_with_kafkas_indexes(opened):
 
 
 def test_log_compacted_by_kafka_is_read_across_its_gaps(opened):
-    """The last value of every key is there, deleted keys have tombstones, and offsets are unchanged."""
+    """The last value of every key is present, deleted keys have tombstones, and offsets are unchanged."""
     found = {record.key: record for record in records_of(read_bytes(opened.directories.logs[COMPACTED]))}
     assert sorted(found) == sorted([*(f"key {index}".encode() for index in range(20)), b"another key"])
     assert found[b"key 3"].value is found[b"key 7"].value is None
@@ -110,7 +110,7 @@ def test_log_compacted_by_kafka_is_read_across_its_gaps(opened):
 
 
 def test_transactions_and_idempotent_producers_are_restored(opened):
-    """Open and aborted transactions, and the last sequences of producers."""
+    """This includes open and aborted transactions, and the producers' last sequence numbers."""
     log = opened.directories.logs[TRANSACTIONS]
     (aborted,) = log.segments.aborted_transactions(0, 17)
     assert (aborted.first_offset, aborted.last_offset) == (6, 11)
@@ -120,7 +120,7 @@ def test_transactions_and_idempotent_producers_are_restored(opened):
 
 
 def test_appending_to_kafkas_log(opened):
-    """Records are appended after Kafka's, and after an orderly stop the directory opens again without a scan."""
+    """Records are appended after Kafka's, and after a clean stop, the directory is opened without a scan."""
     log = opened.directories.logs[ROLLED]
     (producer,) = log.producers.entries
     retry = batch("again", producer_id=producer.producer_id, producer_epoch=producer.epoch, base_sequence=200)
@@ -135,7 +135,7 @@ def test_appending_to_kafkas_log(opened):
 
 
 def test_batches_equal_the_output_of_kafkas_dump_tool(opened):
-    """Offset, position, size and CRC of every batch agree with Kafka's DumpLogSegments."""
+    """The offset, position, size and CRC of every batch agree with Kafka's DumpLogSegments."""
     if not opened.killed:
         return
     dumps = json.loads((ARCHIVES / "kafka-3.9-killed-dump.json").read_text())

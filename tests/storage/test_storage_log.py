@@ -1,4 +1,4 @@
-"""A log as a leader, a follower and a reader use it."""
+"""A log used by a leader, a follower and a reader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def code_of(call, *arguments, **options):
 
 class TestLeader:
     def test_offsets_are_consecutive(self, tmp_path):
-        """Each record gets the next offset, and is read at it."""
+        """Each record gets the next offset, and can be read at this offset."""
         log = open_log(tmp_path / "t-0")
         assert append(log, batch("a", "b")) == AppendResult(0, 1, -1, False, 61 + 2 * 8)
         assert append(log, batch("c")).base_offset == 2
@@ -50,7 +50,7 @@ class TestLeader:
         assert log.log_end_offset == 3
 
     def test_batch_is_stored_unchanged(self, tmp_path):
-        """Only the offset and the leader epoch are set; the producer's CRC stays."""
+        """Only the offset and the leader epoch are set; the producer's CRC is kept."""
         log = open_log(tmp_path / "t-0")
         append(log, batch("first"))
         sent = batch("a", "b", codec=Codec.GZIP)
@@ -79,7 +79,7 @@ class TestLeader:
         assert verify_crc(read_bytes(log), parse_header(read_bytes(log)))
 
     def test_missing_max_timestamp_is_computed(self, tmp_path):
-        """A batch whose header lacks it can still be found by timestamp."""
+        """A batch without a maximum timestamp in its header can still be found by timestamp."""
         sent = batch("a", "b", timestamp_ms=500)
         unset = bytearray(sent)
         unset[35:43] = (-1).to_bytes(8, "big", signed=True)
@@ -121,7 +121,7 @@ class TestLeader:
         ],
     )
     def test_refused_batch_leaves_no_trace(self, tmp_path, records, config, code):
-        """The batch gets its own error code, and the log is unchanged, even after a restart."""
+        """The batch is rejected with the right error code, and the log is unchanged, even after a restart."""
         log = open_log(tmp_path / "t-0", replace(SMALL, **config))
         assert code_of(append, log, records) is code
         assert (log.log_end_offset, log.segments.size_bytes, log.leader_epochs.entries) == (0, 0, ())
@@ -138,7 +138,7 @@ class TestLeader:
 
 class TestRolling:
     def test_roll_by_size(self, tmp_path):
-        """A batch that does not fit starts a new segment; every offset stays readable."""
+        """A batch that does not fit into the segment starts a new one; every offset stays readable."""
         log = open_log(tmp_path / "t-0")
         fill(log, 30)
         assert len(bases_of(log)) > 4
@@ -146,7 +146,7 @@ class TestRolling:
         assert offsets_of(log) == list(range(30))
 
     def test_roll_by_time_of_the_records(self, tmp_path):
-        """A segment spans at most ``segment.ms`` of record timestamps."""
+        """The record timestamps in a segment span at most ``segment.ms``."""
         log = open_log(tmp_path / "t-0", LogConfig(segment_ms=100))
         for timestamp_ms in (1000, 1100, 1101, 1150):
             append(log, batch("a", timestamp_ms=timestamp_ms))
@@ -198,7 +198,7 @@ class TestFollower:
         assert append_as_follower(follower, read_bytes(leader, 2), now_ms=1).last_offset == 2
 
     def test_damaged_and_unordered_batches_are_refused(self, tmp_path):
-        """A damaged batch, everything behind it, and existing offsets are not appended."""
+        """A damaged batch, everything after it, and batches with existing offsets are not appended."""
         leader, follower = open_log(tmp_path / "a-0"), open_log(tmp_path / "b-0")
         fill(leader, 3)
         copied = bytearray(read_bytes(leader))
@@ -236,13 +236,13 @@ class TestReading:
             assert part.size == sum(piece.size for piece in part.ranges)
 
     def test_read_ends_at_the_given_offset(self, log):
-        """A consumer gets no batch that extends beyond the high watermark."""
+        """A consumer receives no batch that extends beyond the high watermark."""
         for offset_max in range(37):
             seen = [offset for offset, _ in values_of(log, offset_max=offset_max)]
             assert seen == list(range(offset_max - offset_max % 3))
 
     def test_read_size(self, log):
-        """The first batch is whole if requested; otherwise the result has at most the given size."""
+        """The first batch is returned whole if requested; otherwise the result has at most the given size."""
         first = parse_header(read_bytes(log)).size
         assert log.read(4, size_max=1, offset_max=36).size == first
         assert log.read(4, size_max=1, offset_max=36, at_least_one=False).size == 0
@@ -258,7 +258,7 @@ class TestReading:
         assert log.read(4, size_max=1, offset_max=36).first_offset == 3
 
     def test_offset_by_timestamp_is_exact(self, log):
-        """The first record that is not earlier, also within a compressed batch, and never beyond the bound."""
+        """The result is the first record that is not earlier, even in a compressed batch, and never beyond the bound."""
         append(log, batch("x", "y", "z", timestamp_ms=2000, codec=Codec.LZ4))
         stamps = {record.offset: record.timestamp_ms for record in records_of(read_bytes(log))}
         for wanted in range(995, 2004):
@@ -279,7 +279,7 @@ class TestReading:
         assert offset_for_timestamp(log, -3, 38) == (9999, 36, 3)
 
     def test_read_data_stays_valid(self, log, tmp_path):
-        """A response being sent is not affected by retention, eviction or deletion of the log."""
+        """A response that is being sent is not affected by retention, eviction or deletion of the log."""
         part = log.read(0, size_max=10_000, offset_max=36).ranges[0]
         before = part.read()
         log.advance_log_start_offset(36)
@@ -345,7 +345,7 @@ class TestTruncation:
 
 class TestTransactions:
     def test_open_committed_and_aborted_transactions(self, tmp_path):
-        """Readers of committed records stop at the first open transaction, and get the list of aborted ones."""
+        """Readers of committed records stop at the first open transaction, and receive the list of aborted ones."""
         log = open_log(tmp_path / "t-0")
         append(log, idempotent(0, 2, producer_id=1, transactional=True))
         append(log, idempotent(0, 2, producer_id=2, transactional=True))

@@ -21,7 +21,7 @@ def make(broker, keys=KEYS):
 
 
 def test_logs_created_together_are_spread_and_kept():
-    """The logs are in the directories with the fewest logs, have their topic ID, and survive a restart."""
+    """The logs are created in the directories with the fewest logs, have their topic ID, and survive a restart."""
     broker = Broker().start()
     make(broker)
     for key in KEYS:
@@ -52,7 +52,7 @@ def test_error_of_one_log_does_not_affect_others():
 
 
 def test_existing_log_directory_is_opened():
-    """The log is not taken for an empty one."""
+    """The log is not treated as an empty one."""
     broker = Broker(paths=["/data"])
     broker.start()
     log = broker.directories.create(KEYS[0], TOPIC_ID, LogConfig())

@@ -1,4 +1,4 @@
-"""A log compared with a model: after any operations in any order it returns the contents of a plain list."""
+"""A log is compared with a model: after any operations in any order, its contents equal those of a plain list."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ CHECKPOINT = f"/data/{RECOVERY_POINTS}"
 
 
 class World:
-    """A log of 20 durable records, which the checkpoint covers."""
+    """A log with 20 durable records, which the checkpoint covers."""
 
     def __init__(self, seed: int) -> None:
         self.simulation = Simulation(seed)
@@ -53,7 +53,7 @@ class World:
         return read_offsets(self.disk, CHECKPOINT)[KEY]
 
     def append(self, value: str) -> bool:
-        """Append a record; return true if it was accepted."""
+        """Append a record; return True if it was accepted."""
         try:
             append_as_leader(self.log, batch(value.ljust(90)), 1, now_ms=1)
         except KafkaError as error:
@@ -65,9 +65,9 @@ class World:
 
 @pytest.mark.parametrize("cut", [0, 3, 11])
 def test_records_after_a_truncation_are_not_assumed_durable(cut: int) -> None:
-    """After the power loss the log is not damaged, and records of the two histories are not mixed.
+    """After the power loss, the log is not damaged, and records of the two histories are not mixed.
 
-    If nothing was appended yet, the power loss may undo a part of the truncation: the rest is the old history.
+    If nothing has been appended yet, the power loss may undo part of the truncation: then the log has the old history.
     """
     taken = 0
     for seed in range(40):
@@ -90,7 +90,7 @@ def test_records_after_a_truncation_are_not_assumed_durable(cut: int) -> None:
 
 
 def test_lower_recovery_point_that_cannot_be_written() -> None:
-    """Appends are refused meanwhile, and accepted again afterwards."""
+    """Appends are rejected until it can be written, and then accepted again."""
     world = World(1)
     world.disk.fail("open", f"{CHECKPOINT}*", errno.ENOSPC)
     world.log.truncate_to(3)
@@ -126,7 +126,7 @@ def test_truncation_above_the_recovery_point_on_disk() -> None:
 
 
 def test_truncation_while_a_higher_recovery_point_is_being_written() -> None:
-    """The checkpoint being written counts as written."""
+    """The checkpoint that is being written is treated as written."""
     world = World(1)
     fill(world.log, 10, first=20)
     flush(world.log)

@@ -1,4 +1,4 @@
-"""Limits on the number of producers that one log and all logs of a broker remember."""
+"""Limits on the number of producers whose state is kept in one log and in all logs of a broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rejection_of(log: Log, producer_id: int, sequence: int = 0) -> ErrorCode:
 
 
 def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
-    """A new producer is refused with a retriable error; known ones, plain batches and other logs are not affected."""
+    """A new producer is rejected with a retriable error; known producers, plain batches and other logs are not."""
     limits = ProducerLimits(log_max=3)
     log, other = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(3):
@@ -46,7 +46,7 @@ def test_producers_of_a_log_are_bounded(tmp_path: Path) -> None:
 
 
 def test_a_refused_producer_keeps_its_order(tmp_path: Path) -> None:
-    """Once another producer has expired, its second batch is still refused until the first one is sent again."""
+    """Even after another producer has expired, its second batch is rejected until the first is sent again."""
     log = limited_log(tmp_path / "t-0", ProducerLimits(log_max=1))
     append(log, 1)
     assert rejection_of(log, 2, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -69,7 +69,7 @@ def test_expired_producers_make_room(tmp_path: Path) -> None:
 
 
 def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> None:
-    """A log that used up the total accepts no new producers; another one accepts as many as its share."""
+    """A log that has used up the total accepts no new producers; another log accepts as many as its share."""
     limits = ProducerLimits(broker_max=8)
     greedy, modest = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(8):
@@ -82,7 +82,7 @@ def test_the_broker_is_bounded_and_each_log_has_its_share(tmp_path: Path) -> Non
 
 
 def test_a_deleted_log_makes_room(tmp_path: Path) -> None:
-    """The log's producers no longer count."""
+    """The producers of a deleted log are no longer counted."""
     limits = ProducerLimits(broker_max=4)
     deleted, log = limited_log(tmp_path / "t-0", limits), limited_log(tmp_path / "t-1", limits)
     for producer_id in range(2):

@@ -1,4 +1,4 @@
-"""Retries of idempotent producers are detected, gaps and old epochs refused (KIP-98, KIP-360)."""
+"""Retries of idempotent producers are detected; gaps and old epochs are rejected (KIP-98, KIP-360)."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_retry_gets_the_original_offsets(log):
 def test_retry_of_a_forgotten_batch(log):
     """A batch before the last five was appended if the log has the producer's batches from sequence 0 on.
 
-    After OUT_OF_ORDER_SEQUENCE_NUMBER a Java producer would raise its epoch and append the batch again.
+    After OUT_OF_ORDER_SEQUENCE_NUMBER, a Java producer would bump its epoch and append the batch again.
     """
     for number in range(7):
         append(log, number * 2, 2)
     log.producers.partition = SimpleNamespace(high_watermark=3)
-    assert code_of(log, 0, 2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "clients take a duplicate for committed"
+    assert code_of(log, 0, 2) is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, "clients treat a duplicate as committed"
     log.producers.note_rejection(idempotent(0, 2), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND), 1)
     assert append(log, 14, 2).base_offset == 14, "its producer's later batches are accepted"
     log.producers.partition = SimpleNamespace(high_watermark=6)
@@ -66,7 +66,7 @@ def test_retry_of_a_forgotten_batch(log):
 
 
 def test_old_batch_of_a_producer_with_an_unknown_start(log):
-    """A leader may accept a later batch first, so that an earlier one was perhaps never appended."""
+    """A leader may have accepted a later batch first, so an earlier one may never have been appended."""
     for sequence in range(10, 17):
         append(log, sequence)
     assert code_of(log, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -74,7 +74,7 @@ def test_old_batch_of_a_producer_with_an_unknown_start(log):
 
 
 def test_partial_overlap_is_not_a_retry(log):
-    """Sequences that overlap with known batches but differ from them are out of order."""
+    """Sequence numbers that overlap with known batches but differ from them are out of order."""
     append(log, 0, 3)
     for sequence, count in ((0, 2), (1, 2), (2, 2), (0, 4)):
         assert code_of(log, sequence, count) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -91,9 +91,9 @@ def skip_to(log, sequence, *batches):
 
 
 def test_retry_of_a_batch_that_the_log_has_never_had(log):
-    """A leader that skipped deleted records as a follower knows that the producer's earlier batches were committed.
+    """A leader that skipped deleted records while it was a follower knows that earlier batches were committed.
 
-    OUT_OF_ORDER_SEQUENCE_NUMBER would let the producer take a new ID and send all of them again.
+    OUT_OF_ORDER_SEQUENCE_NUMBER would make the producer get a new ID and send all of them again.
     """
     append(log, 0, 45)
     skip_to(log, 47, (47, 3), (50, 3))
@@ -113,7 +113,7 @@ def test_retry_before_the_first_known_batch_does_not_clear_a_refusal(log):
 
 
 def test_earlier_sequence_of_a_well_known_producer_is_out_of_order(log):
-    """A producer has at most five batches in flight, so an older one is not a retry; nor is one that overlaps."""
+    """A producer has at most five batches in flight, so an older batch is not a retry; nor is an overlapping one."""
     skip_to(log, 47, *((47 + number, 1) for number in range(4)))
     assert code_of(log, 46, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert code_of(log, 60) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -122,7 +122,7 @@ def test_earlier_sequence_of_a_well_known_producer_is_out_of_order(log):
 
 
 def test_unknown_producer_that_starts_later_may_send_its_first_batch(log):
-    """A leader accepts a batch behind one that was rejected as too large, which is then sent again in parts."""
+    """A leader accepts a batch after one that was rejected as too large and is then sent again in parts."""
     skip_to(log, 47)
     append(log, 4, 2)
     assert code_of(log, 0, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -132,13 +132,13 @@ def test_unknown_producer_that_starts_later_may_send_its_first_batch(log):
 
 
 def test_gap_is_known_only_to_a_log_that_has_skipped_records(log):
-    """A follower with all records of its leader knows the first batch of each producer."""
+    """A follower that has all records of its leader knows the first batch of each producer."""
     append_as_follower(log, idempotent(10, 2), now_ms=1)
     assert code_of(log, 8, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_retry_across_the_wrap_of_sequences(log):
-    """The first known batch has sequence 0 after the wrap, and the retried one the largest number."""
+    """The first known batch has sequence number 0 after the wrap, and the retried one has the largest number."""
     skip_to(log, 10)
     append_as_follower(log, idempotent(0, 1, base_offset=10), now_ms=1)
     assert code_of(log, 2**31 - 1) is ErrorCode.DUPLICATE_SEQUENCE_NUMBER
@@ -152,7 +152,7 @@ def test_gap_is_refused(log):
 
 
 def test_sequences_wrap_around(log):
-    """After 2**31 - 1 follows 0, also within a batch, and retries across the wrap are detected."""
+    """After 2**31 - 1 comes 0, even within a batch, and retries across the wrap are detected."""
     top = 2**31 - 1
     append(log, top - 1, 1)
     append(log, top, 3)
@@ -176,7 +176,7 @@ def test_new_epoch_starts_at_zero(log):
 
 
 def test_producers_are_independent(log):
-    """Sequences belong to one producer and one partition."""
+    """Sequence numbers are counted per producer and partition."""
     append(log, 0, producer_id=1)
     append(log, 0, producer_id=2)
     append(log, 1, producer_id=1)
@@ -201,7 +201,7 @@ def test_marker_fences_earlier_epochs(log):
 
 
 def test_followers_accept_all_batches_of_the_leader(tmp_path, log):
-    """A follower does not validate; afterwards it has the same sequences."""
+    """A follower does not validate batches; afterwards it has the same sequence numbers as the leader."""
     follower = open_log(tmp_path / "f-0")
     for sequence in (5, 6, 9):
         records = idempotent(sequence, base_offset=follower.log_end_offset, leader_epoch=0)
@@ -222,7 +222,7 @@ class TestSnapshots:
         assert decode_snapshot("s", encode_snapshot([])) == []
 
     def test_snapshot_rows_are_ordered(self):
-        """Kafka reads the rows of one producer in order, so the last one must be the newest."""
+        """Kafka reads a producer's rows in order, so the last one must be the newest."""
         batches = [RecentBatch(sequence, sequence, 0, 10 + sequence) for sequence in range(5)]
         entries = [ProducerEntry(3, 1, 2, 4, 14, batches), ProducerEntry(4, 0, -1, -1, 6, batches[3:4])]
         rows = list(struct.iter_unpack(">qhiqiqiq", encode_snapshot(entries)[10:]))

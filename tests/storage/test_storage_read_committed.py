@@ -1,7 +1,7 @@
 """Readers of committed records, with client-side filtering, see exactly the committed records.
 
-Producers write with and without transactions, some aborted, in small segments; meanwhile the log is stopped,
-killed, truncated and compacted. Every read starts at a random offset and requests a random number of bytes.
+Producers write with and without transactions, some of which are aborted, to small segments; meanwhile the log is
+stopped, killed, truncated and compacted. Every read starts at a random offset and requests a random number of bytes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}), delete_retenti
 
 @dataclass
 class Written:
-    """One batch of the log.
+    """A batch in the log.
 
-    :ivar committed: None while its transaction is open.
+    :ivar committed: True if the batch is committed; None while its transaction is open.
     """
 
     offset: int
@@ -39,7 +39,7 @@ class Written:
     is_transactional: bool
     committed: bool | None
     ends: bool | None = None
-    """For a marker: true if it commits."""
+    """True for a commit marker, False for an abort marker, None for other batches."""
 
 
 class Story:
@@ -130,7 +130,7 @@ class Story:
         return min(undecided, default=self.log.log_end_offset)
 
     def expected(self, start: int) -> list[tuple[int, bytes | None]]:
-        """Return the records visible from an offset on."""
+        """Return the records that a reader must see from an offset on."""
         return [
             (one.offset, one.value)
             for one in self.written
@@ -145,7 +145,7 @@ class Story:
 
 
 def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[tuple[int, int]]]]:
-    """Yield the batches and the (first offset, producer ID) of aborted transactions of each fetch response."""
+    """Yield, for each fetch response, its batches and the (first offset, producer ID) of its aborted transactions."""
     stable_offset = log.last_stable_offset(log.log_end_offset)
     while offset < stable_offset:
         part = log.read(offset, size_max=size_max, offset_max=stable_offset)
@@ -161,7 +161,7 @@ def fetches(log: Log, offset: int, size_max: int) -> Iterator[tuple[bytes, list[
 
 
 def visible(data: bytes, aborted: list[tuple[int, int]], start: int) -> list[tuple[int, bytes | None]]:
-    """Return the records of one response that a client keeps; it has no state from earlier responses."""
+    """Return the records of a response that a client returns, without state from earlier responses."""
     found: list[tuple[int, bytes | None]] = []
     leaving_out: set[int] = set()
     for position, header in iter_headers(data, incomplete_last=True):
@@ -188,7 +188,7 @@ def test_reads_match_the_model(tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_reads_match_the_model_after_compaction(tmp_path: Path, seed: int) -> None:
-    """No aborted record is returned, and the last committed value of every key is there."""
+    """No aborted record is returned, and the last committed value of every key is present."""
     story = Story(tmp_path / "t-0", seed, COMPACTED)
     for number in range(160):
         story.step()

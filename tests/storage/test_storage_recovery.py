@@ -1,4 +1,4 @@
-"""Logs open after a stop, a kill, a torn write or damage, and log the recovery."""
+"""Logs can be opened after a stop, a kill, a torn write or damage; the recovery is logged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_kill_loses_no_written_record(path):
 
 
 def test_no_scan_after_an_orderly_stop(path, monkeypatch):
-    """With the clean-shutdown marker the duration of a start does not depend on the size of the logs."""
+    """With the clean-shutdown marker, the duration of a start does not depend on the size of the logs."""
     log = open_log(path)
     fill(log, 25)
     append_as_leader(log, idempotent(0, 3), 0, now_ms=1)
@@ -49,7 +49,7 @@ def test_no_scan_after_an_orderly_stop(path, monkeypatch):
 
 @pytest.mark.parametrize("cut", [1, 60, 62, 170])
 def test_torn_tail_is_truncated(path, cut):
-    """Only the partial batch at the end is removed."""
+    """Only the incomplete batch at the end is removed."""
     fill(open_log(path), 3)
     file = active_of(path)
     size = file.stat().st_size
@@ -90,7 +90,7 @@ def test_flipped_bit_above_the_recovery_point_ends_the_log(path):
 @pytest.mark.parametrize("wrong", [1, 2], ids=["in the middle", "the last one"])
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_batch_with_an_impossible_offset_ends_the_log(path, policy, wrong):
-    """The checksum does not cover a batch's offset; that of the last batch in a compacted log cannot be verified."""
+    """The checksum does not cover a batch's offset; in a compacted log, the last batch's offset cannot be verified."""
     config = dataclasses.replace(SMALL, cleanup_policy=frozenset({policy}))
     fill(open_log(path), 3)
     file = active_of(path)
@@ -127,8 +127,7 @@ def test_flipped_bit_below_the_recovery_point_is_an_error(path):
 
 
 def test_segment_that_lost_its_end_ends_the_log(path):
-    """After a power loss later files may exist although the end of an earlier one is lost; offsets must not have a gap.
-    """
+    """After a power loss, later files may exist even if the end of an earlier one is lost; there must be no gap."""
     log = open_log(path)
     fill(log, 25)
     first = sorted(path.glob("*.log"))[0]
@@ -147,7 +146,7 @@ def damage(file, position):
 
 
 def test_missing_and_damaged_indexes_are_rebuilt(path):
-    """Every offset is still found."""
+    """Every offset can still be found."""
     log = open_log(path)
     fill(log, 25)
     before = read_bytes(log)
@@ -165,7 +164,7 @@ def test_missing_and_damaged_indexes_are_rebuilt(path):
 
 
 def test_index_padded_by_kafka(path):
-    """Kafka preallocates the indexes of the active segment, and leaves zeros there when it is killed."""
+    """Kafka preallocates the active segment's indexes, so zeros remain in them if it is killed."""
     log = open_log(path)
     fill(log, 25)
     before = read_bytes(log)
@@ -187,7 +186,7 @@ def test_damaged_leader_epochs_are_rebuilt_from_the_batches(path):
 
 
 def test_damaged_snapshots_are_skipped(path):
-    """Sequences of producers come from the last valid snapshot and later batches, or from the batches alone."""
+    """Producers' sequence numbers are read from the last valid snapshot and later batches, or only from the batches."""
     log = open_log(path)
     for sequence in range(20):
         append_as_leader(log, idempotent(sequence, 1), 0, now_ms=1)
@@ -217,7 +216,7 @@ def test_leftovers_of_a_deletion_are_removed(path):
 
 
 def test_start_offset_is_kept(path):
-    """Deleted records stay deleted; if the start offset is beyond the end (a lost tail), the log restarts there."""
+    """Deleted records stay deleted; if the start offset is beyond the end (after data loss), the log restarts there."""
     fill(open_log(path), 5)
     assert offsets_of(open_log(path, log_start_offset=3)) == [3, 4]
     shutil.rmtree(path)
@@ -229,7 +228,7 @@ def test_start_offset_is_kept(path):
 
 
 def test_empty_directory_is_an_empty_log(path):
-    """The log starts at offset 0, even after another open."""
+    """The log starts at offset 0, even if it is opened a second time."""
     assert open_log(path).log_end_offset == 0
     assert open_log(path, clean_shutdown=True).log_end_offset == 0
 
@@ -251,7 +250,7 @@ def test_restart_keeps_sequences_of_many_segments(path):
 
 
 def test_repeated_batches_are_not_read_twice(path):
-    """A write repeated in the file above the recovery point is truncated."""
+    """A repeated write above the recovery point is truncated."""
     log = open_log(path)
     append_as_leader(log, batch("a", "b"), 0, now_ms=1)
     file = active_of(path)

@@ -1,4 +1,4 @@
-"""Batches behind a refused one get its retriable error until it is sent again; real gaps are out of order."""
+"""Batches after a rejected one get its retriable error until it is sent again; real gaps are out of order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reject(log, sequence, count=1, code=FULL, now_ms=NOW_MS, **options):
 
 
 def code_of(log, sequence, count=1, **options):
-    """Return the error code of an append, NONE if it succeeds."""
+    """Append a batch, and return the error code; NONE if it succeeds."""
     try:
         append(log, sequence, count, **options)
     except KafkaError as error:
@@ -54,7 +54,7 @@ def code_of(log, sequence, count=1, **options):
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code.retriable])
 @pytest.mark.parametrize("written", [0, 3], ids=["new producer", "known producer"])
 def test_batches_behind_a_refused_one_get_its_error(log, written, code):
-    """Until the first one is appended, whatever the number of retries; then they are accepted."""
+    """They get it until the rejected batch is appended, however often they are retried; then they are accepted."""
     if written:
         append(log, 0, written)
     reject(log, written, 2, code)
@@ -65,7 +65,7 @@ def test_batches_behind_a_refused_one_get_its_error(log, written, code):
 
 
 def test_later_batches_of_a_refused_run_wait_too(log):
-    """Only the first is sent again: the third must not be out of order before the second is sent again."""
+    """Only the first batch is sent again: the third must not be out of order before the second is sent again too."""
     append(log, 0)
     reject(log, 1)
     assert code_of(log, 2) is FULL
@@ -77,7 +77,7 @@ def test_later_batches_of_a_refused_run_wait_too(log):
 
 
 def test_gap_is_out_of_order(log):
-    """The missing batch was never refused, so it may never be sent."""
+    """The missing batch was never rejected, so it may never be sent."""
     append(log, 0)
     reject(log, 5)
     assert code_of(log, 2) is OUT_OF_ORDER
@@ -86,7 +86,7 @@ def test_gap_is_out_of_order(log):
 
 
 def test_old_batch_is_a_duplicate_while_another_is_refused(log):
-    """The batch precedes the refused one, and is older than the last five."""
+    """The batch precedes the rejected one, and is older than the last five."""
     for sequence in range(8):
         append(log, sequence)
     reject(log, 8)
@@ -96,7 +96,7 @@ def test_old_batch_is_a_duplicate_while_another_is_refused(log):
 
 
 def test_sequences_wrap_around(log):
-    """The refused batch spans the wrap from 2**31 - 1 to 0."""
+    """The rejected batch spans the wrap from 2**31 - 1 to 0."""
     append(log, SEQUENCE_MASK - 2, 1)
     reject(log, SEQUENCE_MASK - 1, 4)
     assert code_of(log, 2) is FULL
@@ -106,7 +106,7 @@ def test_sequences_wrap_around(log):
 
 
 def test_unknown_producer_may_start_before_the_refused_batch(log):
-    """The producer's batches arrived in another order than they were sent."""
+    """The producer's batches did not arrive in the order in which they were sent."""
     reject(log, 2)
     reject(log, 0)
     reject(log, 1)
@@ -116,7 +116,7 @@ def test_unknown_producer_may_start_before_the_refused_batch(log):
 
 
 def test_higher_epoch_discards_refusals(log):
-    """A producer that raised its epoch does not retry batches of the old one."""
+    """A producer that bumped its epoch does not retry batches of the old epoch."""
     append(log, 0, 2)
     reject(log, 2)
     assert code_of(log, 1, epoch=1) is OUT_OF_ORDER
@@ -129,7 +129,7 @@ def test_higher_epoch_discards_refusals(log):
 
 
 def test_final_refusal_ends_the_wait(log):
-    """The producer does not retry that batch: those behind it are out of order, and it renumbers them."""
+    """The producer does not retry this batch: later ones are out of order, and the producer renumbers them."""
     append(log, 0)
     reject(log, 1)
     assert code_of(log, 2) is FULL
@@ -138,7 +138,7 @@ def test_final_refusal_ends_the_wait(log):
 
 
 def test_final_refusal_behind_a_refused_batch(log):
-    """The first one is still awaited; behind the dropped batch is a gap."""
+    """The first batch is still awaited; after the dropped batch there is a gap."""
     append(log, 0)
     for sequence in (1, 2, 3):
         reject(log, sequence)
@@ -151,7 +151,7 @@ def test_final_refusal_behind_a_refused_batch(log):
 
 
 def test_replicated_batch_is_not_awaited(tmp_path):
-    """A follower refused a batch that the leader then appended."""
+    """A follower rejected a batch that the leader then appended."""
     follower = open_log(tmp_path / "f-0")
     reject(follower, 0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
     reject(follower, 1, code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -164,7 +164,7 @@ def test_replicated_batch_is_not_awaited(tmp_path):
 
 
 def test_batch_resent_without_the_refused_one_is_out_of_order(log):
-    """Another leader acknowledged the refused batch and lost its record: the producer must learn of the gap soon."""
+    """Another leader acknowledged the rejected batch and lost its record: the producer must soon learn of the gap."""
     append(log, 0)
     reject(log, 1)
     reject(log, 2)
@@ -175,7 +175,7 @@ def test_batch_resent_without_the_refused_one_is_out_of_order(log):
 
 
 def test_refused_batch_is_awaited_while_it_is_resent(log):
-    """However long its leader refuses it, and later batches that arrive for the first time wait too."""
+    """It is awaited however long its leader rejects it, and later batches that arrive for the first time wait too."""
     append(log, 0)
     for now_ms in range(NOW_MS, NOW_MS + 5 * RESENT_WITHIN_MS, RESENT_WITHIN_MS // 2):
         reject(log, 1, now_ms=now_ms)
@@ -185,7 +185,7 @@ def test_refused_batch_is_awaited_while_it_is_resent(log):
 
 
 def test_refusals_expire(log):
-    """The time counts from the last refusal of the first batch; later batches do not prolong it."""
+    """The time is measured from the last rejection of the first batch; later batches do not prolong it."""
     reject(log, 0)
     reject(log, 0, now_ms=NOW_MS + 10)
     reject(log, 1, now_ms=NOW_MS + 500)
@@ -196,7 +196,7 @@ def test_refusals_expire(log):
 
 
 def test_refusals_of_many_producers_are_bounded(log):
-    """The producer with the oldest refusal is evicted."""
+    """The producer with the oldest rejection is evicted."""
     for producer_id in range(REJECTIONS_MAX + 1):
         reject(log, 0, producer_id=producer_id)
     assert code_of(log, 3, producer_id=0) is ErrorCode.NONE
@@ -204,7 +204,7 @@ def test_refusals_of_many_producers_are_bounded(log):
 
 
 def test_refusals_before_the_log_is_open():
-    """The refusals are kept for it, for a bounded number of partitions."""
+    """Rejections are kept until the log is open, for a bounded number of partitions."""
     without_log = RejectionsWithoutLog()
     header = parse_header(idempotent(4))
     for partition in range(LOGS_MISSING_MAX + 1):
@@ -235,7 +235,7 @@ def test_full_disk():
 
 
 def test_full_disk_within_a_run():
-    """The run is refused as a whole, and so are the later batches of the request."""
+    """The run is rejected as a whole, and so are later batches in the request."""
     size = len(idempotent(1))
     log = full_once(segment_bytes=4 * size)
     batches = [idempotent(sequence) for sequence in range(1, 7)]

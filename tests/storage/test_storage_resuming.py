@@ -1,5 +1,4 @@
-"""After a process is killed on a machine that stays up, the next one reads only the batches behind the last snapshot.
-"""
+"""After a kill on a machine that stays up, the next process reads only the batches after the last snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class Killed(BaseException):
 
 
 class KillingDisk(MemoryDisk):
-    """Kills the process at the n-th change; a write leaves the first part of its bytes."""
+    """Disk that kills the process at the n-th change; only the first part of a write is kept."""
 
     def __init__(self, changes_left: int | None = None, keep: float = 0.0) -> None:
         super().__init__(directories=["/data"])
@@ -94,7 +93,7 @@ def write(log, done, count=60):
 
 
 def state(log):
-    """Return the state that a log derives from its batches."""
+    """Return the log's state that is derived from its batches."""
     return (
         log.log_end_offset,
         read_bytes(log),
@@ -105,7 +104,7 @@ def state(log):
 
 
 def producer(entry):
-    """Return the relevant producer state; a snapshot keeps a single timestamp for the last batch and a marker behind
+    """Return the relevant producer state; a snapshot has a single timestamp for the last batch and a marker after
     it."""
     batches = [(batch.last_sequence, batch.last_offset, batch.offset_delta) for batch in entry.batches]
     return entry.producer_id, entry.epoch, entry.coordinator_epoch, entry.transaction_first_offset, batches
@@ -136,7 +135,7 @@ def kill_at(change, keep):
 
 @pytest.mark.parametrize("keep", [0.0, 0.4, 0.99])
 def test_kill_during_any_write_loses_nothing(keep):
-    """Whichever call is interrupted, the log has all appended records and the state of a full read."""
+    """Whichever call is interrupted, the log has all appended records, and the same state as after a full read."""
     disk = KillingDisk()
     write(open_log(PATH, CONFIG, disk), {})
     assert disk.changes > 150
@@ -164,7 +163,7 @@ def test_only_batches_behind_the_snapshot_are_read(monkeypatch):
 
 
 def test_start_with_a_long_read_writes_a_resume_point(monkeypatch):
-    """A broker that is killed again soon, or was upgraded, reads its logs only once."""
+    """A broker that is soon killed again, or was upgraded, reads its logs only once."""
     monkeypatch.setattr(loading, "_SCANNED_BYTES_MIN", 100)
     monkeypatch.setattr(log_module, "_UNWRITTEN_ENTRIES_MAX", 10**6)
     disk = MemoryDisk(directories=["/data"])
@@ -180,13 +179,13 @@ def test_start_with_a_long_read_writes_a_resume_point(monkeypatch):
 
 
 def test_without_the_promise_every_batch_is_read():
-    """After a power loss a snapshot does not prove that the batches before it are on disk."""
+    """After a power loss, a snapshot does not prove that the batches before it are on disk."""
     disk, end = damaged_below_the_snapshot()
     assert open_log(PATH, CONFIG, disk).log_end_offset < end
 
 
 def test_damage_below_the_snapshot_is_left_to_the_scrubber():
-    """The damage is not a torn write: the log is not truncated there."""
+    """The damage is not a torn write, so the log is not truncated there."""
     disk, end = damaged_below_the_snapshot()
     assert open_log(PATH, CONFIG, disk, is_intact=True).log_end_offset == end
 
@@ -205,7 +204,7 @@ def damaged_below_the_snapshot():
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".snapshot", ".txnindex"])
 @pytest.mark.parametrize("how", ["missing", "short", "noise"])
 def test_inconsistent_files_are_rebuilt(suffix, how):
-    """Snapshot and indexes are used only if they agree with the batches."""
+    """The snapshot and the indexes are used only if they agree with the batches."""
     disk = MemoryDisk(directories=["/data"])
     log = open_log(PATH, dataclasses.replace(CONFIG, segment_bytes=10**9), disk)
     for number in range(60):

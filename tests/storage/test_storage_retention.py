@@ -39,7 +39,7 @@ def test_retention_by_time(log, tmp_path):
 
 
 def test_retention_by_time_of_the_active_segment(log):
-    """An idle log becomes empty: its active segment is rolled first."""
+    """An idle log becomes empty, because its active segment is rolled first."""
     log.config = replace(FOREVER, retention_ms=100)
     delete_expired(log, 10_000, 24)
     assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (24, 24, 0)
@@ -49,7 +49,7 @@ def test_retention_by_time_of_the_active_segment(log):
 
 
 def test_retention_by_size(log):
-    """Segments are removed while at least ``retention.bytes`` remain."""
+    """Segments are removed as long as at least ``retention.bytes`` remain."""
     size = log.segments.size_bytes
     log.config = replace(FOREVER, retention_bytes=size - 1)
     assert delete_expired(log, 1, 24) == 0
@@ -68,7 +68,7 @@ def test_uncommitted_records_are_kept(log):
 
 
 def test_segments_of_deleted_records_are_removed_for_every_policy(log):
-    """After DeleteRecords whole segments below the start offset are removed, also of a compacted topic."""
+    """After DeleteRecords, whole segments below the start offset are removed, even in a compacted topic."""
     third = bases_of(log)[2]
     log.config = replace(FOREVER, cleanup_policy=frozenset({"compact"}), retention_ms=0)
     log.advance_log_start_offset(third + 1)
@@ -88,7 +88,7 @@ def test_records_without_timestamps_expire_by_file_age(tmp_path):
 
 
 def test_producer_state_expires(tmp_path):
-    """After ``producer.id.expiration.ms`` without a batch a producer may start at any sequence again."""
+    """After ``producer.id.expiration.ms`` without a batch, a producer may start at any sequence number again."""
     log = open_log(tmp_path / "t-0", FOREVER, producer_expiration_ms=1000)
     append_as_leader(log, batch("a", timestamp_ms=2000, producer_id=1, producer_epoch=0, base_sequence=0), 0, now_ms=1)
     delete_expired(log, 2999, 1)

@@ -16,7 +16,7 @@ RECORDS_COUNT = 40
 
 @pytest.mark.parametrize("seed", range(20))
 def test_synced_indexes_survive_a_power_loss(seed: int) -> None:
-    """Zeros in place of a lost index would be timestamps of 1970, and retention would remove the records at once."""
+    """If a lost index were read as zeros, these would be timestamps of 1970, and retention would remove the records."""
     disk = MemoryDisk(directories=["/data/log"])
     log = open_log("/data/log", SMALL, disk)
     appended = 0

@@ -26,7 +26,7 @@ class SlowClock(IteratedClock):
 
 
 def run(clock: SlowClock, work: Coroutine[Deferred[Any], Any, Any]) -> tuple[Any, int]:
-    """Return the result of work, and the number of iterations of the reactor that it took."""
+    """Return the result of a coroutine, and the number of reactor iterations that it took."""
     running: Deferred[Any] = Deferred.fromCoroutine(work)
     results: list[Any] = []
     running.addCallback(results.append)
@@ -38,7 +38,7 @@ def run(clock: SlowClock, work: Coroutine[Deferred[Any], Any, Any]) -> tuple[Any
 
 
 def test_high_watermarks_are_collected_in_slices() -> None:
-    """All logs that exist at the end are in the checkpoint."""
+    """The checkpoint contains all logs that exist at the end."""
     clock, written = SlowClock(), []
     logs: dict[TopicPartition, Any] = dict.fromkeys(KEYS)
 

@@ -1,4 +1,4 @@
-"""Indexes, leader epochs, checkpoints and identity files, each on its own."""
+"""Indexes, leader epochs, checkpoints and identity files are each tested separately."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_empty_index_is_written_as_a_file(kind):
 
 
 def test_released_segment_writes_its_indexes():
-    """A segment drops its indexes only if they can be created again as they were."""
+    """A segment drops its indexes only if they can be rebuilt identically."""
     disk = MemoryDisk(directories=["/d"])
     names = {"/d/" + f"{0:020d}" + suffix for suffix in (".index", ".timeindex")}
     segment = Segment("/d", 0, disk, OpenSegments(), size=0, new=True)
@@ -102,7 +102,7 @@ def test_released_segment_writes_its_indexes():
 
 @given(stamps=st.lists(st.integers(0, 60), max_size=40), asked=st.integers(0, 70), cut=st.integers(0, 45))
 def test_time_index_never_skips_a_record(stamps, asked, cut):
-    """Every record below the returned offset is earlier than the requested timestamp."""
+    """All records below the returned offset are earlier than the requested timestamp."""
     disk = MemoryDisk(directories=["/d"])
     index = TimeIndex("/d/t", 0, disk, new=True)
     highest = (-1, 0)
@@ -128,7 +128,7 @@ class TestLeaderEpochs:
         return epochs
 
     def test_end_offsets(self, epochs):
-        """The result is the largest epoch that is not above the given one, and its end offset (KIP-279)."""
+        """The result is the largest epoch that is not above the requested one, and its end offset (KIP-279)."""
         answers = {epoch: epochs.end_offset_for(epoch, 99) for epoch in (-1, 1, 2, 3, 4, 5, 6, 7)}
         assert answers == {
             -1: (-1, -1),
@@ -163,7 +163,7 @@ class TestLeaderEpochs:
 
 class TestCheckpoints:
     def test_offsets(self, tmp_path):
-        """Offsets by partition are restored; a missing file is empty."""
+        """Offsets by partition are restored; a missing file is treated as empty."""
         path = str(tmp_path / "c")
         offsets = {TopicPartition("a.b-c", 0): 5, TopicPartition("x", 12): 2**40}
         assert read_offsets(DISK, path) == {}
@@ -191,13 +191,13 @@ class TestCheckpoints:
 
     @pytest.mark.parametrize("text", ["version=1\ncluster.id=x\nnode.id=1\n", "version=0\n", ""])
     def test_invalid_meta_properties_are_refused(self, tmp_path, text):
-        """A directory of another kind of cluster is not changed."""
+        """The directory of a different kind of cluster is not changed."""
         (tmp_path / "m").write_text(text)
         with pytest.raises(StorageError, match="/m: "):
             read_meta_properties(DISK, str(tmp_path / "m"))
 
     def test_topic_ids(self, tmp_path):
-        """Conversion to and from Kafka's 22 characters."""
+        """Topic IDs are converted to and from Kafka's 22 characters."""
         path = str(tmp_path / "partition.metadata")
         topic_id = UUID("0123456789abcdef0123456789abcdef")
         assert read_topic_id(DISK, path) is None
@@ -209,7 +209,7 @@ class TestCheckpoints:
             read_topic_id(DISK, path)
 
     def test_clean_shutdown_marker(self, tmp_path):
-        """The marker may have a broker epoch, have none (older Kafka), or be absent."""
+        """The marker may contain a broker epoch, contain none (older Kafka), or be absent."""
         path = str(tmp_path / "m")
         assert read_clean_shutdown(DISK, path) is None
         write_clean_shutdown(DISK, path, 42)
@@ -235,7 +235,7 @@ class TestCheckpoints:
     ],
 )
 def test_directory_names(name, expected):
-    """Topic names may contain dashes and dots; the partition follows the last dash."""
+    """Topic names may contain dashes and dots; the partition number follows the last dash."""
     assert parse_directory_name(name) == expected
 
 
@@ -269,7 +269,7 @@ def test_open_files_are_bounded():
 
 
 def test_open_segments_leave_files_for_connections():
-    """The limit is five eighths of the files of the process, with bounds."""
+    """The limit is five eighths of the process's file limit, within bounds."""
     assert open_segments_max(0) == open_segments_max(1024) == 4096
     assert open_segments_max(20_000) == 12_500
     assert open_segments_max(sys.maxsize) == 65_536

@@ -1,4 +1,4 @@
-"""Conditions for transactions to start in a log, markers that end them, and the remaining state (KIP-890)."""
+"""Conditions for transactions to start in a log, markers that end them, and the state that remains (KIP-890)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def end(log: Log, *, committed: bool = True, epoch: int = 0, coordinator_epoch: 
 
 
 def verify(log: Log, *, epoch: int = 0, starts_at_zero: bool = False) -> None:
-    """Confirm as the coordinator that the partition is in the transaction."""
+    """Confirm, as the coordinator does, that the partition is in the transaction."""
     verification = log.producers.verifications.begin(PRODUCER, epoch, starts_at_zero=starts_at_zero)
     verification.is_verified = True
 
@@ -49,7 +49,7 @@ def code_of(write_or_end: object, *arguments: object, **options: object) -> Erro
 
 class TestStarting:
     def test_unverified_transaction_is_refused(self, log: Log) -> None:
-        """A batch of a transaction that the coordinator does not know would open one that never ends."""
+        """A batch for a transaction that the coordinator does not know would open a transaction that never ends."""
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
         verification = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE, "the verification is pending"
@@ -59,7 +59,7 @@ class TestStarting:
         assert len(log.producers.verifications) == 0
 
     def test_marker_revokes_earlier_verifications(self, log: Log) -> None:
-        """A batch verified before the end of the transaction arrived is late."""
+        """A batch that was verified before the transaction's end arrived is too late."""
         verification = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         end(log)
         verification.is_verified = True
@@ -69,7 +69,7 @@ class TestStarting:
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
 
     def test_marker_keeps_the_verification_of_the_next_transaction(self, log: Log) -> None:
-        """If epochs grow, the marker has the next epoch, which may have been verified already."""
+        """If epochs are bumped, the marker has the next epoch, which may already have been verified."""
         verify(log)
         write(log, 0)
         verification = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=True)
@@ -89,7 +89,7 @@ class TestStarting:
         assert write(log, 1) == 2
 
     def test_verification_applies_to_one_epoch(self, log: Log) -> None:
-        """A verification from before a producer was fenced does not apply to its successor, nor the reverse."""
+        """A verification of a producer that was fenced later does not apply to its successor, and vice versa."""
         verify(log, epoch=1)
         assert code_of(write, log, 0, epoch=0) is ErrorCode.INVALID_TXN_STATE
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_TXN_STATE
@@ -99,14 +99,13 @@ class TestStarting:
         assert write(log, 0, epoch=1) == 0
 
     def test_old_epoch_has_its_own_error(self, log: Log) -> None:
-        """A fenced producer gets a fencing error, not that its transaction has ended."""
+        """A fenced producer gets a fencing error, not an error that its transaction has ended."""
         verify(log, epoch=3)
         write(log, 0, epoch=3)
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_abandoned_verification_is_ignored(self, log: Log) -> None:
-        """If the coordinator refuses or does not respond, the next batch is verified again; a newer verification stays.
-        """
+        """If the coordinator rejects it or is silent, the next batch is verified; newer verifications are kept."""
         old = log.producers.verifications.begin(PRODUCER, 0, starts_at_zero=False)
         new = log.producers.verifications.begin(PRODUCER, 1, starts_at_zero=False)
         log.producers.verifications.remove_failed(PRODUCER, old)
@@ -123,7 +122,7 @@ class TestStarting:
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
 
     def test_growing_epochs_start_at_sequence_0(self, log: Log) -> None:
-        """If each transaction has a new epoch, a first batch with a sequence above 0 has lost its predecessors."""
+        """If each transaction has a new epoch, a first sequence number above 0 means that earlier batches are missing."""
         verify(log, epoch=4, starts_at_zero=True)
         assert code_of(write, log, 1, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert write(log, 0, epoch=4) == 0
@@ -137,7 +136,7 @@ class TestStarting:
 
 class TestEnding:
     def test_next_epoch_starts_at_sequence_0(self, log: Log) -> None:
-        """The marker has the next transaction's epoch; the old one is refused from then on."""
+        """The marker has the next transaction's epoch; from then on, the old epoch is rejected."""
         verify(log)
         write(log, 0)
         end(log, epoch=1, grows=True)
@@ -150,7 +149,7 @@ class TestEnding:
         assert write(log, 0, epoch=1) == 2
 
     def test_repeated_marker_does_not_end_the_next_transaction(self, log: Log) -> None:
-        """A delayed marker has the epoch of the next, open transaction, and is refused."""
+        """A delayed marker has the epoch of the next, open transaction, and is rejected."""
         verify(log)
         write(log, 0)
         end(log, epoch=1, grows=True)
@@ -163,7 +162,7 @@ class TestEnding:
         assert not log.producers.is_in_transaction(PRODUCER, 1)
 
     def test_marker_of_a_constant_epoch(self, log: Log) -> None:
-        """The marker of an older producer has the epoch of its records, and sequences continue after it."""
+        """The marker of an older producer has the epoch of its records, and sequence numbers continue after it."""
         verify(log)
         write(log, 0)
         end(log, epoch=0)
@@ -172,7 +171,7 @@ class TestEnding:
         assert code_of(end, log, epoch=-1) is ErrorCode.INVALID_PRODUCER_EPOCH
 
     def test_replaced_coordinator_ends_nothing(self, log: Log) -> None:
-        """The coordinator's successor may have decided differently."""
+        """The new coordinator may have decided differently."""
         verify(log)
         write(log, 0)
         end(log, coordinator_epoch=5)
@@ -182,14 +181,14 @@ class TestEnding:
         end(log, coordinator_epoch=5)
 
     def test_marker_without_records_is_accepted(self, log: Log) -> None:
-        """A marker for a producer without records in this log fences its late batches."""
+        """A marker for a producer without records in this log fences the producer's late batches."""
         end(log, epoch=3, grows=True)
         assert code_of(write, log, 0, epoch=2) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class TestRemainingState:
     def test_open_transactions_do_not_expire(self, tmp_path: Path) -> None:
-        """The state of a producer with a long transaction is kept; without one it expires."""
+        """The state of a producer with a long transaction is kept; the state of other producers expires."""
         log = open_log(tmp_path / "t-0", producer_expiration_ms=100)
         verify(log)
         write(log, 0)
@@ -222,7 +221,7 @@ class TestRemainingState:
         assert write(log, 1, epoch=1) == 3
 
     def test_truncated_marker_reopens_its_transaction(self, log: Log) -> None:
-        """A follower that loses the end of its log waits for the marker again, and forgets the abort."""
+        """A follower that loses the end of its log waits for the marker again, and forgets that it was aborted."""
         verify(log)
         write(log, 0)
         end(log, committed=False)
@@ -235,7 +234,7 @@ class TestRemainingState:
         assert (log.last_stable_offset(2), log.segments.aborted_transactions(0, 2)) == (2, [])
 
     def test_last_stable_offset_is_not_below_the_log_start(self, log: Log) -> None:
-        """The start of an open transaction may be deleted, and can then no longer be read."""
+        """The start of an open transaction may be deleted, after which it can no longer be read."""
         verify(log)
         for sequence in range(3):
             write(log, sequence)

@@ -1,4 +1,4 @@
-"""Small files below the recovery point that are damaged or missing are repaired by a start and by the scrubber."""
+"""Small files below the recovery point that are damaged or missing are repaired at start and by the scrubber."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Damage = Callable[[MemoryDisk, str], None]
 
 
 def append_transactions(log: Log) -> None:
-    """Append batches of three producers with overlapping transactions across segments; every other one is aborted."""
+    """Append overlapping transactions of three producers across segments; every other transaction is aborted."""
     sequences = dict.fromkeys(PRODUCERS, 0)
     for turn in range(60):
         producer_id = PRODUCERS[turn % 3]
@@ -126,7 +126,7 @@ def opened(disk: MemoryDisk, end: int, *, clean: bool) -> Log:
 @pytest.mark.parametrize("harm", [cut_short, emptied, zeroed, missing])
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex", ".snapshot", LEADER_EPOCHS])
 def test_start_detects_lost_files(suffix: str, harm: Damage, clean: bool) -> None:
-    """After the loss of any file beside the batches, clients see the same data as before."""
+    """After the loss of any file other than the batches, clients see the same data as before."""
     count = len(paths(written(MemoryDisk(directories=[PATH])), suffix))
     harmed = 0
     for number in range(count):
@@ -155,7 +155,7 @@ def test_start_detects_every_flipped_byte(suffix: str) -> None:
 
 
 def test_repair_at_a_start_is_durable() -> None:
-    """The next start has nothing to repair, even after a power loss."""
+    """At the next start, there is nothing to repair, even after a power loss."""
     disk = MemoryDisk(directories=[PATH])
     log = written(disk)
     missing(disk, next(path for path in paths(log, ".txnindex") if disk.exists(path)))
@@ -197,7 +197,7 @@ class Scrubbed:
 @pytest.mark.parametrize("suffix", [".txnindex", ".index", ".timeindex"])
 @pytest.mark.parametrize("noted", [True, False])
 def test_scrubber_repairs_indexes(suffix: str, harm: Damage, noted: bool) -> None:
-    """Within one pass the files are restored, with or without a recorded digest."""
+    """The files are restored within one pass, with or without a recorded digest."""
     world = Scrubbed()
     log = world.log
     for segment in log.segments.closed:
@@ -220,7 +220,7 @@ def test_scrubber_repairs_indexes(suffix: str, harm: Damage, noted: bool) -> Non
 
 
 def test_scrubber_rebuilds_a_long_index_that_was_emptied() -> None:
-    """Lookups are fast again; a small index with fewer entries than a rebuilt one is left alone."""
+    """Lookups are fast again; a small index with fewer entries than a rebuilt one would have is left alone."""
     world = Scrubbed()
     config = LogConfig(segment_bytes=4500, index_interval_bytes=100)
     log = world.directories.create(TopicPartition("long", 0), ZERO_UUID, config)
@@ -248,7 +248,7 @@ def test_scrubber_finds_a_changed_leader_epoch() -> None:
 
 
 def test_healthy_log_is_not_rewritten() -> None:
-    """Rolled, truncated and compacted segments pass the scrubber without a report."""
+    """The scrubber reports nothing for rolled, truncated and compacted segments."""
     world = Scrubbed()
     logged: list[str] = []
 

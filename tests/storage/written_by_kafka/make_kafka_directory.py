@@ -1,17 +1,17 @@
 """Makes ``kafka-3.9-clean.tar.xz`` and ``kafka-3.9-killed.tar.xz``: log directories that Apache Kafka 3.9 wrote.
 
-Run from the root of the repository, with Java and Maven there: ``.venv/bin/python PATH/make_kafka_directory.py``
+Run it from the root of the repository, with Java and Maven installed: ``.venv/bin/python PATH/make_kafka_directory.py``
 
-One broker with its ZooKeeper, on loopback; confluent-kafka produces:
+A broker with its ZooKeeper runs on loopback; confluent-kafka produces:
 
 * ``codecs-0`` one batch of 10 records per codec, with keys, headers and timestamps
-* ``rolled.small-segments-0`` 200 records, a segment every 2 KB, by an idempotent producer
+* ``rolled.small-segments-0`` 200 records of an idempotent producer, in segments of 2 KB
 * ``compacted_topic-0`` 600 updates of 20 keys and 2 tombstones, cleaned by Kafka before it stopped
-* ``transactions-0`` one committed transaction, one aborted, one left open
+* ``transactions-0`` one committed, one aborted and one open transaction
 
 and the same directory twice: after an orderly stop, and after ``kill -9`` of the restarted broker, which had written
-the same 50 records to ``codecs-0`` again, one second later.  ``kafka-3.9-killed-dump.json`` is what Kafka's
-DumpLogSegments says of the second.
+the same 50 records to ``codecs-0`` again, one second later.  ``kafka-3.9-killed-dump.json`` is the output of Kafka's
+DumpLogSegments for the second.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def wait_until_cleaned(log_directory: Path) -> None:
 
 
 def pack(log_directory: Path, name: str) -> None:
-    """Archive what a broker left; the coordinators' topics are left out, and sizes are those of the files."""
+    """Archive a broker's directory without the coordinators' topics; file sizes are unchanged."""
     with tarfile.open(HERE / name, "w:xz") as archive:
         for path in sorted(log_directory.rglob("*")):
             if path.is_file() and not path.relative_to(log_directory).parts[0].startswith("__"):
