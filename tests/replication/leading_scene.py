@@ -1,4 +1,4 @@
-"""A leader on an in-memory disk with a virtual clock and lease; the test plays the followers."""
+"""A leader on an in-memory disk, with a virtual clock and lease; the test acts as the followers."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Leading:
     def partition(
         self, first: Leadership | None = None, *, min_insync_replicas: int = 1, records: int = 0, **config: Any
     ) -> Partition:
-        """Return a partition that leads, with a number of uncommitted records of epoch 0."""
+        """Return a partition of which this broker is leader, with a number of uncommitted records of epoch 0."""
         key = TopicPartition("t", 0)
         log = LogToOpen(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000).open()[0]
         for _ in range(records):
@@ -94,7 +94,7 @@ class Leading:
 
 
 def append(partition: Partition, records: int = 1, *, acks_all: bool = True) -> int:
-    """Append batches of one record each, and return the offset after the last."""
+    """Append batches of one record each, and return the offset after the last record."""
     for _ in range(records):
         only_result(partition.append([batch()], 1000, all_in_sync=acks_all))
     return partition.log.log_end_offset

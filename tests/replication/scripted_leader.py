@@ -1,4 +1,4 @@
-"""Leader's side of a follower's connections, scripted step by step on virtual time."""
+"""The leader's side of a follower's connections, scripted step by step in virtual time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def topic_id(topic: str) -> UUID:
 
 
 def batches(base_offset: int, count: int, *, epoch: int) -> bytes:
-    """Return batches of one record each, as stored by a leader."""
+    """Return batches of one record each, as a leader stores them."""
     data = b""
     for offset in range(base_offset, base_offset + count):
         one = bytearray(build_batch([Record(NEXT_OFFSET, 1000 + offset, None, b"value %d" % offset)]))
@@ -54,7 +54,7 @@ def batches(base_offset: int, count: int, *, epoch: int) -> bytes:
 
 
 class Link:
-    """Leader's side of one connection."""
+    """The leader's side of one connection."""
 
     def __init__(self, protocol: Any) -> None:
         self._protocol = protocol
@@ -84,7 +84,7 @@ class Link:
         self._pull()
         assert self._read, f"no {api.name} was received"
         self._last = self._read.pop(0)
-        assert self._last[0] == api.key, f"{api.name} expected, {APIS[self._last[0]].name} was received"
+        assert self._last[0] == api.key, f"expected {api.name}, received {APIS[self._last[0]].name}"
         return self._last
 
     def _answer(self, api: Any, request: tuple[int, int, int, Row], body: Row) -> None:
@@ -94,7 +94,7 @@ class Link:
 
     @property
     def waiting(self) -> int:
-        """Number of requests received but not processed."""
+        """Number of requests that were received but not processed."""
         self._pull()
         return len(self._read)
 
@@ -111,7 +111,7 @@ class Link:
         self._answer(FETCH, self._last, body | {"node_endpoints": []})
 
     def answer_offsets(self, offsets: dict[TopicPartition, tuple[int, int]], *, error_code: int = 0) -> None:
-        """Respond to two ListOffsets requests, for end and start offsets."""
+        """Respond to two ListOffsets requests: for end offsets and for start offsets."""
         asked = [self._next(LIST_OFFSETS), self._next(LIST_OFFSETS)]
         for request in asked:
             topics = []
@@ -133,7 +133,7 @@ class Link:
 
 
 class World:
-    """Partitions and fetchers of a follower with scripted leaders."""
+    """A follower's partitions and fetchers, with scripted leaders."""
 
     def __init__(self, config: FetcherConfig | None = None, throttle: ReplicationThrottle | None = None) -> None:
         self.reactor = MemoryReactorClock()
@@ -224,7 +224,7 @@ class World:
 
 
 def named(fetch: Row) -> list[tuple[int, int]]:
-    """Return (partition, offset) of each row of a Fetch."""
+    """Return the (partition, offset) of each row in a Fetch."""
     return [(row["partition"], row["fetch_offset"]) for topic in fetch["topics"] for row in topic["partitions"]]
 
 
@@ -260,7 +260,7 @@ def row(
 
 
 def epochs_of(log: Log) -> list[tuple[int, int]]:
-    """Return (base offset, leader epoch) of every batch."""
+    """Return the (base offset, leader epoch) of every batch."""
     part = log.read(log.log_start_offset, size_max=1 << 20, offset_max=log.log_end_offset)
     data = b"".join(piece.read() for piece in part.ranges)
     return [(header.base_offset, header.partition_leader_epoch) for _, header in iter_headers(data)]

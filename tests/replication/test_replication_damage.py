@@ -1,4 +1,4 @@
-"""Conditions for a replica with damaged bytes to discard its log."""
+"""Conditions under which a replica with damaged data discards its log."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def leadership_of(leader: int, isr: tuple[int, ...], eligible: tuple[int, ...] =
 def test_only_an_unneeded_replica_is_discarded(
     leadership: Leadership, leave: bool, set_damage_aside: bool, last: bool
 ) -> None:
-    """The replica leaves the ISR if others have the records, restarts its log if it cannot be elected, and stays if it
-    is alone."""
+    """The replica leaves the ISR if other replicas have the records, restarts its log if it cannot be elected, and
+    stays if it is alone."""
     assert damaged_replicas.has_other_copy(leadership, SELF) is leave
     assert damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH - 1) is set_damage_aside
     assert damaged_replicas.is_last_copy(leadership, SELF) is last
 
 
 def test_replica_is_not_discarded_in_an_epoch_of_its_fetches() -> None:
-    """The leader may have added it to the ISR before the controller, whose state says otherwise, was notified."""
+    """The leader may have added the replica to the ISR without the controller knowing it yet."""
     leadership = leadership_of(LEADER, (2, 3))
     assert not damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH)
     assert damaged_replicas.may_discard_damaged_replica(leadership, SELF, EPOCH - 1)

@@ -1,4 +1,4 @@
-"""Stale commands and commands of brokers that are not the controller are rejected."""
+"""Stale commands, and commands from brokers that are not the controller, are rejected."""
 
 from twisted.internet.defer import CancelledError, Deferred
 
@@ -25,7 +25,7 @@ def test_replaced_controller_is_refused() -> None:
 
 
 def test_controller_that_was_not_elected_is_refused() -> None:
-    """Naming a current or higher epoch does not make a broker the controller, and the real one is not fenced."""
+    """Sending a current or higher epoch does not make a broker the controller, and the real one is not fenced."""
     fence = elected()
     assert not fence.is_known(6)
     assert fence.check(1, 2**31 - 1, 10) is ErrorCode.STALE_CONTROLLER_EPOCH
@@ -35,7 +35,7 @@ def test_controller_that_was_not_elected_is_refused() -> None:
 
 
 def test_late_read_does_not_restore_an_earlier_controller() -> None:
-    """A ZooKeeper read may complete after commands of a later controller arrived."""
+    """A ZooKeeper read may complete after commands from a later controller have arrived."""
     fence = elected(2, 6)
     fence.learn(ElectedController(1, 5))
     assert (fence.controller_id, fence.controller_epoch) == (2, 6)
@@ -51,7 +51,7 @@ def test_command_to_another_incarnation_is_refused() -> None:
 
 
 def test_command_before_the_registration() -> None:
-    """A process rejects commands for its predecessors before it knows its own epoch."""
+    """A process rejects commands for earlier processes of the broker before it knows its own epoch."""
     fence = elected(broker_epoch=UNKNOWN_BROKER_EPOCH)
     fence.reject_registrations_up_to(10)
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
@@ -62,7 +62,7 @@ def test_command_before_the_registration() -> None:
 
 
 def test_command_to_an_ended_session_is_refused():
-    """After its session ended, a broker rejects commands until it registers again."""
+    """After its session has ended, a broker rejects commands until it registers again."""
     fence = elected()
     fence.session_ended()
     assert fence.check(1, 5, 10) is ErrorCode.STALE_BROKER_EPOCH
@@ -108,7 +108,7 @@ def test_commands_run_in_order():
 
 
 def test_superseded_command_is_refused():
-    """Commands from a closed connection are stale after later ones; a repeated command is accepted."""
+    """Commands from a closed connection are stale once later ones have arrived; a repeated command is accepted."""
     fence = elected()
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE
     assert fence.check(1, 5, 10, 7) is ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Fetch requests from templates equal those that the schema builds."""
+"""Fetch requests built from templates equal those built with the schema."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSIONS = range(12, FETCH.versions[1] + 1)
 
 
 def followed(topic: str, partition: int, leader_epoch: int = 3) -> FollowerState:
-    """Follower state whose position the test sets: ``end``, ``epoch`` and ``start``."""
+    """Return a follower state whose position (``end``, ``epoch`` and ``start``) the test sets."""
     log: Any = SimpleNamespace(log_start_offset=0)
     held: Any = SimpleNamespace(
         topic_partition=TopicPartition(topic, partition),
@@ -53,7 +53,7 @@ def expected(version: int, broker_epoch: int, request: NextRequest[FollowerState
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_template_equals_built_request(version: int) -> None:
-    """The requests have no, one or several partitions at any positions, with and without forgotten topics."""
+    """The requests contain no, one or several partitions at any positions, with and without forgotten topics."""
     chance = random.Random(version)
     requests = FetchRequests(2, CONFIG)
     known = [followed(topic, partition) for topic in ("a", "topic") for partition in (0, 1)]
@@ -71,7 +71,7 @@ def test_template_equals_built_request(version: int) -> None:
 
 
 def test_each_leader_epoch_has_its_own_template() -> None:
-    """A recreated topic of the same name has its own too."""
+    """So does a recreated topic with the same name."""
     requests = FetchRequests(2, CONFIG)
     for epoch in (3, 4):
         request = NextRequest(1, epoch, [followed("a", 0, epoch)], [])
@@ -90,7 +90,7 @@ def test_requested_position_is_recorded() -> None:
 
 
 def test_templates_are_bounded_and_removed() -> None:
-    """Templates of partitions that are no longer followed are removed, and all templates if there are too many."""
+    """Templates of partitions that are no longer followed are removed; if there are too many, all are removed."""
     requests = FetchRequests(2, CONFIG)
     for partition in range(TEMPLATES_MAX + 10):
         requests.build(17, 7, NextRequest(1, 1, [followed("a", partition)], []))

@@ -1,4 +1,4 @@
-"""Contents of a follower's requests, checked against the broker's own fetch sessions."""
+"""A follower's requests are checked against the broker's own fetch sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Asked:
 
 
 def named(body: Row) -> tuple[list[tuple[str, int, int]], list[tuple[str, list[int]]]]:
-    """Return (topic, partition, offset) of each row of a request, and the partitions that it forgets."""
+    """Return the (topic, partition, offset) of each row in a request, and the partitions that it forgets."""
     rows = [(t["topic"], r["partition"], r["fetch_offset"]) for t in body["topics"] for r in t["partitions"]]
     return rows, [(t["topic"], t["partitions"]) for t in body["forgotten_topics_data"]]
 
@@ -41,7 +41,7 @@ def established(*asked: Asked) -> FetchSession:
 
 
 def test_later_requests_contain_changes_only() -> None:
-    """Changed, added and removed partitions are named; without changes nothing is."""
+    """Changed, added and removed partitions are sent; without changes, none are."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = FetchSession()
     session.request(a)
@@ -66,7 +66,7 @@ def test_later_requests_contain_changes_only() -> None:
 
 
 def test_partition_added_and_removed_between_two_requests() -> None:
-    """The leader never gets it; a partition that is removed and added again is sent again."""
+    """The partition is never sent to the leader; one that is removed and added again is sent again."""
     a, b = Asked("t", 0), Asked("t", 1)
     session = established(a)
     session.request(b)
@@ -86,7 +86,7 @@ def test_recreated_topic_replaces_the_old_one() -> None:
 
 
 def test_topic_without_an_id_makes_all_identified_by_name() -> None:
-    """Versions from 13 on have no names, and a session uses one of the two, so a new session starts."""
+    """Versions from 13 on have no names, and a session uses either names or IDs, so a new session starts."""
     session = established(Asked("t"))
     old = Asked("old", topic_id=ZERO_UUID)
     session.request(old)
@@ -109,7 +109,7 @@ def test_leader_without_sessions_gets_full_requests() -> None:
 
 
 def test_both_sides_agree_on_the_wanted_partitions() -> None:
-    """After any additions, moves, removals and lost messages the broker's session has the follower's partitions."""
+    """After any additions, moves, removals and lost messages, the broker's session has the follower's partitions."""
     rng = random.Random(5)
     for _ in range(30):
         server, client = FetchSessions(random.Random(1), 10), FetchSession()

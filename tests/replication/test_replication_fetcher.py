@@ -40,7 +40,7 @@ def test_fetched_batches_are_appended() -> None:
 
 
 def test_high_watermark_is_limited_by_the_own_end() -> None:
-    """The leader's may be higher than this broker's log end offset."""
+    """The leader's high watermark may be higher than this broker's log end offset."""
     world = World()
     partition = world.partition(records=2)
     link = world.accept()
@@ -70,7 +70,7 @@ def test_diverging_history_is_truncated() -> None:
 
 
 def test_epoch_without_records_is_forgotten_by_a_follower() -> None:
-    """The former leader wrote nothing; records of the next leader's earlier epochs do not belong to that epoch."""
+    """The former leader wrote nothing; the next leader's records from earlier epochs do not belong to its epoch."""
     world = World()
     partition = world.partition(records=3, epoch=1)
     partition.log.begin_leader_epoch(5)
@@ -250,7 +250,7 @@ def test_response_for_another_offset_is_discarded() -> None:
 
 
 def test_added_partition_is_fetched_during_a_pending_fetch() -> None:
-    """The partition does not wait until the leader has data for the others."""
+    """The partition does not wait until the leader has data for the other partitions."""
     world = World()
     first = world.partition(number=0)
     link = world.accept()
@@ -277,7 +277,7 @@ def test_added_partition_is_fetched_during_a_pending_fetch() -> None:
 
 
 def test_records_sent_twice_are_appended_once() -> None:
-    """The second of two fetches was sent before the first was answered, so both responses have the same records."""
+    """The second of two fetches was sent before the response to the first, so both responses have the same records."""
     world = World()
     partition = world.partition()
     link = world.accept()
@@ -294,7 +294,7 @@ def test_records_sent_twice_are_appended_once() -> None:
 
 
 def test_removed_partition_is_forgotten() -> None:
-    """The last removal closes the connection and leaves no timer."""
+    """Removing the last partition closes the connection and leaves no timer."""
     world = World()
     first, second = world.partition(number=0), world.partition(number=1)
     link = world.accept()
@@ -330,7 +330,7 @@ def test_partition_moves_to_its_new_leader() -> None:
 
 
 def test_unreachable_leader_is_retried_at_its_current_address() -> None:
-    """The backoff increases; without a known address nothing is tried."""
+    """The backoff increases; without a known address, no connection is attempted."""
     world = World()
     world.partition()
     for _ in range(12):
@@ -350,7 +350,7 @@ def test_unreachable_leader_is_retried_at_its_current_address() -> None:
 
 
 def test_lost_connection_is_replaced_with_a_new_session() -> None:
-    """All partitions are sent again, and the request names the session that the leader may forget."""
+    """All partitions are sent again, and the request contains the session that the leader may forget."""
     world = World()
     partition = world.partition(records=3)
     link = world.accept()
@@ -377,7 +377,7 @@ def test_leader_that_does_not_respond_times_out() -> None:
 
 @pytest.mark.parametrize("code", [70, 71, 106, 103, 100])
 def test_refused_session_is_restarted(code: int) -> None:
-    """The session is restarted at once; after repeated refusals with a delay."""
+    """The session is restarted at once the first time, and with a delay after repeated rejections."""
     world = World()
     partition = world.partition(records=1)
     link = world.accept()
@@ -423,7 +423,7 @@ def test_new_registration_restarts_the_session() -> None:
 
 
 def test_unsynced_records_are_not_acknowledged() -> None:
-    """With ``flush.messages=1`` the next fetch of a partition waits for the sync; those of other partitions do not."""
+    """With ``flush.messages=1``, the next fetch of a partition waits for the sync; other partitions' fetches do not."""
     world = World()
     safe, fast = world.partition(number=0, flush_messages=1), world.partition(number=1)
     link = world.accept()
@@ -436,7 +436,7 @@ def test_unsynced_records_are_not_acknowledged() -> None:
     world.end_turn()
     world.advance()
     link.answer(row(fast))
-    assert named(link.fetch()) == [(0, 2)], "it is synced and fetches without waiting for the others"
+    assert named(link.fetch()) == [(0, 2)], "the partition is synced and fetched without waiting for the others"
     assert not safe.watchers
 
 
@@ -487,7 +487,7 @@ def test_three_thousand_partitions_are_added_at_once() -> None:
 
 
 def test_closed_fetchers_leave_nothing() -> None:
-    """Fetchers may be connecting, waiting for a response, or waiting to retry."""
+    """This holds for fetchers that are connecting, waiting for a response, or waiting to retry."""
     for stage in range(4):
         world = World()
         partition = world.partition()

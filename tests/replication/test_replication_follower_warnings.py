@@ -1,4 +1,4 @@
-"""Warnings of a follower whose leader rejects its fetches."""
+"""Warnings logged by a follower whose leader rejects its fetches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kreplica.replication.follower.follower_state import WARNED_FAILURES, Follow
 
 
 def warnings(state: FollowerState, code: ErrorCode, count: int) -> int:
-    """Return the number of warnings that responses with an error cause."""
+    """Return the number of warnings caused by a number of responses with an error."""
     with capturedLogs() as events:
         for _ in range(count):
             assert state.process_row({"error_code": int(code)}, 0) is NextStep.LATER

@@ -1,4 +1,4 @@
-"""Brokers that follow each other on virtual time: the records of followers, and the responses to clients."""
+"""Brokers that follow each other in virtual time: the followers' records, and the responses to clients."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Row = dict[str, Any]
 KEY = TopicPartition("t", 0)
 
 PROMPT_S = 0.05
-"""Far below max_wait of an idle fetch, far above the latency of the simulated network."""
+"""A time far below the max_wait of an idle fetch, and far above the latency of the simulated network."""
 
 
 class Brokers:
-    """A cluster with one topic, and helpers."""
+    """A cluster with one topic, and helper methods."""
 
     def __init__(self, brokers: int = 3, *, seed: int = 1, racks: dict[int, str] | None = None, **options: Any) -> None:
         configs = options.pop("configs", {})
@@ -64,7 +64,7 @@ class Brokers:
         return int(self.run(client.produce(*key, batch(*values), acks=acks)))
 
     def fetch(self, broker: int, offset: int, version: int = 12, **changes: Any) -> Row:
-        """Return the row of one partition."""
+        """Fetch one partition, and return its row in the response."""
         return self.fetch_all(broker, offset, version, **changes)["responses"][0]["partitions"][0]  # type: ignore[no-any-return]
 
     def fetch_all(self, broker: int, offset: int, version: int = 12, **changes: Any) -> Row:
@@ -74,7 +74,7 @@ class Brokers:
         return self.run(client.request(FETCH, body, at_most=version))  # type: ignore[no-any-return]
 
     def list_offset(self, broker: int, timestamp: int, *, replica_id: int = -1, version: int = 9) -> tuple[int, int]:
-        """Return error code and offset."""
+        """Return the error code and the offset."""
         rows = [{"partition_index": 0, "timestamp": timestamp}]
         body = {"replica_id": replica_id, "isolation_level": 0, "topics": [{"name": "t", "partitions": rows}]}
         answer = self.run(self.cluster.client(broker=broker).request(LIST_OFFSETS, body, at_most=version))
@@ -82,7 +82,7 @@ class Brokers:
         return row["error_code"], row["offset"]
 
     def set_everywhere(self, name: str, value: str) -> None:
-        """Set a dynamic setting of each broker, or of the topic."""
+        """Change a dynamic setting of each broker, or of the topic."""
         for number in self.cluster.brokers:
             of_topic = name.endswith("replicas")
             configs = [{"name": name, "config_operation": 0, "value": value}]
@@ -93,7 +93,7 @@ class Brokers:
         self.cluster.run(1)
 
     def same_bytes(self) -> None:
-        """Return true if all replicas have the same log."""
+        """Return True if all replicas have the same log."""
         assert len({self.stored(number) for number in self.cluster.brokers}) == 1
 
     def stored(self, broker: int) -> bytes:
@@ -123,7 +123,7 @@ def test_acknowledged_records_are_on_every_replica() -> None:
 
 
 def test_appended_records_are_read_once_per_waiting_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Followers get them when they are written, consumers when they are committed, with the current offsets."""
+    """Followers receive them when they are written, consumers when they are committed, with the current offsets."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.produce(b"first")
     brokers.cluster.run(3)
@@ -141,7 +141,7 @@ def test_appended_records_are_read_once_per_waiting_fetch(monkeypatch: pytest.Mo
     brokers.produce(b"second")
     assert [record.value for record in brokers.run(waiting)] == [b"second"]
     followers = brokers.followers()
-    # The records, and the next fetch, which waits for more.
+    # One read for the records, and one for the next fetch, which waits for more.
     assert readers == {CONSUMER: 1, followers[0]: 2, followers[1]: 2}
     brokers.cluster.run(1)
     assert {brokers.partition(broker).high_watermark for broker in (1, 2, 3)} == {2}
@@ -149,7 +149,7 @@ def test_appended_records_are_read_once_per_waiting_fetch(monkeypatch: pytest.Mo
 
 
 def test_new_topic_is_replicated_while_others_are_idle() -> None:
-    """The topic's first record is acknowledged at once, although every leader has a pending fetch of its followers."""
+    """The topic's first record is acknowledged at once, even if every leader has pending fetches from its followers."""
     brokers = Brokers(configs={"min.insync.replicas": "3"})
     brokers.cluster.run(2)
     for number in range(5):
@@ -162,7 +162,7 @@ def test_new_topic_is_replicated_while_others_are_idle() -> None:
 
 
 def test_records_are_synced_on_every_replica_before_the_response() -> None:
-    """With ``flush.messages=1`` acknowledged records survive a power loss of all machines."""
+    """With ``flush.messages=1``, acknowledged records survive a power loss of all machines."""
     brokers = Brokers(configs={"min.insync.replicas": "3", "flush.messages": "1"})
     for number in range(10):
         brokers.produce(b"%d" % number)
@@ -196,7 +196,7 @@ def test_follower_catches_up_after_an_outage() -> None:
 
 
 def test_consumers_are_redirected_to_a_replica_in_their_rack() -> None:
-    """The leader names it if it has the requested offset; it responds as soon as records are committed (KIP-392)."""
+    """The leader names a replica that has the requested offset; this responds once records are committed (KIP-392)."""
     brokers = Brokers(
         racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"]
     )
@@ -224,7 +224,7 @@ def test_consumers_are_redirected_to_a_replica_in_their_rack() -> None:
 
 
 def test_without_a_selector_consumers_read_from_the_leader() -> None:
-    """The rack of the consumer does not matter."""
+    """The consumer's rack does not matter."""
     brokers = Brokers(racks={1: "a", 2: "b", 3: "c"})
     brokers.produce(b"x")
     brokers.cluster.run(1)
@@ -282,7 +282,7 @@ def test_error_names_the_current_leader() -> None:
 
 
 def test_latest_offset_of_a_new_leader() -> None:
-    """The leader's high watermark lags until its followers have fetched; consumers may know higher end offsets already
+    """The leader's high watermark lags until its followers have fetched; consumers may already know higher end offsets
     (KIP-207)."""
     brokers = Brokers()
     brokers.cluster.run(2)
@@ -308,7 +308,7 @@ def test_latest_offset_of_a_new_leader() -> None:
 
 
 def test_deleted_records_are_removed_from_every_replica() -> None:
-    """The followers get the new log start offset at once."""
+    """The followers receive the new log start offset at once."""
     brokers = Brokers()
     for number in range(6):
         brokers.produce(b"%d" % number)

@@ -1,4 +1,4 @@
-"""Rule for the high watermark, case by case."""
+"""The rule for the high watermark, case by case."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from kreplica.replication.leader.high_watermark import may_advance, smallest_log
         (5, [], 5),  # alone
         (9, [7, 8], 7),  # the slowest replica counts
         (9, [-1, 9], -1),  # a replica that has not fetched yet has an unknown position
-        (6, [9, 8], 6),  # the leader itself has to sync first
+        (6, [9, 8], 6),  # the leader itself must sync first
     ],
 )
 def test_high_watermark_is_the_smallest_log_end_offset(own, followers, expected):
@@ -29,5 +29,5 @@ def test_high_watermark_is_the_smallest_log_end_offset(own, followers, expected)
     ],
 )
 def test_high_watermark_does_not_advance(in_sync, required, eligible, expected):
-    """The ISR is too small, or a replica outside is eligible to lead (KIP-966)."""
+    """The ISR is too small, or a replica outside it is eligible to lead (KIP-966)."""
     assert may_advance(in_sync, required, eligible) is expected

@@ -1,4 +1,4 @@
-"""Rules for the ISR, one by one."""
+"""The rules for the ISR, one by one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def progress(log_end_offset: int = UNKNOWN_OFFSET, broker_epoch: int = 7) -> Pro
 
 @given(offsets, offsets, offsets)
 def test_follower_joins_with_all_committed_records(end: int, high_watermark: int, epoch_start: int) -> None:
-    """The follower needs all records that this leader or earlier ones may have committed."""
+    """The follower needs all records that this leader or earlier leaders may have committed."""
     joins = in_sync.may_join(progress(end), high_watermark=high_watermark, epoch_start_offset=epoch_start)
     assert joins is (end >= high_watermark and end >= epoch_start)
 
@@ -48,14 +48,14 @@ def test_only_the_registered_incarnation_joins(registered: int | None, current: 
 
 @given(replicas, replicas)
 def test_union_contains_each_replica_once(isr: list[int], proposed: list[int]) -> None:
-    """All replicas that may be in the ISR count, in a fixed order."""
+    """All replicas that may be in the ISR are included, in a fixed order."""
     union = in_sync.union(isr, proposed)
     assert sorted(union) == sorted({*isr, *proposed})
     assert union[: len(isr)] == tuple(isr)
 
 
 def test_follower_that_keeps_pace_never_lags() -> None:
-    """Under load each of its fetches requests the log end offset of its previous fetch."""
+    """Under load, each of its fetches starts at what was the log end offset at its previous fetch."""
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     leader_end = 0
     for now_s in range(1, 100):
@@ -82,7 +82,7 @@ def test_only_followers_in_the_isr_lag() -> None:
 
 
 def test_lag_starts_with_the_next_record() -> None:
-    """A silent follower of an idle partition is not lagging when the next record arrives."""
+    """A follower of an idle partition that was silent is not lagging as soon as the next record arrives."""
     known = progress(100)
     assert in_sync.find_lagging([2], {2: known}, leader_end_offset=100, now_s=5000.0, lag_s_max=30.0) == ()
     assert in_sync.find_lagging([2], {2: known}, leader_end_offset=101, now_s=5015.0, lag_s_max=30.0) == ()

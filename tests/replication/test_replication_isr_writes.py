@@ -1,4 +1,4 @@
-"""A leader's writes of the ISR, to a coordinator on virtual time."""
+"""A leader's ISR writes to a coordinator, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ SESSION_S = 6.0
 class Client(ZooKeeperClient):
     """A client that counts its multis, and may lose their responses, lose the requests, or fail.
 
-    :ivar lose_answers: number of next multis that are applied with a lost response.
-    :ivar lose_requests: number of next multis that are lost.
-    :ivar stumble: number of next multis that are applied and end with an error that is not ZooKeeper's.
+    :ivar lose_answers: number of following multis that are applied but whose responses are lost.
+    :ivar lose_requests: number of following multis that are lost.
+    :ivar stumble: number of following multis that are applied but fail with an error that is not ZooKeeper's.
     """
 
     lose_answers = 0
@@ -87,7 +87,7 @@ class World:
         return client
 
     def register(self, broker: int) -> int:
-        """Return the new broker epoch of a restarted follower."""
+        """Register a restarted follower, and return its new broker epoch."""
         path = znodes.broker_path(broker)
         if self.run(self.onlooker.exists(path)) is not None:
             self.run(self.onlooker.delete(path))
@@ -120,7 +120,7 @@ class World:
         return documents.decode_partition_state(path, data, stat.version)
 
     def overwrite(self, number: int = 0, **changes: Any) -> LeaderAndIsr:
-        """Write a state as the controller does."""
+        """Write a state, as the controller does."""
         known = self.state(number)
         fields = {name: getattr(known, name) for name in LeaderAndIsr.__dataclass_fields__}
         data = documents.encode_partition_state(LeaderAndIsr(**fields | changes))
@@ -128,7 +128,7 @@ class World:
         return self.state(number)
 
     def allow(self, permissions: Permission) -> None:
-        """Set the permissions of the state of partition 0."""
+        """Set the permissions on the state znode of partition 0."""
         acl = (Acl(permissions | Permission.ADMIN, "world", "anyone"),)
         self.run(self.onlooker.set_acl(znodes.partition_state_path("t", 0), acl))
 
@@ -147,7 +147,7 @@ class World:
         return found
 
     def agree(self, partition: Partition) -> bool:
-        """Return true if the leader knows the state in ZooKeeper and no write is pending."""
+        """Return True if the leader knows the state in ZooKeeper and no write is pending."""
         state, known = self.state(partition.topic_partition.partition), partition.leadership
         assert partition.leader_state is not None
         return (state.isr, state.partition_epoch, state.eligible_leader_replicas, partition.leader_state.proposed) == (
@@ -164,7 +164,7 @@ def world() -> World:
 
 
 def test_caught_up_follower_joins(world: World) -> None:
-    """The other fields of the state stay unchanged, and the controller is notified."""
+    """The other fields of the state are unchanged, and the controller is notified."""
     partition = world.lead()
     world.fetch(partition, SECOND, 0)
     world.simulation.run(1)
@@ -188,7 +188,7 @@ def test_many_changes_are_one_write(world: World) -> None:
 
 
 def test_lagging_follower_leaves(world: World) -> None:
-    """The follower joins again when it has caught up."""
+    """The follower rejoins when it has caught up."""
     partition = world.lead(isr=ALL_REPLICAS)
     append(partition)
     world.leading.clock.advance(LAG_S + 1)
@@ -206,7 +206,7 @@ def test_lagging_follower_leaves(world: World) -> None:
 
 @pytest.mark.parametrize("again", [True, False], ids=["restarted", "down"])
 def test_stale_incarnation_does_not_join(world: World, *, again: bool) -> None:
-    """The follower's log may have lost its end since; other caught-up followers join (KIP-903)."""
+    """The follower's log may have lost its end in the meantime; other caught-up followers join (KIP-903)."""
     partition = world.lead()
     if again:
         world.register(SECOND)
@@ -233,7 +233,7 @@ def test_stale_incarnation_joins_without_the_check(world: World, monkeypatch: py
 
 
 def test_concurrent_write_of_another_broker(world: World) -> None:
-    """The leader adopts the state that it finds, once, and continues from there (KAFKA-2729)."""
+    """The leader adopts the state that it finds, and continues from there (KAFKA-2729)."""
     partition = world.lead(isr=(LEADER, THIRD))
     world.overwrite(isr=(LEADER,), controller_epoch=2)
     world.fetch(partition, SECOND, 0)
@@ -244,7 +244,7 @@ def test_concurrent_write_of_another_broker(world: World) -> None:
 
 
 def test_other_leader_in_the_state(world: World) -> None:
-    """The leader learns it from ZooKeeper first and resigns; nothing is overwritten."""
+    """The leader learns of its successor from ZooKeeper first and resigns; nothing is overwritten."""
     partition = world.lead(isr=(LEADER, THIRD))
     state = world.overwrite(leader=THIRD, leader_epoch=6)
     world.fetch(partition, SECOND, 0)
@@ -267,7 +267,7 @@ def test_new_leader_would_be_overwritten_without_the_condition(
 
 
 def test_conflict_affects_one_partition(world: World) -> None:
-    """The other partitions of the batch are written."""
+    """The other partitions in the batch are written."""
     partitions = [world.lead(number) for number in range(5)]
     world.overwrite(3, controller_epoch=2)
     for partition in partitions:
@@ -279,7 +279,7 @@ def test_conflict_affects_one_partition(world: World) -> None:
 
 @pytest.mark.parametrize("lost", ["answer", "request"])
 def test_unknown_outcome_of_a_write(world: World, lost: str) -> None:
-    """Both ISRs count until the znode was read; then the leader continues from its contents."""
+    """Both ISRs count until the znode has been read; then the leader continues from its contents."""
     partition = world.lead()
     if lost == "answer":
         world.broker.lose_answers = 1
@@ -300,7 +300,7 @@ def test_unknown_outcome_of_a_write(world: World, lost: str) -> None:
 
 
 def test_zookeeper_outage(world: World) -> None:
-    """The proposal waits, with both ISRs counting or neither, and is written when ZooKeeper is back."""
+    """The proposal waits, and is written when ZooKeeper is back; until then, both ISRs count, or neither."""
     partition = world.lead()
     world.simulation.network.cut("broker", "coordinator")
     world.fetch(partition, SECOND, 0)
@@ -350,7 +350,7 @@ def test_state_without_write_permission(world: World, caplog_events: list[dict[s
     assert world.agree(second)
     assert world.state(1).isr == (LEADER, SECOND)
     append(first)
-    assert first.high_watermark == 0, "the second counts until the state was read"
+    assert first.high_watermark == 0, "the second counts until the state has been read"
     for replica in (SECOND, THIRD):
         world.fetch(first, replica, 1)
     world.simulation.run(5 * RETRY_SECONDS)
@@ -366,7 +366,7 @@ def test_state_without_write_permission(world: World, caplog_events: list[dict[s
 
 
 def test_state_without_read_permission(world: World) -> None:
-    """An unreadable state does not count as deleted: both ISRs count until it can be read."""
+    """An unreadable state is not treated as deleted: both ISRs count until it can be read."""
     partition = world.lead()
     world.allow(Permission.WRITE)
     world.broker.lose_answers = 1
@@ -388,7 +388,7 @@ def test_unexpected_error(world: World, caplog_events: list[dict[str, Any]]) -> 
     world.fetch(partition, SECOND, 0)
     world.simulation.run(RETRY_SECONDS / 2)
     assert partition.leader_state is not None
-    assert partition.leader_state.proposed is not None, "it may be written or not"
+    assert partition.leader_state.proposed is not None, "it may have been written or not"
     assert [event for event in caplog_events if "ISR writes failed; partition states" in str(event["log_format"])]
     world.simulation.run(RETRY_SECONDS)
     assert world.agree(partition)
@@ -396,7 +396,7 @@ def test_unexpected_error(world: World, caplog_events: list[dict[str, Any]]) -> 
 
 
 def test_state_that_the_leader_fails_to_apply(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other partitions continue; it is applied after them."""
+    """The other partitions continue; the state is applied after theirs."""
     first, second = world.lead(0, isr=(LEADER, THIRD)), world.lead(1)
     world.overwrite(0, controller_epoch=2)  # so that it must be read
     assert first.leader_state is not None
@@ -427,7 +427,7 @@ def test_broker_stops_before_a_retry(world: World) -> None:
 
 
 def test_leadership_lost_during_a_write(world: World) -> None:
-    """The outcome changes nothing for the new role."""
+    """The outcome does not affect the new role."""
     partition = world.lead()
     world.fetch(partition, SECOND, 0)
     world.run(lambda: partition.leader_state is None or partition.leader_state.proposed is not None)
@@ -438,8 +438,8 @@ def test_leadership_lost_during_a_write(world: World) -> None:
 
 
 def test_leading_again_in_the_same_epoch(world: World) -> None:
-    """The write of the first leadership may be effective without the controller's knowledge: its ISR counts, and is
-    read."""
+    """The write of the first leadership may have taken effect without the controller's knowledge: its ISR counts, and
+    is read."""
     partition = world.lead()
     world.broker.lose_answers = 1
     world.fetch(partition, SECOND, 0)
@@ -456,7 +456,7 @@ def test_leading_again_in_the_same_epoch(world: World) -> None:
 
 
 def test_notifications_are_coalesced(world: World) -> None:
-    """The first is sent at once; later ones are combined for a while."""
+    """The first notification is sent at once; later ones are combined for a while."""
     partitions = [world.lead(number) for number in range(4)]
     for partition in partitions:
         world.fetch(partition, SECOND, 0)
@@ -468,7 +468,7 @@ def test_notifications_are_coalesced(world: World) -> None:
 
 
 def test_broker_stops(world: World) -> None:
-    """In any state no timer is left, and nothing is started afterwards."""
+    """In any state, no timer is left, and nothing is started afterwards."""
     first, second = world.lead(0), world.lead(1)
     world.fetch(first, SECOND, 0)
     world.simulation.run(INTERVAL_SECONDS / 5)

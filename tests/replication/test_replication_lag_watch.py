@@ -31,7 +31,7 @@ def test_silent_follower_is_detected_in_time() -> None:
     pass_time(leading, 10 * LAG_S)
     append(partition)
     pass_time(leading, LAG_S / 2 - 0.2)
-    assert leading.proposed == [], "no records were appended for long, and it is not late for that"
+    assert leading.proposed == [], "no records were appended for a long time, so the follower is not late"
     pass_time(leading, LAG_S + 0.5)
     assert leading.proposed != []
     assert partition.leader_state is not None
@@ -52,7 +52,7 @@ def test_stop_leaves_no_timer() -> None:
 
 
 def test_partition_that_stops_leading_is_skipped() -> None:
-    """The partition may do so during the check."""
+    """The partition may lose leadership during the check."""
     leading = Leading()
     partition = leading.partition()
     watch = watch_of(leading, partition)

@@ -1,4 +1,4 @@
-"""Leader state: high watermark, ISR changes, and what a new epoch keeps."""
+"""Leader state: high watermark, ISR changes, and the state that is kept in a new epoch."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class TestWithoutLease:
         refused(ErrorCode.NOT_LEADER_OR_FOLLOWER, partition)
 
     def test_lease_returns(self) -> None:
-        """The high watermark advances when the lease is back, and no timer remains."""
+        """When the lease returns, the high watermark advances, and no timer remains."""
         leading = Leading()
         partition = leading.partition()
         append(partition, 2)
@@ -144,7 +144,7 @@ class TestWithoutLease:
 
 class TestJoining:
     def test_caught_up_follower(self) -> None:
-        """A joining follower is proposed, and counts before the outcome of the write is known."""
+        """A follower that may join is proposed, and counts before the outcome of the write is known."""
         leading = Leading()
         partition = leading.partition(leadership(isr=(LEADER, SECOND)), records=3)
         fetch(partition, SECOND, 3)
@@ -157,7 +157,7 @@ class TestJoining:
         assert proposal.joining == ((THIRD, 30),)
         append(partition)
         fetch(partition, SECOND, 4)
-        assert partition.high_watermark == 3, "the third counts already"
+        assert partition.high_watermark == 3, "the third already counts"
         fetch(partition, THIRD, 4)
         assert partition.high_watermark == 4
 
@@ -277,7 +277,7 @@ class TestUpdateWithinEpoch:
         refused(ErrorCode.NOT_ENOUGH_REPLICAS, partition)
 
     def test_newer_state(self) -> None:
-        """After a newer state from the controller, a pending write is void whatever its response is."""
+        """After a newer state from the controller, a pending write is ignored, whatever its response is."""
         partition = Leading().partition(leadership(isr=(LEADER, SECOND)))
         fetch(partition, THIRD, 0)
         proposal = begin(partition)
@@ -340,7 +340,7 @@ class TestStateFromZookeeper:
 
 
 def test_followers_are_notified_of_records_that_cannot_be_committed_yet() -> None:
-    """A leader alone in the ISR that needs another replica commits nothing; followers catch up only if they fetch."""
+    """A leader that is alone in the ISR but needs another replica cannot commit until followers fetch and catch up."""
     leading = Leading()
     partition = leading.partition(leadership(isr=(LEADER,), eligible=(SECOND,)), min_insync_replicas=2)
     notified: list[set[Partition]] = []

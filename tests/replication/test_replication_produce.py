@@ -21,7 +21,7 @@ TIMEOUT_S = 5.0
 
 
 class Sent:
-    """Produce request of one batch, and its response row."""
+    """A Produce request with one batch, and its response row."""
 
     version = 9
     is_sliced = False
@@ -40,7 +40,7 @@ class Sent:
         self.abandoned: Callable[[], None] | None = None
 
     def respond(self, body: dict[str, Any]) -> None:
-        assert self.row is None, "a request is answered once"
+        assert self.row is None, "a request gets only one response"
         self.row = body["responses"][0]["partition_responses"][0]
 
     def on_abandoned(self, abandoned: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ def test_other_leader() -> None:
 
 
 def test_directory_fails() -> None:
-    """After an offline directory the outcome is unknown."""
+    """If the log directory goes offline, the outcome is unknown."""
     producing = Producing()
     sent = producing.send()
     producing.led.go_offline()
@@ -168,7 +168,7 @@ def test_closed_connection() -> None:
 
 
 def test_no_lease() -> None:
-    """Without the lease new requests are rejected; pending ones complete when it is back."""
+    """Without the lease, new requests are rejected; pending ones complete when it is back."""
     producing = Producing()
     waiting = producing.send()
     producing.has_lease = False

@@ -1,4 +1,4 @@
-"""After any refusal of an idempotent producer's batch, later batches get the same error until it is sent again."""
+"""After any rejection of an idempotent producer's batch, later ones get the same error until it is sent again."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.wire.records import Record
 SEGMENT_BYTES = 10_000
 
 Appends = Callable[[Partition, int], list[ErrorCode]]
-"""Append the three batches from a sequence on; return their error codes."""
+"""Functions that append the three batches from a sequence number on, and return their error codes."""
 
 
 def batch(sequence: int) -> bytearray:
@@ -63,7 +63,7 @@ class NoLease:
 
 
 class AnotherLeads:
-    """The broker leads again after another one, which has appended nothing."""
+    """The broker is leader again after another one, which appended nothing."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -88,7 +88,7 @@ class DiskFull:
 
 
 class NotDurable:
-    """The log was truncated, which is not recorded durably yet."""
+    """The log was truncated, and this has not been recorded durably yet."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
@@ -108,7 +108,7 @@ REFUSALS = (TooFewInSync, NoLease, AnotherLeads, DiskFull, NotDurable)
 def test_batches_behind_a_refused_one_get_its_error(
     refusal: type[TooFewInSync], written: int, appends: Appends
 ) -> None:
-    """The cause is gone when they arrive; they are appended once the refused batch was sent again."""
+    """The cause is gone when they arrive; they are appended once the rejected batch has been sent again."""
     leading, obstacle = Leading(), refusal()
     partition = leading.partition(min_insync_replicas=2, segment_bytes=SEGMENT_BYTES)
     if written:

@@ -1,4 +1,4 @@
-"""Effects of the controller's commands on the partitions of a broker."""
+"""Effects of the controller's commands on a broker's partitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Settings:
 
 
 class Fetching:
-    """Records the followed partitions, in order."""
+    """Fetchers that record which partitions are followed, in order."""
 
     def __init__(self) -> None:
         self.story: list[tuple[str, int, int]] = []
@@ -94,7 +94,7 @@ def leading(leader_epoch: int, **more: Any) -> Leadership:
 
 
 def produced(sequence: int) -> bytearray:
-    """Append a batch of an idempotent producer."""
+    """Return a batch of an idempotent producer."""
     record = Record(NEXT_OFFSET, 1000, None, b"value")
     return bytearray(build_batch([record], producer_id=7, producer_epoch=0, base_sequence=sequence))
 
@@ -105,7 +105,7 @@ def broker() -> Broker:
 
 
 def test_follower_restarts_its_fetcher_in_each_epoch_only(broker: Broker) -> None:
-    """A repeated command changes nothing; one of a new epoch cancels pending work first."""
+    """A repeated command changes nothing; one with a new epoch first cancels pending work."""
     broker.command(following(1))
     broker.command(following(1))
     broker.command(following(1, isr=(2,), partition_epoch=3))
@@ -125,7 +125,7 @@ def test_command_of_an_earlier_epoch(broker: Broker) -> None:
 
 
 def test_partition_becomes_read_only(broker: Broker) -> None:
-    """The leader epoch stays, and reads continue."""
+    """The leader epoch is unchanged, and reads continue."""
     broker.command(leading(1))
     broker.command(leading(1, read_only=True))
     assert broker.partition.leadership.read_only
@@ -134,7 +134,7 @@ def test_partition_becomes_read_only(broker: Broker) -> None:
 
 @pytest.mark.parametrize("log_exists", [False, True], ids=["new topic", "restarted broker"])
 def test_batch_before_the_first_command(broker: Broker, log_exists: bool) -> None:
-    """Batches sent behind it have to wait for its retry once this broker leads."""
+    """Once this broker is leader, batches sent after the rejected one must wait for its retry."""
     if log_exists:
         broker.run(broker.directories.create_directories([(KEY, TOPIC_ID)]))
     rejected = broker.partitions.reject(KEY, produced(3), 1000)
@@ -156,7 +156,7 @@ def test_other_topic_of_the_same_name(broker: Broker) -> None:
 
 
 def test_partition_without_a_local_replica(broker: Broker) -> None:
-    """The command is refused, and no log is created."""
+    """The command is rejected, and no log is created."""
     assert broker.command(following(1, replicas=(2, 3))) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.partitions.get(KEY) is None
 
@@ -170,7 +170,7 @@ def test_replica_is_removed(broker: Broker) -> None:
     assert broker.stopped(2, delete=True) is ErrorCode.NONE
     assert broker.partitions.get(KEY) is None
     assert KEY not in broker.directories.logs
-    assert broker.stopped(2, delete=True) is ErrorCode.NONE, "a missing replica counts as deleted"
+    assert broker.stopped(2, delete=True) is ErrorCode.NONE, "a missing replica is treated as deleted"
     assert broker.command(following(3)) is ErrorCode.NONE
 
 
@@ -183,7 +183,7 @@ def test_stopped_replica_resumes_in_the_same_epoch(broker: Broker) -> None:
 
 
 def test_session_ended(broker: Broker) -> None:
-    """Other brokers may lead by now: only partitions without other replicas stay led until the next command."""
+    """Other brokers may be leaders by now: until the next command, only partitions without other replicas stay led."""
     alone = TopicPartition("t", 1)
     broker.command(leading(1))
     broker.command(leading(1, isr=(1,), replicas=(1,)), alone)
@@ -206,7 +206,7 @@ def test_directory_fails(broker: Broker) -> None:
 
 
 def test_session_ends_during_a_command(broker: Broker) -> None:
-    """The rest of the command is refused; the command of the next session is applied."""
+    """The rest of the command is rejected; the command in the next session is applied."""
     pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow({KEY: leading(1)}))
     assert broker.partitions.get(KEY) is None, "its directory is being created"
     broker.partitions.session_lost()
@@ -227,8 +227,8 @@ def test_command_for_many_partitions_yields(broker: Broker) -> None:
 
 @pytest.mark.parametrize("taken", [3, 5])
 def test_cancelled_command(broker: Broker, monkeypatch: pytest.MonkeyPatch, taken: int) -> None:
-    """The command's connection is lost: partitions already applied are fetched, since a repeated command does not
-    restart them."""
+    """The command's connection is lost: partitions to which it was applied are fetched, because a repeated command does
+    not restart them."""
     monkeypatch.setattr(time_slice, "SLICE_SECONDS_MAX", -1.0)  # one partition per iteration
     wanted = {TopicPartition("t", number): following(1) for number in range(5)}
     pending = Deferred.fromCoroutine(broker.partitions.lead_and_follow(wanted))
@@ -244,7 +244,7 @@ def test_cancelled_command(broker: Broker, monkeypatch: pytest.MonkeyPatch, take
 
 
 def test_settings_that_change_twice(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The partitions adopt them in slices; in the end each has the later value."""
+    """The partitions adopt the settings in slices; in the end, each has the later value."""
     broker.run(broker.partitions.lead_and_follow({TopicPartition("t", number): leading(1) for number in range(300)}))
     for count in (2, 3):
         monkeypatch.setattr(Settings, "min_insync_replicas", count)

@@ -1,7 +1,7 @@
 """In any order of events, every replica that may be elected has all records ever committed.
 
-The real leader runs with minimal followers, a controller and a state znode; every seed is one order of events. Removing
-any rule must make a run fail, otherwise the runs would prove nothing.
+The real leader runs with minimal followers, a controller and a state znode; every seed is one order of events. If any
+rule is removed, a run must fail; otherwise the runs would prove nothing.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FOLLOWERS = (SECOND, THIRD)
 class Run:
     """One order of events.
 
-    :ivar logs: for every replica the epoch of each record; the leader's is a copy of its log.
-    :ivar true: the contents of the state znode.
+    :ivar logs: for every replica, the epoch of each record; for the leader, a copy of its log.
+    :ivar true: contents of the state znode.
     :ivar committed: the longest log prefix that any leader has committed.
     """
 
@@ -89,7 +89,7 @@ class Run:
     def time_passes(self) -> None:
         self.leading.clock.advance(LAG_S * 0.6)
 
-    # --- the leader's writes: each is sent, applied or lost, and its response arrives or not ---
+    # --- the leader's writes: each is sent, then applied or lost, and its response arrives or is lost ---
 
     def write(self) -> None:
         led = self.partition.leader_state
@@ -109,7 +109,7 @@ class Run:
             self.version_written = -1
 
     def answer(self) -> None:
-        """Deliver the outcome, or after a failed or unknown one the contents of the znode."""
+        """Deliver the outcome of a write, or the contents of the znode if it failed or its outcome is unknown."""
         proposal, version, led = self.under_way, self.version_written, self.partition.leader_state
         if proposal is None or version is None:
             return
@@ -127,7 +127,7 @@ class Run:
         self.true = replace(state, partition_epoch=self.true.partition_epoch + 1)
 
     def take_one_out(self) -> None:
-        """Take a follower out of the ISR; the leader is notified later. It returns with its log."""
+        """Remove a follower from the ISR; the leader is notified later. The follower returns with its log."""
         true, down = self.true, self.random.choice(FOLLOWERS)
         isr = tuple(replica for replica in true.isr if replica != down)
         if not isr or isr == true.isr:
@@ -149,7 +149,7 @@ class Run:
             self.partition.update_within_epoch(sent)
 
     def another_leads_for_a_while(self) -> None:
-        """Let another broker lead and commit alone; then broker 1 leads again, in sync, with an old high watermark."""
+        """Let another broker lead and commit alone; then broker 1, in sync, leads again with an old high watermark."""
         others = [replica for replica in self.true.isr if replica != LEADER]
         if not others:
             return
@@ -193,7 +193,7 @@ def run_all() -> None:
 
 
 def test_electable_replicas_have_all_committed_records() -> None:
-    """The runs mix fetches, writes, lost responses, failures, elections and changes of settings."""
+    """The runs mix fetches, writes, lost responses, failures, elections and setting changes."""
     run_all()
 
 
@@ -208,7 +208,7 @@ GUARDS: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_every_rule_is_needed(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it some order of events loses committed records."""
+    """Without the rule, some order of events loses committed records."""
     module, name, instead = GUARDS[guard]
     monkeypatch.setattr(module, name, instead)
     with pytest.raises(AssertionError, match="lacks committed"):

@@ -1,4 +1,4 @@
-"""Throttles for replicas that move."""
+"""Replication throttles for replicas that are being moved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Topic:
 
 
 def test_average_rate() -> None:
-    """A response may exceed the tokens; the debt delays later ones."""
+    """A response may exceed the available tokens; the debt delays later responses."""
     clock, rate = Clock(), 1000
     bucket = TokenBucket(clock, lambda: rate)
     passed = 0
@@ -48,7 +48,7 @@ def test_unused_tokens_are_kept_for_a_second() -> None:
 
 
 def test_changed_rate_takes_effect_at_once() -> None:
-    """Without a limit nothing is counted; a limit of 0 blocks everything."""
+    """Without a limit, nothing is counted; a limit of 0 blocks everything."""
     clock, rate = Clock(), [UNLIMITED]
     bucket = TokenBucket(clock, lambda: rate[0])
     bucket.use(10**12)
@@ -63,7 +63,7 @@ def test_changed_rate_takes_effect_at_once() -> None:
 
 
 def test_only_configured_replicas_are_throttled() -> None:
-    """``*`` selects all replicas, ``partition:broker`` one; without a rate no replica is throttled."""
+    """``*`` selects all replicas, ``partition:broker`` selects one; without a rate, no replica is throttled."""
     topics = {
         "all": Topic(frozenset({"*"}), frozenset({"*"})),
         "some": Topic(frozenset({"0:1", "1:2"}), frozenset({"2:1"})),

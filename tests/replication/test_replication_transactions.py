@@ -52,14 +52,14 @@ def code_of(action: Callable[[], object]) -> ErrorCode:
 
 class TestLeading:
     def test_transaction_starts_after_verification(self) -> None:
-        """A leader accepts the first batch after the coordinator's response, and later ones without another."""
+        """A leader accepts the first batch after the coordinator's response, and later ones without another request."""
         partition = Leading().partition()
         assert code_of(lambda: write(partition)) is ErrorCode.INVALID_TXN_STATE
         verify(partition)
         assert [write(partition, sequence) for sequence in range(3)] == [0, 1, 2]
 
     def test_verification_is_lost_with_leadership(self) -> None:
-        """Another leader may have appended the marker of the verified transaction."""
+        """Another leader may have appended the marker of the verified transaction in the meantime."""
         partition = Leading().partition()
         verify(partition)
         partition.follow(leadership(6, leader=SECOND))
@@ -85,7 +85,7 @@ class TestLeading:
         assert len(partition.log.producers.verifications) == 1
 
     def test_first_batch_refused_temporarily_is_not_overtaken(self) -> None:
-        """Batches sent behind it are refused too, even if the producer is unknown (KIP-360)."""
+        """Batches sent after it are rejected too, even if the producer is unknown (KIP-360)."""
         partition = Leading().partition(leadership(isr=(1,)), min_insync_replicas=2)
         verify(partition)
         assert code_of(lambda: write(partition, 0)) is ErrorCode.NOT_ENOUGH_REPLICAS
@@ -159,7 +159,7 @@ class Ending(Leading):
 
     @staticmethod
     def metadata(clock: Any) -> MetadataCache:
-        """Return metadata in which a partition of the transactions' topic has been led in ``COORDINATOR_EPOCH``."""
+        """Return metadata in which a partition of the transaction topic has leader epoch ``COORDINATOR_EPOCH``."""
         metadata = MetadataCache(clock)
         state = PartitionMetadata(0, 1, COORDINATOR_EPOCH, [1], [1], [])
         metadata.topics[TRANSACTION_STATE] = TopicMetadata(TRANSACTION_STATE, ZERO_UUID, {0: state})
@@ -187,7 +187,7 @@ class Ending(Leading):
 
 class TestMarkers:
     def test_coordinator_epoch_from_the_future_is_refused(self) -> None:
-        """Such a marker would fence the real coordinator. The error is retriable, since the metadata may be late."""
+        """Such a marker would fence the real coordinator. The error is retriable, as the metadata may be outdated."""
         ending = Ending()
         end_offset = ending.led.log.log_end_offset
         assert ending.end(coordinator_epoch=COORDINATOR_EPOCH + 1).code is ErrorCode.REQUEST_TIMED_OUT
@@ -210,14 +210,14 @@ class TestMarkers:
         assert ending.clock.getDelayedCalls() == []
 
     def test_group_coordinator_is_not_notified_of_other_topics(self) -> None:
-        """The group coordinator is notified of the offsets topic only."""
+        """The group coordinator is notified only of markers in the offsets topic."""
         ending = Ending()
         asked = ending.end()
         ending.all_fetch()
         assert (asked.code, ending.notified) == (ErrorCode.NONE, [])
 
     def test_leadership_is_lost(self) -> None:
-        """The marker may be lost with it: the coordinator asks the next leader, and the group is not notified."""
+        """The marker may be lost too: the coordinator retries at the next leader, and the group is not notified."""
         ending = Ending("__consumer_offsets")
         asked = ending.end()
         ending.led.follow(leadership(6, leader=SECOND))
@@ -225,7 +225,7 @@ class TestMarkers:
         assert (asked.code, ending.notified) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
 
     def test_followers_do_not_fetch(self) -> None:
-        """After a timeout the coordinator gets an error and retries; the second marker is harmless."""
+        """After a timeout, the coordinator gets an error and retries; the second marker is harmless."""
         ending = Ending("__consumer_offsets")
         verify(ending.led)
         write(ending.led)
@@ -249,7 +249,7 @@ class TestMarkers:
         assert ending.end(coordinator_epoch=3).code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
     def test_late_marker_does_not_end_the_next_transaction(self) -> None:
-        """The marker is refused if epochs grow."""
+        """If epochs are bumped by each transaction, the marker is rejected."""
         ending = Ending()
         ending.end(producer_epoch=1, transaction_version=2)
         verify(ending.led, 1)
@@ -259,7 +259,7 @@ class TestMarkers:
         assert ending.led.log.producers.is_in_transaction(PRODUCER, 1)
 
     def test_connection_of_the_coordinator_closes(self) -> None:
-        """No state is left, and the commit of the marker has no further effect."""
+        """No state is left, and committing the marker has no further effect."""
         ending = Ending("__consumer_offsets")
         asked = ending.end()
         for callback in asked.abandoned:

@@ -13,16 +13,16 @@ from kreplica.replication.follower.truncation import Restart
 from kreplica.storage.formats.leader_epochs import EpochEntry
 
 Record = tuple[int, int]
-"""Leader epoch, and a number unique to the record."""
+"""A record: its leader epoch, and a number that is unique to it."""
 
 
 @dataclass
 class History:
-    """Log of a replica, and a leader's responses about it."""
+    """A replica's log, and the responses about it that the replica sends as leader."""
 
     records: list[Record] = field(default_factory=list)
     began: list[EpochEntry] = field(default_factory=list)
-    """Epoch in which it leads, even if it has written no record."""
+    """Epoch in which the replica is leader, even if it has written no record."""
 
     @property
     def end(self) -> int:
@@ -61,7 +61,7 @@ def follow(follower: History, leader: History) -> list[int]:
         cut = truncation.truncation_offset(
             *diverging, follower.epochs, log_end_offset=follower.end, high_watermark=0
         )
-        assert cut < follower.end, "each answer brings the end nearer"
+        assert cut < follower.end, "each response shortens the log"
         del follower.records[cut:]
         cuts.append(cut)
     return cuts
@@ -77,7 +77,7 @@ def common(left: History, right: History) -> int:
 
 
 def elect_and_write(rng: random.Random, replicas: list[History], epoch: int, numbers: list[int]) -> None:
-    """Any replica may lead, as after unclean elections; it writes, and some of the others follow it."""
+    """Make any replica leader, as after unclean elections; it writes, and some other replicas follow it."""
     leader = rng.choice(replicas)
     leader.began = [EpochEntry(epoch, leader.end)]
     for _ in range(rng.randrange(4)):
@@ -121,13 +121,13 @@ def test_shorter_log_is_not_truncated() -> None:
 
 
 def test_logs_without_a_common_prefix() -> None:
-    """All epochs of the follower are newer than those of the leader, so it becomes empty."""
+    """All epochs of the follower are newer than those of the leader, so its log becomes empty."""
     own = [EpochEntry(7, 3)]
     assert truncation.truncation_offset(2, 9, own, log_end_offset=12, high_watermark=5) == 3
 
 
 def test_leader_without_the_epoch() -> None:
-    """Without an answer about the epoch, the high watermark decides (KIP-101)."""
+    """If the leader does not know the epoch, the follower truncates to its high watermark (KIP-101)."""
     own = [EpochEntry(7, 3)]
     assert truncation.truncation_offset(-1, -1, own, log_end_offset=12, high_watermark=5) == 5
 
@@ -152,7 +152,7 @@ def test_log_without_epochs_is_truncated_to_the_high_watermark(epochs: list[Epoc
     ],
 )
 def test_offset_out_of_the_leaders_range(leader: tuple[int, int], restart: Restart | None) -> None:
-    """Above the leader's end the follower truncates; below its start it restarts there."""
+    """Above the leader's end, the follower truncates; below its start, the follower restarts there."""
     start, end = leader
     assert truncation.restart_out_of_range(20, leader_start_offset=start, leader_end_offset=end) == restart
 

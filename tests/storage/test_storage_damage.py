@@ -306,7 +306,7 @@ class TestSettingAside:
         fill(log, 1)
 
     def test_restart_is_recorded_in_checkpoints(self, world: World) -> None:
-        """If the broker starts before the log has new records, it does not scan more, and restores no deleted record."""
+        """A broker that starts before the log has new records does not scan more, and restores no deleted record."""
         log = world.log()
         flush(log)
         log.advance_log_start_offset(3)
@@ -407,7 +407,7 @@ class TestStart:
 
     @pytest.mark.parametrize(("position", "is_durable"), [(70, True), (17, True), (8, False), (26, False)])
     def test_damaged_log_without_a_better_copy(self, world: World, position: int, is_durable: bool) -> None:
-        """If their boundaries are certain, damaged batches below the recovery point are left out, and the log is used."""
+        """The log is used without the damaged batches below the recovery point, if their boundaries are certain."""
         log = world.log()
         flush(log)
         world.directories.directories[0].checkpoints.request()

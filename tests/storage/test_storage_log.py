@@ -258,7 +258,7 @@ class TestReading:
         assert log.read(4, size_max=1, offset_max=36).first_offset == 3
 
     def test_offset_by_timestamp_is_exact(self, log):
-        """The result is the first record that is not earlier, even in a compressed batch, and never beyond the bound."""
+        """The result is the first record that is not earlier, even in a compressed batch, but not beyond the bound."""
         append(log, batch("x", "y", "z", timestamp_ms=2000, codec=Codec.LZ4))
         stamps = {record.offset: record.timestamp_ms for record in records_of(read_bytes(log))}
         for wanted in range(995, 2004):

@@ -122,7 +122,7 @@ class TestStarting:
         assert code_of(write, log, 0) is ErrorCode.INVALID_TXN_STATE
 
     def test_growing_epochs_start_at_sequence_0(self, log: Log) -> None:
-        """If each transaction has a new epoch, a first sequence number above 0 means that earlier batches are missing."""
+        """With a new epoch for each transaction, a first sequence number above 0 means that batches are missing."""
         verify(log, epoch=4, starts_at_zero=True)
         assert code_of(write, log, 1, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert write(log, 0, epoch=4) == 0
