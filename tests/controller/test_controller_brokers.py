@@ -1,4 +1,4 @@
-"""Broker failures, restarts and registration changes, as the controller and the other brokers see them."""
+"""Broker failures, restarts and registration changes, as seen by the controller and the other brokers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def scene() -> ControllerScene:
 
 
 def states(scene: ControllerScene) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
-    """Return (leader, in-sync set, eligible set) of each partition."""
+    """Return the (leader, ISR, eligible leader replicas) of each partition."""
     found = [scene.state("t", number) for number in ROUND]
     return [(state.leader, state.isr, state.eligible_leader_replicas) for state in found]
 
 
 def test_a_broker_failure_is_handled_in_one_step(scene: ControllerScene) -> None:
-    """New leaders are elected, the broker leaves every in-sync set, and each broker gets one command of each kind."""
+    """New leaders are elected, the broker leaves every ISR, and each broker receives one command of each kind."""
     scene.brokers[1].kill()
     scene.await_expiry()
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
@@ -50,7 +50,7 @@ def test_a_broker_failure_is_handled_in_one_step(scene: ControllerScene) -> None
 
 
 def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:
-    """Reads of the broker list and the registrations, and one sequence of writes, regardless of the number of
+    """The round trips read the broker list and the registrations and write the states, regardless of the number of
     partitions.
     """
     scene.make_topic("many", dict.fromkeys(range(300), (1, 2, 3)))
@@ -64,8 +64,8 @@ def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:
 
 
 def test_no_live_replica_is_left(scene: ControllerScene) -> None:
-    """Without a live replica a partition has no leader and keeps its last in-sync replica, which leads after its
-    return.
+    """Without a live replica, a partition has no leader and keeps its last in-sync replica, which leads after it has
+    returned.
     """
     for broker in (1, 2, 3):
         scene.brokers[broker].kill()
@@ -81,7 +81,7 @@ def test_no_live_replica_is_left(scene: ControllerScene) -> None:
 
 
 def test_a_joining_broker_receives_the_full_state(scene: ControllerScene) -> None:
-    """A new broker gets all metadata first and then its roles; the other brokers get only the list of live brokers."""
+    """A new broker receives all metadata first and then its roles; other brokers receive only the live brokers."""
     scene.brokers[1].kill()
     scene.await_expiry()
     scene.clear_received()
@@ -99,7 +99,7 @@ def test_a_joining_broker_receives_the_full_state(scene: ControllerScene) -> Non
 
 
 def test_a_clean_restart_keeps_the_broker_in_sync(scene: ControllerScene) -> None:
-    """After a fast clean restart, other replicas lead in a new epoch and the in-sync sets are unchanged (KIP-380)."""
+    """After a fast, clean restart, other replicas lead in a new epoch, and the ISRs are unchanged (KIP-380)."""
     first = scene.brokers[1].epoch
     with scene.unnoticed():
         scene.brokers[1].kill()
@@ -123,7 +123,7 @@ def test_an_unclean_restart_removes_the_broker_from_in_sync_sets(scene: Controll
 
 
 def test_a_leader_cannot_readd_a_restarted_replica(scene: ControllerScene) -> None:
-    """An ISR change that a leader based on the state before the restart fails, because the state was rewritten."""
+    """An ISR change that is based on the state before the restart fails, because the state was rewritten."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 3)))
     scene.settle()
     version = scene.state("t", 1).partition_epoch
@@ -136,7 +136,7 @@ def test_a_leader_cannot_readd_a_restarted_replica(scene: ControllerScene) -> No
 
 
 def test_a_concurrent_leader_write_repeats_the_decision(scene: ControllerScene) -> None:
-    """The controller's first write is rejected, and its second attempt decides every partition."""
+    """The controller's first write is rejected, and its second attempt decides on every partition again."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 1), notify=False))
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -156,7 +156,7 @@ def test_a_broker_may_change_its_endpoint(scene: ControllerScene) -> None:
 
 
 def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -> None:
-    """Other replicas lead, the broker's other replicas stay, and all brokers learn which replicas are offline."""
+    """Other replicas become leaders, the broker's other replicas stay, and all brokers learn what is offline."""
     scene.brokers[1].errors = {P0: ErrorCode.KAFKA_STORAGE_ERROR}
     parent = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
     scene.run(scene.brokers[1].client.create(parent, documents.encode_log_dir_event(1), sequence=True))
@@ -164,7 +164,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
     assert states(scene) == [(2, (2, 3), ()), (2, (2, 3, 1), ()), (3, (3, 1, 2), ())]
     assert scene.brokers[3].received_of("UpdateMetadata")[-1].partitions[P0]["offline_replicas"] == [1]
     assert scene.run(scene.zookeeper.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION)) == []
-    # The disk has space again: the broker reports success at the retry.
+    # The disk has space again, so the broker reports success at the retry.
     scene.brokers[1].errors = {}
     scene.settle(31)
     assert scene.context.offline_replicas(P0) == ()
@@ -175,7 +175,7 @@ def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -
 
 
 def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -> None:
-    """All brokers get the metadata but no LeaderAndIsr, and the notifications are removed."""
+    """All brokers receive the metadata but no LeaderAndIsr, and the notifications are removed."""
     scene.run(scene.brokers[2].write_isr(P1, (2, 3)))
     scene.run(scene.brokers[3].write_isr(P2, (3,)))
     scene.settle()
@@ -188,7 +188,7 @@ def test_in_sync_sets_that_leaders_write_are_published(scene: ControllerScene) -
 
 
 def test_a_dead_replica_that_a_leader_added_is_removed(scene: ControllerScene) -> None:
-    """The in-sync set is repaired as soon as the notification arrives."""
+    """The ISR is repaired as soon as the notification arrives."""
     scene.brokers[1].kill()
     scene.await_expiry()
     scene.run(scene.brokers[2].write_isr(P1, (2, 3, 1)))
@@ -216,8 +216,7 @@ def test_unclean_leaders_are_elected_when_the_configuration_allows_it(scene: Con
 
 
 def test_a_new_controller_repairs_earlier_failures() -> None:
-    """A failure and a restart without a controller are repaired by one sequence of writes and one command of each kind.
-    """
+    """A failure and a restart without a controller are repaired by one sequence of writes and one command per kind."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
@@ -237,7 +236,7 @@ def test_a_new_controller_repairs_earlier_failures() -> None:
 
 @pytest.mark.parametrize("noted", [None, b"", b"nonsense"])
 def test_a_new_controller_detects_unclean_restarts(noted: bytes | None) -> None:
-    """The epochs come from the last controller's znode, or else from the zxid of the states that name a broker."""
+    """Broker epochs are taken from the last controller's znode, or else from the zxids of states that name a broker."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
@@ -254,9 +253,9 @@ def test_a_new_controller_detects_unclean_restarts(noted: bytes | None) -> None:
 
 
 def test_an_unseen_log_loss_survives_two_failovers() -> None:
-    """A broker that lost the end of its log and failed between two controllers is judged after its final return.
+    """A broker that lost the end of its log and failed between two controllers is evaluated when it finally returns.
 
-    States that name it were written in the meantime, so their zxid does not prove that its log is complete.
+    States that name it were written in the meantime, so their zxids do not prove that its log is complete.
     """
     scene = ControllerScene(brokers=2, controllers=3)
     scene.start()
@@ -287,7 +286,7 @@ def test_an_unseen_log_loss_survives_two_failovers() -> None:
 
 
 def test_a_returning_broker_is_judged_by_the_states_that_name_it() -> None:
-    """A clean broker may lead partitions that only it holds; for an unclean one, eligible replicas come first."""
+    """A clean broker may lead partitions that only it holds; before an unclean one, eligible replicas are elected."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", {0: (1, 2, 3), 1: (2, 1), 2: (3, 2, 1)})
@@ -301,7 +300,7 @@ def test_a_returning_broker_is_judged_by_the_states_that_name_it() -> None:
     assert scene.state("t", 1) == LeaderAndIsr(NO_LEADER, 2, (2,), 1, 2, (1,))
     scene.run(scene.brokers[2].start())
     scene.settle(3)
-    assert scene.state("t", 1).isr == (1,), "the eligible one holds all that was committed, so it is waited for"
+    assert scene.state("t", 1).isr == (1,), "the eligible replica holds all committed records, so it is awaited"
     scene.run(scene.brokers[1].start(intact_since=epochs[1]))
     scene.settle(3)
     assert (scene.state("t", 1).leader, scene.state("t", 1).isr) == (1, (1,))
@@ -317,7 +316,7 @@ def test_a_stale_controller_epoch_error_triggers_an_election_check(scene: Contro
 
 
 def test_an_unknown_error_code() -> None:
-    """An error code of a later version is logged, and the following commands are sent."""
+    """An error code from a later version is logged, and the next commands are sent."""
     scene = ControllerScene(brokers=2)
     scene.start()
     later: Any = 9999
@@ -334,7 +333,7 @@ def test_an_unknown_error_code() -> None:
 def test_a_resumed_term_continues_the_command_numbers(
     scene: ControllerScene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A term that starts again because an event failed has the same epoch, so commands numbered from 1 again would look
+    """A term that restarts because an event failed has the same epoch, so commands numbered from 1 again would look
     outdated to brokers."""
     monkeypatch.setattr(resumption, "LOSSES_MAX", 1)
     before = scene.context

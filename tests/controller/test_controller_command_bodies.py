@@ -1,4 +1,4 @@
-"""Bodies of commands: partitions with equal states share their encoded fields, except for their numbers."""
+"""In command bodies, partitions with equal states share their encoded fields, except for their numbers."""
 
 from __future__ import annotations
 
@@ -77,8 +77,7 @@ def test_stop_replica():
 
 
 def test_bodies_are_freed_without_a_garbage_collection():
-    """A reference cycle would keep the bytes of up to 100,000 partitions, for good if the process freezes its objects.
-    """
+    """A reference cycle would keep the data of up to 100,000 partitions, forever if the process freezes its objects."""
     gc.collect()
     gc.disable()
     try:

@@ -24,11 +24,11 @@ P0 = TopicPartition("t", 0)
 
 @dataclass(frozen=True)
 class Protocol:
-    """An operation that takes the controller several writes.
+    """An operation for which the controller needs several writes.
 
-    :param ask: starts it.
-    :param help: performs the brokers' part, called repeatedly.
-    :param is_done: returns True if the final state is reached.
+    :param ask: starts the operation.
+    :param help: performs the brokers' part; called repeatedly.
+    :param is_done: returns True when the final state is reached.
     """
 
     name: str
@@ -54,7 +54,7 @@ def children(scene: ControllerScene, path: str) -> list[str]:
 
 
 def all_in_sync(scene: ControllerScene) -> None:
-    """Make the leader add all replicas of its partitions to the in-sync set."""
+    """Make the leader add all replicas of its partitions to the ISR."""
     assignment = znode(scene)
     for number, replicas in (assignment.partitions if assignment else {}).items():
         partition = TopicPartition("t", number)
@@ -208,7 +208,7 @@ WRITES_MAX = 30
 
 
 class Mortal:
-    """Kills a controller as soon as its n-th multi is committed, before the response arrives.
+    """Kills a controller once its n-th multi is committed, before the response arrives.
 
     :ivar dead: True if the controller was killed.
     """
@@ -235,7 +235,7 @@ class Mortal:
 
 
 def run(protocol: Protocol, writes: int) -> bool:
-    """Run the operation with a controller failure after the given number of writes; return False if it takes fewer."""
+    """Run the operation with a controller failure after this number of writes; return False if it takes fewer."""
     scene = ControllerScene(brokers=4, controllers=2)
     for controller in scene.controllers.values():
         controller.config = replace(controller.config, min_insync_replicas=lambda _: 1)
@@ -255,7 +255,7 @@ def run(protocol: Protocol, writes: int) -> bool:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
 def test_a_failure_after_any_write_is_recovered(protocol: Protocol):
-    """After a failure at any write, the next controller finishes the operation and removes the requests."""
+    """After a failure at any write, the next controller completes the operation and removes the requests."""
     for writes in range(1, WRITES_MAX):
         if not run(protocol, writes):
             assert writes > 2, "it takes more than one write"

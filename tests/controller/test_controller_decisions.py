@@ -1,4 +1,4 @@
-"""State changes that the controller decides, without ZooKeeper or brokers."""
+"""The controller's decisions on state changes, without ZooKeeper or brokers."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -34,7 +34,7 @@ def strict(_):
 
 
 def test_first_leaders():
-    """New partitions with a live replica get a leader in epoch 0; the others wait."""
+    """New partitions with a live replica get a leader in epoch 0; other partitions wait."""
     changes = initial_elections(context([2], {0: (1, 2), 1: (1,)}), [P0, P1])
     assert [(c.partition, c.previous, c.state) for c in changes] == [(P0, None, LeaderAndIsr(2, 0, (2,), 5))]
 
@@ -109,7 +109,7 @@ def test_a_leader_with_an_unclean_follower_gets_a_new_partition_epoch():
 
 
 def test_unclean_elections():
-    """Unclean elections need permission or a request and no other candidate; no replica is eligible after one."""
+    """An unclean election requires permission or a request, and no other candidate; no replica is eligible after it."""
     old = LeaderAndIsr(NO_LEADER, 3, (1,), 4, eligible_leader_replicas=())
     known = context([2, 3], {0: (1, 2, 3)}, {P0: old})
     assert repairs(known, [P0], strict) == []
@@ -123,7 +123,7 @@ def test_unclean_elections():
 
 
 def test_replicas_in_a_failed_directory_count_as_dead():
-    """The replicas leave the in-sync set and the leadership although their broker is live."""
+    """The replicas leave the ISR and lose leadership, even though their broker is live."""
     known = context(
         [1, 2, 3],
         {0: (1, 2, 3), 1: (2, 1, 3)},
@@ -150,7 +150,7 @@ SHUTDOWNS = {
 
 @pytest.mark.parametrize("case", SHUTDOWNS)
 def test_decisions_for_a_controlled_shutdown(case):
-    """Other replicas lead and the broker leaves the in-sync sets, unless no other replica can lead."""
+    """Other replicas become leaders and the broker leaves the ISRs, unless no other replica can lead."""
     stopping, (leader, isr), after = SHUTDOWNS[case]
     known = context([1, 2, 3], {0: (1, 2, 3)}, {P0: LeaderAndIsr(leader, 3, isr, 4)})
     known.shutting_down.update(stopping)
@@ -185,7 +185,7 @@ def test_a_broker_that_is_stopping_is_not_elected():
     ],
 )
 def test_a_chain_of_clean_restarts_loses_nothing(epoch, intact_since, known, whole):
-    """A log is complete if the chain of clean restarts reaches back to the last known incarnation."""
+    """A log is complete if a chain of clean restarts reaches back to the last known incarnation."""
     assert has_intact_logs(BrokerRegistration(1, (), epoch=epoch, intact_since=intact_since), known) is whole
 
 

@@ -32,7 +32,7 @@ KEY = TopicPartition("t", 0)
 
 @dataclass
 class RecordedEvents:
-    """An event queue that records events and handles none."""
+    """An event queue that records events but handles none."""
 
     events: list[Event]
     has_urgent: bool = False
@@ -84,7 +84,7 @@ class Deletion:
 
 
 def test_a_rejected_deletion_is_retried():
-    """A broker that could not delete the files gets both commands again, without a restart."""
+    """A broker that could not delete the files receives both commands again, without a restart."""
     deletion = Deletion(ReplicaState.DELETION_STARTED)
     for _ in range(2):
         deletion.answered(True, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -102,7 +102,7 @@ def test_a_rejected_deletion_is_retried():
 
 
 def test_a_deletion_restarts_when_the_broker_is_back():
-    """A broker whose session ends while its answer is in transit gets both commands again after it joins."""
+    """A broker whose session ends while its response is in transit receives both commands again after it joins."""
     deletion = Deletion(ReplicaState.OFFLINE)
     registration = deletion.context.brokers.pop(1)
     run(deletion, brokers_gone(deletion.term, {1}))
@@ -113,7 +113,7 @@ def test_a_deletion_restarts_when_the_broker_is_back():
     run(deletion, resume_deletions(deletion.term, {1}))
     assert deletion.sent == [(1, "StopReplica", False)]
     deletion.answered(False, epoch=7)
-    assert deletion.replica is ReplicaState.OFFLINE, "that was the process before"
+    assert deletion.replica is ReplicaState.OFFLINE, "the response was from the previous process"
     deletion.answered(False, epoch=9)
     deletion.answered(True, epoch=9)
     assert deletion.replica is ReplicaState.DELETION_SUCCESSFUL

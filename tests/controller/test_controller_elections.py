@@ -11,13 +11,13 @@ from kreplica.controller.decisions.elections import (
 
 
 def test_new_partition_is_led_by_the_first_live_replica():
-    """All live replicas are in sync, because all logs are empty."""
+    """All live replicas are in sync, because their logs are empty."""
     assert elect_new([3, 1, 2], {1, 2}) == Election(1, (1, 2))
     assert elect_new([3], {1, 2}) is None
 
 
 def test_dead_leader_is_followed_by_the_first_live_in_sync_replica_of_the_assignment():
-    """The order of the assignment decides, and dead replicas leave the in-sync set."""
+    """The order of the assignment determines the leader, and dead replicas leave the ISR."""
     assert elect_offline([1, 2, 3], [3, 2, 1], {2, 3}) == Election(2, (3, 2))
 
 
@@ -27,7 +27,7 @@ def test_no_leader_without_a_live_in_sync_replica():
 
 
 def test_eligible_replica_leads_before_an_unclean_one():
-    """A replica that left while nothing was committed holds every committed record (KIP-966)."""
+    """A replica that has left the ISR holds every committed record if nothing has been committed since (KIP-966)."""
     assert elect_offline([1, 2, 3], [1], {2, 3}, eligible=[3], unclean_allowed=True) == Election(3, (3,))
 
 
@@ -50,6 +50,6 @@ def test_reassigned_partition_is_led_by_one_of_its_new_replicas():
 
 
 def test_shutdown_moves_leadership_off_the_stopping_broker():
-    """Stopping replicas leave the in-sync set; if only those are in sync, no leader is elected."""
+    """Stopping replicas leave the ISR; if only stopping replicas are in sync, no leader is elected."""
     assert elect_for_shutdown([1, 2, 3], [1, 2, 3], {1, 2, 3}, {1}) == Election(2, (2, 3))
     assert elect_for_shutdown([1, 2], [1], {1, 2}, {1}) is None

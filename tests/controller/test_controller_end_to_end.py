@@ -1,4 +1,4 @@
-"""The controller with a real broker and the embedded coordinator, when znodes change under it."""
+"""The controller with a real broker and the embedded coordinator, while other programs change znodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.broker_scene import Scene, batch, create_body, on_broker
 
 TOPIC_ID = UUID("12345678-1234-4234-8234-123456789abc")
 LED_SECONDS_MAX = 2.0
-"""A topic of 1,000 partitions has all its leaders within this time."""
+"""Target time within which all partitions of a topic of 1,000 partitions have leaders."""
 
 
 def assignment(name: str, partitions: int = 1, topic_id: UUID = TOPIC_ID) -> bytes:
@@ -22,7 +22,7 @@ def assignment(name: str, partitions: int = 1, topic_id: UUID = TOPIC_ID) -> byt
 
 
 async def led(scene: Scene, name: str, partitions: int = 1) -> None:
-    """Wait until the broker leads that many partitions of a topic."""
+    """Wait until the broker leads this number of partitions of a topic."""
 
     def is_led() -> bool:
         topic = scene.broker.metadata.topic(name)
@@ -32,8 +32,8 @@ async def led(scene: Scene, name: str, partitions: int = 1) -> None:
 
 
 async def gone(scene: Scene, name: str) -> None:
-    """Wait until nothing is left of a topic in the metadata, on disk and in ZooKeeper."""
-    await scene.until(lambda: name not in scene.broker.metadata.topics, f"{name} is unlisted")
+    """Wait until nothing of a topic is left in the metadata, on disk and in ZooKeeper."""
+    await scene.until(lambda: name not in scene.broker.metadata.topics, f"{name} is not in the metadata")
     await scene.until(lambda: not any(key.topic == name for key in scene.broker.directories.logs), "no log is left")
     # The controller removes the request last.
     for path in (znodes.delete_topic_path(name), znodes.topic_path(name), znodes.config_path("topics", name)):
@@ -55,7 +55,7 @@ async def epoch(scene: Scene) -> int:
 
 
 async def is_controller(scene: Scene, at_least: int) -> None:
-    """Wait until the broker is the controller in that epoch and has processed its own commands."""
+    """Wait until the broker is controller in this epoch or a later one, and has processed its own commands."""
 
     def is_so() -> bool:
         context = scene.broker.controller.context
@@ -73,7 +73,7 @@ async def is_controller(scene: Scene, at_least: int) -> None:
 
 
 def test_a_topic_made_by_writing_its_znode_is_served(tmp_path: Path) -> None:
-    """Kafka's tools create topics this way; a topic without an id gets one and keeps it."""
+    """Kafka's tools create topics in this way; a topic without an id is assigned one and keeps it."""
 
     async def story(scene: Scene) -> None:
         await scene.zookeeper.create(znodes.topic_path("t"), assignment("t", 2))
@@ -113,7 +113,7 @@ def test_partitions_added_by_rewriting_the_znode_are_led(tmp_path: Path) -> None
 
 
 def test_deletion_requested_by_znode(tmp_path: Path) -> None:
-    """Files, metadata, znodes, configuration and request are removed; so is a request for an unknown topic."""
+    """The files, metadata, znodes, configuration and request are removed; so is a request for an unknown topic."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 5, retention_ms="1000")
@@ -150,7 +150,7 @@ def test_an_interrupted_deletion_is_finished_by_the_next_controller(tmp_path: Pa
 
 
 def test_an_unreadable_topic_is_ignored(tmp_path: Path) -> None:
-    """The topic is logged once and does not affect other topics; it works again after a repair and can be deleted."""
+    """The error is logged once and does not affect other topics; the topic works after a repair and can be deleted."""
 
     async def story(scene: Scene) -> None:
         for name in ("bad", "worse"):
@@ -169,7 +169,7 @@ def test_an_unreadable_topic_is_ignored(tmp_path: Path) -> None:
 
 
 def test_unreadable_znodes_do_not_prevent_a_takeover(tmp_path: Path) -> None:
-    """A damaged state, topic or registration affects only itself."""
+    """A damaged state, topic or registration affects nothing else."""
 
     async def before(scene: Scene) -> None:
         await scene.make_topic("good")
@@ -192,7 +192,7 @@ def test_unreadable_znodes_do_not_prevent_a_takeover(tmp_path: Path) -> None:
 
 
 def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None:
-    """Operators move the controller this way; the next term has a higher epoch, and topics are unchanged."""
+    """Operators move the controller in this way; the next term has a higher epoch, and topics are unchanged."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -201,7 +201,7 @@ def test_a_deleted_controller_znode_means_a_new_election(tmp_path: Path) -> None
             await scene.zookeeper.delete(znodes.CONTROLLER)
             await is_controller(scene, first + i)
             assert await epoch(scene) == first + i
-        assert (await state(scene, "t"))["leader_epoch"] == 0, "the leader lived all the time"
+        assert (await state(scene, "t"))["leader_epoch"] == 0, "the leader was live all the time"
         await scene.make_topic("u")
 
     on_broker(tmp_path, story)
@@ -222,12 +222,12 @@ def test_a_controller_znode_with_another_id_makes_its_owner_resign(tmp_path: Pat
 
 
 def test_a_controller_with_an_old_epoch_writes_nothing(tmp_path: Path) -> None:
-    """The controller's next write fails on the guard; it resigns, is elected with a higher epoch, and then does the
-    work."""
+    """The controller's next write fails because of the guard; it resigns, is elected with a higher epoch, and then does
+    the work."""
 
     async def story(scene: Scene) -> None:
-        # A broker serves clients before its takeover ends, whose last write would fail on the guard already: then no
-        # broker is the controller when the topic is created.
+        # A broker serves clients before its takeover has ended, and the last write of the takeover would already fail
+        # because of the guard: then no broker would be controller when the topic is created.
         await is_controller(scene, 1)
         first = await epoch(scene)
         await scene.zookeeper.set_data(znodes.CONTROLLER_EPOCH, documents.encode_controller_epoch(first + 5))
@@ -273,7 +273,7 @@ def test_replicas_on_a_dead_broker_are_offline(tmp_path: Path) -> None:
         assert (await scene.ask(CREATE_TOPICS, body))["topics"][0]["error_code"] == 0
         await scene.standalone.brokers[1].stop()
         metadata = scene.broker.metadata
-        await scene.until(lambda: metadata.topics["t"].partitions[1].leader == -1, "broker 2 is missed")
+        await scene.until(lambda: metadata.topics["t"].partitions[1].leader == -1, "broker 2 is considered dead")
         rows = (await scene.metadata("t"))["t"]["partitions"]
         assert [(p["leader_id"], p["error_code"], p["offline_replicas"]) for p in rows] == [(1, 0, []), (-1, 5, [2])]
         assert (await state(scene, "t", 1)) | {"leader_epoch": 1} == {
@@ -296,7 +296,7 @@ def test_replicas_on_a_dead_broker_are_offline(tmp_path: Path) -> None:
 
 
 def test_a_thousand_partitions_are_led_in_seconds(tmp_path: Path) -> None:
-    """Leaders of many partitions are elected, written and sent together."""
+    """The leaders of many partitions are elected, written and sent together."""
 
     async def story(scene: Scene) -> None:
         started = scene.reactor.seconds()

@@ -47,8 +47,8 @@ def test_one_at_a_time():
 
 
 def test_same_event_waits_once():
-    """Equal waiting events are merged; an event equal to the current one is queued, because its data may have been read
-    already.
+    """Equal waiting events are merged; an event equal to the current one is queued, because the data for that one may
+    already have been read.
     """
     clock, handler, queue = make()
     handler.wait = Deferred()
@@ -65,7 +65,7 @@ def test_same_event_waits_once():
 
 
 def test_urgent_events_precede_others():
-    """Urgent events are handled first, in order among themselves; an equal one that waits is merged."""
+    """Urgent events are handled first, in their own order; they are merged with equal waiting events."""
     clock, handler, queue = make()
     handler.wait = Deferred()
     queue.put(TopicsChanged())
@@ -83,7 +83,7 @@ def test_urgent_events_precede_others():
 
 
 def test_failure_does_not_stop_the_queue():
-    """An exception of a handler is passed on, and the next event follows."""
+    """A handler's exception is passed on, and the next event is handled."""
     clock, handler, queue = make()
     handler.error = RuntimeError("no")
     queue.put(BrokersChanged())
@@ -106,7 +106,7 @@ def test_paused_queue_keeps_its_events():
 
 
 def test_stopped_queue_leaves_no_timer():
-    """A stop cancels the current event, drops the waiting ones and leaves no timer."""
+    """Stopping cancels the current event, drops the waiting ones and leaves no timer."""
     clock, handler, queue = make()
     handler.wait = Deferred()
     queue.put(BrokersChanged())

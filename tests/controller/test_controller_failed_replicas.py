@@ -40,7 +40,7 @@ def test_a_failed_replica_is_not_eligible() -> None:
 
 
 def test_eligible_replicas_replace_a_failed_single_leader() -> None:
-    """A leader alone in sync committed nothing, so the eligible replica holds every committed record."""
+    """A leader that was alone in the ISR committed nothing, so the eligible replica holds every committed record."""
     scene = made()
     for broker in (2, 3):
         scene.brokers[broker].kill()
@@ -53,8 +53,8 @@ def test_eligible_replicas_replace_a_failed_single_leader() -> None:
 
 
 def test_a_failed_follower_starts_a_new_leader_epoch() -> None:
-    """The leader of an out-of-sync follower that failed may be about to add it to the ISR.  In the new epoch it adds
-    the follower only after a new fetch.
+    """The leader may be about to add an out-of-sync follower that failed to the ISR.  In the new epoch, it adds the
+    follower only after a new fetch.
     """
     scene = made()
     scene.run(scene.brokers[1].write_isr(P0, (1, 2)))
@@ -76,7 +76,7 @@ def test_repeated_failure_reports_change_nothing() -> None:
 
 
 def test_a_failed_replica_is_retried_soon() -> None:
-    """After the election of another leader, the broker may recreate the replica; its answer brings the replica back."""
+    """After another leader is elected, the broker may recreate the replica, which its response then brings back."""
     scene = made()
     fail(scene, 1)
     assert scene.context.offline_replicas(P0) == (1,)
@@ -88,7 +88,7 @@ def test_a_failed_replica_is_retried_soon() -> None:
 
 
 def test_a_recovered_replica_receives_the_latest_epoch() -> None:
-    """The replica was opened with an old command, and missed later ones while it counted as failed."""
+    """The replica was opened with an old command, and missed later commands while it was considered failed."""
     scene = made()
     fail(scene, 1)
     latest = scene.state("t", 0)

@@ -46,7 +46,7 @@ def texts(scene: ControllerScene, kind: str, controller: int = 101) -> list[str]
 
 
 def test_each_decision_has_its_cause(scene: ControllerScene) -> None:
-    """A new leader's decision has its controller, epochs, event and time."""
+    """The decision on a new leader has its controller, epochs, event and time."""
     before_ms = scene.controllers[101].host.clock.now_ms()
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -61,7 +61,7 @@ def test_each_decision_has_its_cause(scene: ControllerScene) -> None:
 
 
 def test_brokers_that_have_not_answered(scene: ControllerScene) -> None:
-    """A broker that does not answer is listed with exactly the decisions that were sent to it."""
+    """A broker that does not respond is listed for exactly the decisions that were sent to it."""
     scene.brokers[2].silent = True
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -73,7 +73,7 @@ def test_brokers_that_have_not_answered(scene: ControllerScene) -> None:
 
 
 def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
-    """An in-sync set that a leader wrote is recorded with its previous state."""
+    """An ISR that a leader wrote is recorded with its previous state."""
     scene.run(scene.brokers[1].write_isr(P0, (1, 3)))
     scene.settle()
     decision = next(history(scene).decisions(P0))
@@ -87,7 +87,7 @@ def test_leaders_decisions_are_recorded(scene: ControllerScene) -> None:
 
 
 def test_history_outlasts_the_term() -> None:
-    """A former controller keeps its history, and the next one records why it took over."""
+    """A former controller keeps its history, and the next controller records why it took over."""
     scene = ControllerScene(brokers=3, controllers=2)
     scene.start()
     scene.make_topic("t", ROUND)
@@ -130,7 +130,7 @@ def test_leaders_that_move_are_one_entry(scene: ControllerScene) -> None:
 
 
 def test_partitions_without_a_leader_and_their_return(scene: ControllerScene) -> None:
-    """A partition is recorded as offline when its last replica fails, and as online after its return."""
+    """A partition is recorded as offline when its last replica fails, and as online when it is back."""
     scene.make_topic("alone", {0: (3,)})
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -160,7 +160,7 @@ def test_controlled_shutdowns_and_failures_differ(scene: ControllerScene) -> Non
 
 
 def test_topics_and_reassignments_are_recorded(scene: ControllerScene) -> None:
-    """Created, grown and deleted topics are recorded, and reassignments, started or rejected."""
+    """Creations, deletions and new partitions of topics are recorded, as well as started and rejected reassignments."""
     scene.make_topic("moving", {0: (1, 2), 1: (2, 1)})
     targets = {TopicPartition("moving", 0): (1, 3), TopicPartition("moving", 7): (1,)}
     results = scene.ask(AlterReassignmentsRequested(targets))
@@ -205,7 +205,7 @@ def test_a_failed_log_directory_is_recorded_with_its_replicas(scene: ControllerS
 
 
 def test_entries_keep_their_order_if_the_clock_goes_back() -> None:
-    """Times of entries never decrease, so that a reader can request the entries after a given one."""
+    """The times of entries never decrease, so that a reader can request all entries after a given one."""
     now = [START_MS]
     kept = AuditEvents(7, lambda: now[0])
     kept.record("broker_left", "broker 3", "broker 3 left", {}, None)
@@ -218,7 +218,7 @@ def test_entries_keep_their_order_if_the_clock_goes_back() -> None:
 
 
 def test_history_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Entries, partitions, and decisions of each partition are limited in number."""
+    """The numbers of entries, of partitions, and of decisions on each partition are limited."""
     monkeypatch.setattr(decision_log, "PARTITIONS_MAX", 3)
     kept, cause = DecisionLog(), Cause("BrokersChanged", "", 0, 1, None)
     for epoch in range(20):

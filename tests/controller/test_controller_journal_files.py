@@ -1,4 +1,4 @@
-"""Journal files: bounded, complete except for a torn last line, and unprotected_values to the controller."""
+"""Journal files are bounded, complete except for a torn last line, and harmless to the controller."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_process_starts_a_new_file():
 
 
 def test_removed_old_files(monkeypatch):
-    """The journal continues after an operator has removed old files."""
+    """The journal is continued after an operator has removed old files."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 8)
     scene = scene_with_journal(100_000)
     scene.start()
@@ -147,7 +147,7 @@ def test_a_failed_snapshot_ends_only_the_journal(monkeypatch):
 
 
 def test_a_limit_of_zero_disables_the_journal():
-    """``kreplica.controller.journal.max.bytes=0`` disables it; otherwise it is in the first log directory."""
+    """``kreplica.controller.journal.max.bytes=0`` disables the journal; otherwise it is in the first log directory."""
     kept = {}
     for bytes_max in (0, 2**20):
         cluster = SimulatedCluster(1, overrides=[f"kreplica.controller.journal.max.bytes={bytes_max}"])
@@ -198,8 +198,8 @@ def test_no_secrets(monkeypatch):
 
 
 def test_a_full_disk_leaves_a_gap():
-    """A full disk causes one log line and does not affect topics; a new file starts when there is space, and all files
-    can be replayed.
+    """A full disk causes one log line and does not affect topics; a new file is started when there is space, and all
+    files can be replayed.
     """
     scene = scene_with_journal()
     scene.start()
@@ -227,7 +227,7 @@ def test_a_full_disk_leaves_a_gap():
     assert first.events == 3
     assert second.events > 0
     assert "kept" in str(files[1].lines)
-    assert len(disk.list_directory(DIRECTORY)) == 2, "a file without room for its head is removed"
+    assert len(disk.list_directory(DIRECTORY)) == 2, "a file without space for its header is removed"
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EINVAL, errno.EMFILE])
@@ -252,7 +252,7 @@ def test_a_failed_write_leaves_a_gap(number):
 
 
 def test_more_entries_than_one_system_call_writes():
-    """More than ``IOV_MAX`` lines in one write are all written, on a disk that rejects that many buffers at once."""
+    """More than ``IOV_MAX`` lines in one write are all written, even if the disk rejects that many buffers at once."""
     simulation = Simulation(1)
     host = simulation.host("a")
     files = JournalFiles(host.runtime, JournalSettings(DIRECTORY, 1, 2**20), lambda: HEAD)
@@ -277,7 +277,7 @@ def test_a_disk_that_is_too_slow(monkeypatch):
 
 
 def test_a_torn_last_line_is_ignored():
-    """A power failure during a write loses the last line; the reader reports it and reads the others."""
+    """A power failure during a write tears the last line; the reader reports this and reads the other lines."""
     scene = scene_with_journal()
     scene.start()
     (path,) = [f"{DIRECTORY}/{name}" for name in disk_of(scene).list_directory(DIRECTORY)]
@@ -313,7 +313,7 @@ def test_another_format():
 
 
 def test_a_file_without_a_header_does_not_hide_the_others():
-    """A process killed while it created a file leaves one that cannot be read; the others can."""
+    """A process that is killed while it creates a file leaves an unreadable one; the others can be read."""
     scene = scene_with_journal()
     scene.start()
     disk_of(scene).write_file(f"{DIRECTORY}/controller-journal-101-00000002.jsonl", b"{")

@@ -1,4 +1,4 @@
-"""Journal rotation: snapshots neither block the reactor nor mix two states."""
+"""When the journal is rotated, snapshots neither block the reactor nor mix two states."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONTROLLER = 101
 
 
 class OneStep:
-    """A ``TimeSlice`` that ends after one step."""
+    """A ``TimeSlice`` that is over after one step."""
 
     def __init__(self, _: object) -> None:
         self._asked = 0
@@ -102,7 +102,7 @@ def large_context(partitions: int) -> ControllerContext:
 
 
 def test_no_step_is_long(monkeypatch):
-    """The number of items copied between two checks of the clock is bounded."""
+    """The number of items that are copied between two checks of the clock is bounded."""
     monkeypatch.setattr(context_json, "STEP", 10)
     sizes: list[int] = []
 
@@ -119,7 +119,7 @@ def test_no_step_is_long(monkeypatch):
 
 
 def test_a_snapshot_over_many_reactor_iterations(scene, snapshots):
-    """A new file starts when the controller is idle, and continues from the end of the last file."""
+    """A new file is started when the controller is idle, and continues from the end of the last file."""
     scene.start()
     for number in range(5):
         scene.make_topic(f"orders-{number}", {0: (1, 2, 3)})
@@ -130,7 +130,7 @@ def test_a_snapshot_over_many_reactor_iterations(scene, snapshots):
 
 
 def test_a_change_during_a_snapshot(scene, snapshots):
-    """An interrupted snapshot is discarded and repeated later."""
+    """An interrupted snapshot is discarded and retried later."""
     scene.start()
     scene.make_topic("orders", {0: (1, 2, 3)})
     scene.settle(2)

@@ -116,7 +116,7 @@ def test_errors(error):
 
 
 def test_a_multi_that_failed():
-    """A failed multi keeps the index and the cause."""
+    """The index and the cause of a failed multi are kept."""
     found = decode_error(through_json(encode_error(MultiFailed(2, BadVersion("/b"), [None, None, BadVersion("/b")]))))
     assert (found.index, type(found.error), found.error.path, len(found.results)) == (2, BadVersion, "/b", 3)
 
@@ -140,7 +140,7 @@ def test_answers(operation, value):
 
 
 def test_an_answer_with_an_error_in_it():
-    """A multi-read keeps the result or error of each znode."""
+    """The result or error of each znode in a multi-read is kept."""
     (found,) = decode_response("multi_read", through_json(encode_response("multi_read", [NoNode("/a")])))
     assert (type(found), found.path) == (NoNode, "/a")
 
@@ -221,7 +221,7 @@ def filled_run() -> RunningPlan:
 
 
 def test_the_whole_context():
-    """The context round-trips with the order of its entries."""
+    """The context round-trips, including the order of its entries."""
     context = filled_context()
     found = decode_context(through_json(encode_context(context)))
     runs = {plan_id: vars(run) for plan_id, run in context.plans.items()}
@@ -231,11 +231,11 @@ def test_the_whole_context():
     for name, value in vars(context).items():
         if isinstance(value, dict):
             assert list(vars(found)[name]) == list(value)
-    assert not any(value in ({}, set()) for value in vars(context).values()), "each part of it is tried here"
+    assert not any(value in ({}, set()) for value in vars(context).values()), "every attribute has a value in this test"
 
 
 def test_a_copy_does_not_change():
-    """Changes of the context do not affect a copy."""
+    """Changes to the context do not affect a copy."""
     context = filled_context()
     copy = run_to_completion(copy_context(context))
     before = through_json(encode_context(copy))
@@ -257,7 +257,7 @@ class Entries(list[dict]):
 
 
 def test_an_operation_that_fails_to_start():
-    """An operation that raises at once is not outstanding, so the controller becomes idle."""
+    """An operation that raises at once is not outstanding, so the controller can become idle."""
     journal = Journal(Entries(), lambda: 0.0)
     journal.watches[1] = print
 
@@ -275,7 +275,7 @@ DRAWS = [lambda source: source.random(), lambda source: source.uniform(1, 2), la
 
 @pytest.mark.parametrize("draw", DRAWS)
 def test_random_numbers_are_recorded(draw):
-    """Random floats and bits are recorded, so that a replay can return them."""
+    """Random floats and bits are recorded, so that a replay returns the same ones."""
     entries = []
 
     class Entries:
@@ -290,7 +290,7 @@ def test_random_numbers_are_recorded(draw):
 
 
 def test_renamed_errors_keep_their_recorded_name() -> None:
-    """Otherwise a journal of an earlier version would not replay."""
+    """Otherwise a journal from an earlier version could not be replayed."""
     assert encode_error(TooManyConflicts("ten attempts")) == ["StatesContested", None, "ten attempts"]
 
 

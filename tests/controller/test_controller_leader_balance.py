@@ -34,7 +34,7 @@ def scene() -> ControllerScene:
 
 
 def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
-    """Each partition has its own result; the leader changes in the next epoch and the in-sync set does not."""
+    """Each partition has its own result; the leader changes in the next epoch, and the ISR does not change."""
     move_leaders_away(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     scene.settle()
@@ -52,7 +52,7 @@ def test_preferred_leaders_on_request(scene: ControllerScene) -> None:
 
 
 def test_all_partitions_on_request(scene: ControllerScene) -> None:
-    """A null list of partitions requests all."""
+    """A null list of partitions requests an election for all."""
     answer = scene.ask(ElectionRequested(PREFERRED, None))
     assert answer == dict.fromkeys([P0, P1, P2, P3], ErrorCode.ELECTION_NOT_NEEDED)
 
@@ -77,7 +77,7 @@ def test_unclean_leaders_on_request(scene: ControllerScene) -> None:
 
 
 def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
-    """The znode that older tools write is removed after the election, even if its contents are invalid."""
+    """The znode that older tools write is removed after the election, even if its content is invalid."""
     move_leaders_away(scene)
     scene.run(scene.brokers[2].write_isr(P0, (2, 3, 1)))
     path = znodes.PREFERRED_REPLICA_ELECTION
@@ -89,7 +89,7 @@ def test_preferred_leaders_by_znode(scene: ControllerScene) -> None:
 
 
 def test_preferred_leaders_periodically() -> None:
-    """Leaders move back soon after a term starts, and then at intervals, if the imbalance is too large."""
+    """If the imbalance is too large, leaders move back soon after a term starts, and then at intervals."""
     scene = ControllerScene(brokers=3)
     scripted = scene.controllers[101]
     scripted.config = replace(scripted.config, rebalance=True, rebalance_interval_s=60.0, imbalance_percentage=40)
@@ -102,7 +102,7 @@ def test_preferred_leaders_periodically() -> None:
     assert scene.state("t", 3).leader == 3, "its preferred replica is not in sync"
     scene.run(scene.brokers[3].write_isr(P3, (3, 1)))
     scene.settle(70)
-    assert scene.state("t", 3).leader == 1, "half of what broker 1 should lead"
+    assert scene.state("t", 3).leader == 1, "broker 1 leads only half of its preferred partitions"
     scene.make_topic("u", {0: (1, 2), 1: (1, 2)})
     move_leaders_away(scene)
     for partition, leader in ((P0, 2), (TopicPartition("u", 0), 2), (TopicPartition("u", 1), 2)):

@@ -1,4 +1,4 @@
-"""Partitions added and removed by request znodes, as an operator and the brokers see it."""
+"""Partitions that are added and removed by request znodes, as seen by an operator and the brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.controller_scene import ControllerScene
 
 
 def scene_with(partitions: int, *, brokers: int = 3, wait_s: float = 10.0) -> ControllerScene:
-    """Create a topic with that many partitions on brokers 1 and 2, and that read-only time for removals."""
+    """Create a topic with this number of partitions on brokers 1 and 2, and this read-only time for removals."""
     scene = ControllerScene(brokers=brokers)
     controller = scene.controllers[101]
     controller.config = replace(controller.config, removal_wait_s=wait_s)
@@ -59,7 +59,7 @@ def ask_to_remove(scene: ControllerScene, *numbers: int, wait_ms: int | None = N
 
 
 def sent(scene: ControllerScene, broker: int, command: str, partition: int) -> list[dict[str, object]]:
-    """Return what the broker received about a partition, in order."""
+    """Return the fields that the broker received about a partition, in order."""
     key = TopicPartition("t", partition)
     return [t.partitions[key] for t in scene.brokers[broker].received_of(command) if key in t.partitions]
 
@@ -79,7 +79,7 @@ def test_partitions_are_added_on_the_requested_brokers():
 
 
 def test_a_request_waits_for_the_partitions_before_it():
-    """Partition numbers have no gap, whatever the order of the requests."""
+    """Partition numbers have no gaps, whatever the order of the requests."""
     scene = scene_with(2)
     ask_to_add(scene, (3, (1, 2)))
     assert len(znode(scene).partitions) == 2
@@ -125,7 +125,7 @@ def test_additions_after_a_rejected_one_are_rejected():
 
 
 def test_an_addition_to_an_unknown_topic_is_rejected():
-    """A topic created later with that name is not affected."""
+    """A topic that is created later with this name is not affected."""
     scene = scene_with(1)
     ask_to_add(scene, (1, (1, 2)), topic="nobody")
     assert not there_is(scene, znodes.partitions_add_path("nobody"))
@@ -135,7 +135,7 @@ def test_an_addition_to_an_unknown_topic_is_rejected():
 
 
 def test_a_partition_is_read_only_before_its_removal():
-    """The leader becomes read-only in a new epoch; after the wait the partition is removed completely."""
+    """The leader becomes read-only in a new epoch; after the wait, the partition is removed completely."""
     scene = scene_with(3)
     ask_to_remove(scene, 2)
     assert znode(scene).read_only == frozenset({2})
@@ -157,7 +157,7 @@ def test_a_partition_is_read_only_before_its_removal():
 
 
 def test_a_request_may_contain_the_read_only_time():
-    """A time of 0 removes it at once; a partition is removed only together with those above it."""
+    """With a time of 0, a partition is removed at once, but only together with those that have higher numbers."""
     scene = scene_with(4, wait_s=60)
     ask_to_remove(scene, 3, wait_ms=5000)
     ask_to_remove(scene, 2, wait_ms=0)
@@ -169,7 +169,7 @@ def test_a_request_may_contain_the_read_only_time():
 
 
 def test_a_removal_without_a_wait():
-    """Without a wait, one step does both writes, and brokers receive only the removal."""
+    """Without a wait, both writes are done in one step, and brokers receive only the removal."""
     scene = scene_with(2)
     term = scene.controller.context
     ask_to_remove(scene, 1, wait_ms=0)
@@ -192,7 +192,7 @@ def test_a_withdrawn_removal():
 
 
 def test_a_removal_withdrawn_during_its_write():
-    """The partition stays and accepts records again."""
+    """The partition is kept and accepts records again."""
     scene = scene_with(2)
     client = scene.controller._client
     multi = client.multi
@@ -227,7 +227,7 @@ def test_only_the_last_partitions_can_be_removed(number: int):
 
 @pytest.mark.parametrize("data", [b"?", b"[]", b'{"version":1,"wait_ms":-1}', b'{"version":1,"wait_ms":"1"}'])
 def test_an_unreadable_removal_is_rejected(data: bytes):
-    """The request is removed without effect."""
+    """The request is removed and has no effect."""
     scene = scene_with(2)
     scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t")))
     scene.run(scene.zookeeper.create(znodes.partitions_remove_path("t", 1), data))
@@ -252,7 +252,7 @@ def test_removal_and_reassignment_exclude_each_other():
 
 
 def test_a_broker_that_is_down_deletes_when_it_is_back():
-    """Clients lose the partition at once; its number is free when the last replica is deleted."""
+    """Clients lose the partition at once; its number can be reused when the last replica has been deleted."""
     scene = scene_with(2)
     scene.brokers[2].kill()
     scene.await_expiry()
@@ -260,7 +260,7 @@ def test_a_broker_that_is_down_deletes_when_it_is_back():
     assert znode(scene).removed[1].replicas == (1, 2)
     ask_to_add(scene, (1, (1, 3)))
     assert not there_is(scene, znodes.partitions_add_path("t"))
-    assert list(znode(scene).partitions) == [0], "refused: broker 2 may have files of the old one"
+    assert list(znode(scene).partitions) == [0], "rejected: broker 2 may have files of the old partition"
     scene.run(scene.brokers[2].start())
     scene.settle()
     assert [row["delete_partition"] for row in sent(scene, 2, "StopReplica", 1)] == [False, True]
@@ -290,7 +290,7 @@ def test_partitions_are_not_added_while_others_are_removed():
 
 
 def test_a_deleted_topic_loses_its_requests():
-    """A topic created later with the same name is not affected."""
+    """A topic that is created later with the same name is not affected."""
     scene = scene_with(2, wait_s=3600)
     ask_to_remove(scene, 1)
     ask_to_add(scene, (5, (1, 2)))

@@ -1,4 +1,4 @@
-"""Execution of plans, as an administrator, the brokers and ZooKeeper see it."""
+"""Execution of plans, as seen by an administrator, the brokers and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def step(partition: int, before: tuple[int, ...], after: tuple[int, ...], size: 
 
 
 def make(scene: ControllerScene, steps: Sequence[Step], plan_id: str = PLAN, **header: Any) -> None:
-    """Write a plan as the admin API does, and let the controller read it."""
+    """Write a plan, as the admin API does, and let the controller read it."""
     plan = Plan(plan_id, PlanKind.REASSIGN, PlanState.PENDING, 0, len(steps), **header)
     *first, last = documents.creation(plan, steps)
     for batch in [*first, last]:
@@ -55,7 +55,7 @@ def header(scene: ControllerScene, plan_id: str = PLAN) -> Plan:
 
 
 def change(scene: ControllerScene, plan_id: str = PLAN, **changes: Any) -> None:
-    """Patch or cancel a plan as the admin API does."""
+    """Change or cancel a plan, as the admin API does."""
     data, stat = scene.run(scene.zookeeper.get_data(znodes.plan_path(plan_id)))
     changed = replace(documents.decode_plan(plan_id, data), **changes)
     scene.run(scene.zookeeper.set_data(znodes.plan_path(plan_id), documents.encode_plan(changed), stat.version))
@@ -83,7 +83,7 @@ def znode(scene: ControllerScene, topic: str = "t") -> TopicAssignment:
 
 
 def in_sync(scene: ControllerScene, *numbers: int, topic: str = "t") -> None:
-    """Add all replicas of these partitions (of all if none are given) to the in-sync sets."""
+    """Add all replicas of these partitions (of all partitions if none are given) to the ISRs."""
     scene.settle()
     live = set(scene.context.brokers)
     for number, replicas in znode(scene, topic).partitions.items():
@@ -142,7 +142,7 @@ def test_the_limit_of_moves_for_each_broker():
     scene = scene_with(dict.fromkeys(range(4), (1, 2)) | dict.fromkeys(range(4, 8), (3, 2)))
     rows = znode(scene).partitions
     make(scene, [step(n, row, (row[0], 4)) for n, row in rows.items()], moves_at_once=2)
-    assert letters(scene) == "mmwwwwww", "broker 4 copies two"
+    assert letters(scene) == "mmwwwwww", "broker 4 copies two partitions"
     in_sync(scene, 0)
     assert letters(scene) == "fmmwwwww"
     in_sync(scene)
@@ -154,7 +154,7 @@ def test_the_limit_of_moves_for_each_broker():
 
 
 def test_the_limit_of_moves_from_one_leader():
-    """The limit also holds if each move goes to a different broker."""
+    """The limit applies even if each move is to a different broker."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (1, 3 + n)) for n in range(4)], moves_at_once=2)
     assert letters(scene) == "mmww"
@@ -173,7 +173,7 @@ def test_the_limits_count_moves_of_all_plans():
 
 
 def test_changes_of_the_replica_order_finish_at_once():
-    """Changing only the order copies nothing and ignores the limits; the first replica becomes the leader."""
+    """Changing only the order copies nothing and is not limited; the first replica becomes the leader."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (2, 1)) for n in range(4)], moves_at_once=1)
     assert header(scene).state is PlanState.COMPLETED
@@ -191,7 +191,7 @@ def test_a_move_elects_its_new_preferred_replica():
 
 
 def test_partitions_are_added():
-    """Additions use request znodes, and the plan ends when the partitions have leaders."""
+    """Partitions are added by request znodes, and the plan ends when they have leaders."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(1, (), (2, 3)), step(2, (), (3, 1))])
     assert header(scene).state is PlanState.COMPLETED
@@ -219,7 +219,7 @@ def test_a_withdrawn_removal_fails():
 
 
 def test_partitions_are_removed():
-    """Removed partitions are read-only for the plan's time first."""
+    """Partitions are read-only for the plan's wait time before they are removed."""
     scene = scene_with({0: (1,), 1: (2,), 2: (3,)})
     make(scene, [step(2, (3,), ()), step(1, (2,), ())], wait_ms=10_000)
     assert letters(scene) == "mm"
@@ -320,7 +320,7 @@ def test_a_move_cancelled_by_rpc_fails():
 
 
 def test_a_partition_moved_before_its_step_is_skipped():
-    """The step fails, because the plan was made for the earlier placement."""
+    """The step fails, because the plan was computed for the earlier placement."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     make(scene, [step(0, (1, 2), (1, 3)), step(1, (1, 2), (1, 3))], moves_at_once=1)
     scene.ask(AlterReassignmentsRequested({TopicPartition("t", 1): (2, 1)}))
@@ -363,7 +363,7 @@ def test_a_removed_plan_stops():
 
 
 def test_a_plan_that_is_patched_while_it_ends(monkeypatch):
-    """The write of the end fails on the version; the controller reads the header again, and the plan ends."""
+    """Writing the end fails because of the version; the controller reads the header again, and the plan ends."""
     scene = scene_with({0: (1, 2)})
     make(scene, [step(0, (1, 2), (3, 2))])
     rewrite, patched = StateWrites.rewrite_request, []
@@ -398,7 +398,7 @@ def test_cancelling_reverses_ongoing_moves():
 
 
 def test_a_rollback_reverses_finished_moves():
-    """Finished moves are reversed, newest first, within the limits; leaders move back too."""
+    """Finished moves are reversed, newest first and within the limits; leaders move back too."""
     scene = scene_with(dict.fromkeys(range(4), (1, 2)))
     make(scene, [step(n, (1, 2), (3, 2)) for n in range(4)], moves_at_once=1, throttle_bytes_per_second=7)
     in_sync(scene)
@@ -480,7 +480,7 @@ def test_the_lowest_throttle_of_all_plans_applies():
 
 
 def test_a_takeover_removes_an_unused_throttle():
-    """A throttle left by a controller that failed at the end of a plan is removed."""
+    """A throttle that was left by a controller that failed at the end of a plan is removed."""
     scene = scene_with({0: (1, 2)}, controllers=2)
     scene.run(scene.zookeeper.set_data(znodes.PLAN_THROTTLE, b'{"version":1,"bytes_per_second":9}'))
     scene.controllers[101].kill()
@@ -492,7 +492,7 @@ def test_a_takeover_removes_an_unused_throttle():
 
 
 def test_a_forced_plan_elects_an_unclean_leader():
-    """An old replica outside the in-sync set leads, and the step reports the possible loss."""
+    """An old replica outside the ISR becomes leader, and the step reports the possible loss."""
     scene = scene_with({0: (1, 2)})
     scene.run(scene.brokers[1].write_isr(TopicPartition("t", 0), (1,)))
     scene.settle()
@@ -509,7 +509,7 @@ def test_a_forced_plan_elects_an_unclean_leader():
 
 
 def test_a_forced_plan_recreates_a_lost_partition():
-    """If no old replica is live, a new one leads with an empty log."""
+    """If no old replica is live, a new one becomes leader with an empty log."""
     scene = scene_with({0: (1,)})
     scene.brokers[1].kill()
     scene.await_expiry()
@@ -543,7 +543,7 @@ def test_the_next_controller_continues_a_plan(cancelled):
 
 
 def test_old_plans_are_removed(monkeypatch):
-    """A limited number of ended plans is kept."""
+    """Only a limited number of ended plans is kept."""
     monkeypatch.setattr("kreplica.controller.plans.execution.ENDED_KEPT", 2)
     scene = scene_with({0: (1, 2)})
     for number in range(1, 5):

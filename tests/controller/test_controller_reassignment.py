@@ -1,4 +1,4 @@
-"""Reassignments, as an administrator, the brokers and ZooKeeper see them."""
+"""Reassignments, as seen by an administrator, the brokers and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scene_with(partitions: dict[int, tuple[int, ...]], *, brokers: int = 6) -> C
 
 
 def move(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...] | None]) -> dict[TopicPartition, int]:
-    """Request reassignments; return the error codes, 0 for none."""
+    """Request reassignments; return the error codes, 0 for success."""
     results = scene.ask(AlterReassignmentsRequested(targets))
     return {partition: 0 if error is None else int(error.code) for partition, error in results.items()}
 
@@ -33,20 +33,20 @@ def znode(scene: ControllerScene, topic: str = "t"):
 
 
 def in_sync(scene: ControllerScene, partition: TopicPartition, *isr: int) -> None:
-    """Make the leader add these replicas to the in-sync set and notify the controller."""
+    """Make the leader add these replicas to the ISR and notify the controller."""
     leader = scene.brokers[scene.state(*partition).leader]
     scene.run(leader.write_isr(partition, isr))
     scene.settle()
 
 
 def deleted(scene: ControllerScene, broker: int) -> list[TopicPartition]:
-    """Return the partitions that the broker was ordered to delete."""
+    """Return the partitions that the broker was commanded to delete."""
     commands = scene.brokers[broker].received_of("StopReplica")
     return [p for command in commands for p, row in command.partitions.items() if row["delete_partition"]]
 
 
 def test_replicas_move():
-    """New replicas are added first; old ones are removed when those are in sync, and a new one leads."""
+    """New replicas are added first; when they are in sync, the old ones are removed, and a new one leads."""
     scene = scene_with({0: (1, 2, 3)})
     assert move(scene, {P0: (4, 5, 6)}) == {P0: 0}
     assignment = znode(scene)
@@ -106,7 +106,7 @@ def test_another_order_is_only_another_preferred_leader():
 
 
 def test_a_reassignment_to_the_current_replicas():
-    """Requesting the current replicas succeeds without a write."""
+    """Requesting the current replicas succeeds without any write."""
     scene = scene_with({0: (1, 2, 3)})
     before = scene.run(scene.zookeeper.exists(znodes.topic_path("t"))).version
     assert move(scene, {P0: (1, 2, 3)}) == {P0: 0}
@@ -128,7 +128,7 @@ def test_cancelled_before_a_replica_caught_up():
 
 
 def test_cancelled_when_a_new_replica_leads_already():
-    """Leadership returns to the old replicas, and none of them leaves the in-sync set."""
+    """Leadership returns to the old replicas, and none of them leaves the ISR."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     in_sync(scene, P0, 1, 2, 3, 4, 5)
@@ -144,7 +144,7 @@ def test_cancelled_when_a_new_replica_leads_already():
 
 
 def test_a_cancelled_move_never_drops_the_only_replicas_in_sync():
-    """New replicas stay until two of the old ones are in sync."""
+    """New replicas are kept until two of the old ones are in sync."""
     scene = scene_with({0: (1, 2, 3)})
     move(scene, {P0: (4, 5, 6)})
     in_sync(scene, P0, 1, 4, 5)
@@ -155,7 +155,7 @@ def test_a_cancelled_move_never_drops_the_only_replicas_in_sync():
     scene.settle()
     assert scene.state("t", 0).isr == (4, 5)
     in_sync(scene, P0, 2, 4, 5)
-    assert scene.state("t", 0).isr == (2, 4, 5), "a single one could not commit"
+    assert scene.state("t", 0).isr == (2, 4, 5), "a single replica could not commit"
     in_sync(scene, P0, 2, 3, 4, 5)
     assert scene.state("t", 0).isr == (2, 3)
     assert scene.state("t", 0).leader in (2, 3)
@@ -206,7 +206,7 @@ def test_one_slow_partition_does_not_hold_up_another():
 
 
 def test_a_reassignment_waits_for_a_dead_target():
-    """The reassignment waits for a target that fails, and finishes when it is in sync."""
+    """The reassignment waits for a target that failed, and finishes when this is in sync."""
     scene = scene_with({0: (1, 2)})
     move(scene, {P0: (3, 4)})
     scene.brokers[4].kill()
@@ -228,7 +228,7 @@ def test_a_removed_replica_on_a_dead_broker():
     in_sync(scene, P0, 1, 2, 4, 5)
     assert znode(scene).partitions == {0: (4, 5)}
     assert znode(scene).removing == {0: (3,)}
-    assert scene.ask(ListReassignmentsRequested(None)) == {}, "it has arrived"
+    assert scene.ask(ListReassignmentsRequested(None)) == {}, "the new replica is in sync"
     scene.run(scene.brokers[3].start())
     scene.settle()
     assert deleted(scene, 3) == [P0]
@@ -264,7 +264,7 @@ def test_a_failed_replica_deletion_is_retried():
 
 
 def test_a_concurrent_leader_write_repeats_the_step():
-    """The controller decides again from the leader's state, and no change of the leader is lost."""
+    """The controller decides again based on the leader's state, and no change made by the leader is lost."""
     scene = scene_with({0: (1, 2, 3)})
     scene.run(scene.brokers[1].write_isr(P0, (1, 2), notify=False))
     assert move(scene, {P0: (1, 2, 4)}) == {P0: 0}
@@ -288,7 +288,7 @@ def request(scene: ControllerScene, targets: dict[TopicPartition, tuple[int, ...
 
 
 def test_requested_by_znode():
-    """Finished and impossible entries are removed, and the znode with the last one."""
+    """Finished and impossible entries are removed; the znode is removed with the last one."""
     scene = scene_with({0: (1, 2), 1: (1, 2)})
     request(scene, {P0: (3, 4), P1: (2, 3), TopicPartition("nobody", 0): (1,), TopicPartition("t", 7): (1,)})
     assert requested(scene) == {P0: (3, 4), P1: (2, 3)}
@@ -302,7 +302,7 @@ def test_requested_by_znode():
 
 
 def test_an_unreadable_znode_is_removed():
-    """Removing an unreadable request makes room for the next one."""
+    """An unreadable request is removed, so that another can be written."""
     scene = scene_with({0: (1, 2)})
     scene.run(scene.zookeeper.create(znodes.REASSIGN_PARTITIONS, b"?"))
     scene.settle()

@@ -1,4 +1,4 @@
-"""Steps of one partition's reassignment under any sequence of failures and requests."""
+"""Steps of a partition's reassignment, for any sequence of failures and requests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_move_expands_first():
 
 
 def test_it_contracts_when_the_target_is_in_sync():
-    """The partition does not contract earlier; a leader in the target stays, otherwise a target replica is elected."""
+    """It does not contract earlier; a leader in the target stays leader, otherwise a target replica is elected."""
     now = Placement((4, 2, 5, 1, 3), adding=(4, 5), removing=(1, 3))
     for isr in ((1, 2, 3), (1, 2, 3, 4), (2, 4, 1)):
         assert plan.contract(now, state(1, *isr), BROKERS, in_sync_required=REQUIRED) is None
@@ -42,7 +42,7 @@ def test_it_contracts_when_the_target_is_in_sync():
 
 
 def test_a_target_that_replaces_another_keeps_the_origin():
-    """In-sync replicas of the replaced target stay until the end; the others are dropped at once."""
+    """In-sync replicas of the replaced target are kept until the end; its other replicas are dropped at once."""
     first = plan.expand(Placement((1, 2)), (3, 4), holders=(1, 2))
     second = plan.expand(first, (1, 5), holders=(1, 2, 3))
     assert second.replicas == (1, 5, 3, 2)
@@ -59,7 +59,7 @@ def test_a_replica_that_was_dropped_may_come_back():
 
 
 def test_invalid_targets():
-    """Only new replicas must be on live brokers."""
+    """New replicas must be on live brokers; others need not."""
     now = Placement((1, 2, 3))
     assert plan.reason_to_reject(now, (1, 2), {1}) is None
     assert plan.reason_to_reject(now, (), BROKERS)
@@ -155,7 +155,7 @@ deeds = st.one_of(
 @given(first=subsets, story=st.lists(deeds, max_size=40))
 @settings(max_examples=600)
 def test_a_move_ends_and_loses_nothing(first: tuple[int, ...], story: list) -> None:
-    """In-sync replicas leave only if enough of the target is in sync; the move ends when all are live and caught up."""
+    """In-sync replicas leave only if enough target replicas are in sync; the move ends when all have caught up."""
     world = World(Placement(first), first, first[0])
     for name, *arguments in story:
         getattr(world, name)(*arguments)
@@ -181,4 +181,4 @@ def test_cancelling_restores_the_origin(first: tuple[int, ...], targets: list, c
             return
     world.cancel()
     assert set(world.now.target) == set(first)
-    assert not world.now.is_moving, "they are all in sync"
+    assert not world.now.is_moving, "all replicas are in sync"

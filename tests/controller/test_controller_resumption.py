@@ -1,4 +1,4 @@
-"""An event whose connection to ZooKeeper is lost continues in the same term."""
+"""If the connection to ZooKeeper is lost during an event, the event continues in the same term."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def check_deletion(scene: ControllerScene) -> None:
 def test_an_event_continues(
     begin: Callable[[ControllerScene], None], check: Callable[[ControllerScene], None]
 ) -> None:
-    """The connection is lost at any step; the term continues, and the result is that of an undisturbed event."""
+    """Whenever the connection is lost, the term continues, and the result is that of an undisturbed event."""
     resumptions = 0
     for steps in STEPS:
         scene = ControllerScene(brokers=3)
@@ -82,7 +82,7 @@ def test_an_event_continues(
 
 
 def test_a_takeover_continues() -> None:
-    """A new controller whose connection is lost during its first step is elected once."""
+    """A new controller that loses its connection during its first step is elected only once."""
     for steps in STEPS:
         scene = ControllerScene(brokers=3, controllers=2)
         scene.start()
@@ -124,12 +124,12 @@ def found(data: bytes = b"new", *, version: int = 0, czxid: int = BEFORE, mzxid:
     ],
 )
 def test_outcome_of_one_operation(operation: Create | SetData | Delete, znode: Found, outcome: Outcome) -> None:
-    """The znode shows whether the operation took effect after the last transaction that was seen."""
+    """The znode shows whether the operation took effect after the last known transaction."""
     assert outcome_of(operation, znode, BEFORE) is outcome
 
 
 def test_outcome_of_a_multi() -> None:
-    """One operation decides for all; contradictory or too few signs decide nothing."""
+    """One operation determines the outcome of all; if evidence is contradictory or insufficient, it is unknown."""
     applied, unknown = (SetData("/a", b"new", 3), found(version=4)), (SetData("/b", b"new", 3), found(version=5))
     not_applied, missing = (SetData("/c", b"new", 3), found(version=3)), (Create("/d", b"new"), None)
     absent, again = (Delete("/e"), None), (Delete("/f"), found(czxid=AFTER))

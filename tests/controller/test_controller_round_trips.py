@@ -1,7 +1,7 @@
 """The cost of an event does not grow with the number of partitions, up to the size of one multi.
 
-The number of ZooKeeper round trips is fixed, and each broker gets at most one LeaderAndIsr, one UpdateMetadata and one
-StopReplica.  Beyond a thousand operations only the number of concurrent multis grows.
+The number of ZooKeeper round trips is fixed, and each broker receives at most one LeaderAndIsr, one UpdateMetadata and
+one StopReplica.  Beyond a thousand operations, only the number of concurrent multis grows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ReceivedCommand = dict[int, Counter[str]]
 
 
 def three_of(partitions: int) -> dict[int, tuple[int, ...]]:
-    """Return three replicas for each partition, with distributed leaders."""
+    """Return three replicas for each partition, with leaders spread over the brokers."""
     return {number: BROKERS[number % 3 :] + BROKERS[: number % 3] for number in range(partitions)}
 
 
@@ -39,7 +39,7 @@ def scene_with(partitions: int, *, controllers: int = 1) -> ControllerScene:
 def measured(scene: ControllerScene, act: Callable[[], object], *, fresh: bool = False) -> tuple[Cost, ReceivedCommand]:
     """Return the controller's cost of an operation and the commands to each broker.
 
-    :param fresh: a new controller does it, with counters at zero.
+    :param fresh: True if a new controller, whose counters start at zero, handles the operation.
     """
     scene.clear_received()
     before = Cost() if fresh else scene.controller.counters.cost
@@ -100,7 +100,7 @@ def test_cost_is_independent_of_the_number_of_partitions(event: Callable[[int], 
 
 
 def test_several_multis_are_sent_together() -> None:
-    """2,500 states are three concurrent multis, without additional round trips or commands."""
+    """2,500 states are written in three concurrent multis, without additional round trips or commands."""
     few, commands_few = broker_dies(SIZES[0])
     many, commands_many = broker_dies(2500)
     assert many.zookeeper_requests == few.zookeeper_requests + 2
@@ -129,7 +129,7 @@ def commands(bytes_max: int) -> list[tuple[int, Command]]:
 
 
 def test_large_commands_are_split() -> None:
-    """Each broker receives every partition once, in order, in commands below the size limit."""
+    """Each broker receives every partition once, in order, and all commands are below the size limit."""
     assert [broker for broker, _ in commands(16 * 1024 * 1024)] == [1, 2]
     sent = commands(20 * 1024)
     assert [broker for broker, _ in sent] == [1, 1, 1, 2, 2, 2]
@@ -140,7 +140,7 @@ def test_large_commands_are_split() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_counted() -> None:
-    """The controller counts it once and retries; all waiting commands are executed when the broker answers again."""
+    """The controller counts it once and retries; all waiting commands are executed when the broker responds again."""
     scene = scene_with(0)
     scene.brokers[2].silent = True
     scene.make_topic("t", three_of(3))
@@ -155,7 +155,7 @@ def test_a_broker_that_does_not_answer_is_counted() -> None:
 
 
 def test_the_timeline_of_a_step() -> None:
-    """A step has its times up to the last broker's answer, and the number and size of its commands."""
+    """A step has its times up to the last broker's response, and the number and size of its commands."""
     scene = scene_with(50)
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -170,7 +170,7 @@ def test_the_timeline_of_a_step() -> None:
 
 
 def test_full_metadata_is_split_into_numbered_pieces() -> None:
-    """Brokers remove unnamed topics after the last piece, so they must recognise it."""
+    """Brokers remove topics that are not in any piece after the last piece, so they must recognize it."""
     scene = scene_with(100)
     sent: list[Command] = []
     batch = CommandBatch(scene.context, 101, "PLAINTEXT", lambda _, command: sent.append(command), 20 * 1024)

@@ -30,7 +30,7 @@ directions = st.sampled_from(
 
 
 def expected_queue(run: RunningPlan) -> list[int]:
-    """Return the waiting steps, found by a full scan."""
+    """Return the waiting steps, determined by a full scan."""
     if not run.is_reverting:
         return [n for n, outcome in enumerate(run.outcomes) if outcome.state is StepState.WAITING]
     if not run.plan.rollback:

@@ -1,4 +1,4 @@
-"""Safety of decisions under any sequence of broker and controller failures."""
+"""The controller's decisions are safe under any sequence of broker and controller failures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Cluster(RuleBasedStateMachine):
 
     A log is its number of records; ``committed`` is the highest number that a client may have seen acknowledged.  The
     high watermark follows the leader's rules: all in-sync replicas have the record, enough are in sync, and no eligible
-    replica exists outside the in-sync set.
+    replica exists outside the ISR.
     """
 
     def __init__(self) -> None:
@@ -91,7 +91,7 @@ class Cluster(RuleBasedStateMachine):
     @precondition(lambda self: self.state.leader in self.context.brokers)
     @rule(broker=BROKERS, joins=st.booleans())
     def leader_writes(self, broker: int, joins: bool) -> None:
-        """Let the leader add caught-up replicas to the ISR, or drop lagging ones."""
+        """Let the leader add caught-up replicas to the ISR, or remove lagging ones."""
         old = self.state
         caught_up = self.logs[broker] == self.logs[old.leader] and broker in self.context.brokers
         if joins and broker not in old.isr and caught_up and broker not in self.context.shutting_down:
@@ -128,7 +128,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2), min_size=1))
     def bounce_unnoticed(self, losses: dict[int, int]) -> None:
-        """Restart several brokers at once, unnoticed by the controller."""
+        """Restart several brokers at once, without the controller noticing."""
         lived = {broker: losses[broker] for broker in sorted(losses) if broker in self.context.brokers}
         self.rejoin(lived, bounced=tuple(lived))
 
@@ -152,7 +152,7 @@ class Cluster(RuleBasedStateMachine):
         return BrokerRegistration(broker, (), epoch=epoch, intact_since=self.whole_since[broker])
 
     def note_total_loss(self, unclean: list[int]) -> None:
-        """If all replicas that held the committed records lost some, only the remaining records count."""
+        """If all replicas that held the committed records have lost some, only the remaining records count."""
         if {*self.state.isr, *self.state.eligible_leader_replicas} <= set(unclean):
             isr, _ = state_changes.without_unclean(self.state, unclean)
             self.committed = min(self.committed, self.logs[isr[0]])
@@ -179,7 +179,7 @@ class Cluster(RuleBasedStateMachine):
 
     @rule(losses=st.dictionaries(BROKERS, st.integers(0, 2)), dies=st.none() | BROKERS)
     def controller_fails_over(self, losses: dict[int, int], dies: int | None) -> None:
-        """Start a controller from the state in ZooKeeper, after unnoticed restarts and failures."""
+        """Start a new controller from the state in ZooKeeper, after unnoticed restarts and failures."""
         old, self.context = self.context, ControllerContext(self.context.controller_epoch + 1, 1)
         self.context.topics, self.context.leadership = old.topics, old.leadership
         live = dict(old.brokers) | {broker: self.restart(broker, losses[broker]) for broker in sorted(losses)}

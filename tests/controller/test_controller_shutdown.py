@@ -29,13 +29,13 @@ def refusal(scene: ControllerScene, question: ShutdownRequested) -> ErrorCode:
 
 
 def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> None:
-    """The broker leads only partitions without another replica, and is in no other in-sync set."""
+    """The broker leads only partitions that have no other replica, and is in no other ISR."""
     assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == []
     scene.settle()
     assert (scene.state("t", 0).leader, scene.state("t", 0).isr) == (2, (2, 3))
     assert (scene.state("t", 1).leader, scene.state("t", 1).isr) == (2, (2, 3))
     assert (scene.state("t", 2).leader, scene.state("t", 2).isr) == (2, (2,))
-    assert scene.state("t", 2).eligible_leader_replicas == (1,), "too few are in sync to commit without it"
+    assert scene.state("t", 2).eligible_leader_replicas == (1,), "too few others are in sync to commit without it"
     assert scene.state("single", 0).leader == 1
     names = [command.name for command in scene.brokers[1].received]
     assert names == ["UpdateMetadata", "StopReplica"], "it is not made a follower, so no leader can add it again"
@@ -47,7 +47,7 @@ def test_leaders_move_and_the_broker_stops_following(scene: ControllerScene) -> 
 
 
 def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None:
-    """Remaining partitions are returned, and a second request continues with them."""
+    """The response contains the remaining partitions, and a second request continues with them."""
     scene.run(scene.brokers[1].write_isr(P2, (1,)))
     scene.settle()
     assert scene.ask(ShutdownRequested(1, scene.brokers[1].epoch)) == [P2]
@@ -62,7 +62,7 @@ def test_a_second_request_continues_the_shutdown(scene: ControllerScene) -> None
 
 
 def test_requests_of_other_processes_are_rejected(scene: ControllerScene) -> None:
-    """Requests from an earlier process, an unregistered broker, or with a wrong epoch are rejected."""
+    """Requests from an earlier process or an unregistered broker, or with a wrong epoch, are rejected."""
     assert refusal(scene, ShutdownRequested(1, scene.brokers[1].epoch - 1)) is ErrorCode.STALE_BROKER_EPOCH
     assert refusal(scene, ShutdownRequested(9)) is ErrorCode.BROKER_NOT_AVAILABLE
     assert refusal(scene, ShutdownRequested(1)) is ErrorCode.STALE_BROKER_EPOCH
@@ -72,7 +72,7 @@ def test_requests_of_other_processes_are_rejected(scene: ControllerScene) -> Non
 
 
 def test_a_leader_cannot_readd_a_stopping_broker(scene: ControllerScene) -> None:
-    """The controller reverses such an ISR change when it is notified (KIP-841)."""
+    """The controller reverses such an ISR change when it is notified of it (KIP-841)."""
     scene.ask(ShutdownRequested(3, scene.brokers[3].epoch))
     scene.run(scene.brokers[1].write_isr(P0, (1, 2, 3)))
     scene.settle()

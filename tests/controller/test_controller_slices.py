@@ -13,7 +13,7 @@ from tests.support.controller_scene import ControllerScene
 
 PARTITIONS = 40
 LOOPS_OF_A_TAKEOVER = 8
-"""Number of loops over all partitions in a takeover that changes nothing."""
+"""Number of loops over all partitions during a takeover that changes nothing."""
 
 
 def test_a_takeover_yields_in_every_loop_over_all_partitions(monkeypatch: pytest.MonkeyPatch) -> None:

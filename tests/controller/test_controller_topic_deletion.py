@@ -32,12 +32,12 @@ def is_deleted(scene: ControllerScene) -> bool:
 
 
 def stops(scene: ControllerScene, broker: int) -> list[bool]:
-    """Return for each StopReplica of that broker whether it deletes files."""
+    """Return, for each StopReplica that the broker received, True if it deletes files."""
     return [command.partitions[P0]["delete_partition"] for command in scene.brokers[broker].received_of("StopReplica")]
 
 
 def test_each_replica_stops_and_then_deletes():
-    """Clients lose the topic first; each broker gets one command in each phase."""
+    """Clients lose the topic first; each broker receives one command per phase."""
     scene = scene_with_topic(partitions=50)
     ask(scene)
     assert is_deleted(scene)
@@ -51,7 +51,7 @@ def test_each_replica_stops_and_then_deletes():
 
 
 def test_a_deletion_waits_for_a_dead_broker():
-    """The files are deleted when the broker is back; only then the topic name is free."""
+    """The files are deleted when the broker is back; only then can the topic name be reused."""
     scene = scene_with_topic()
     scene.brokers[3].kill()
     scene.await_expiry()
@@ -81,7 +81,7 @@ def test_a_broker_that_fails_before_its_answer_starts_again():
 
 
 def test_a_restart_in_the_second_phase():
-    """A restart that is faster than the session timeout is detected."""
+    """A restart within the session timeout is detected."""
     scene = scene_with_topic()
     scene.brokers[2].errors[P0] = ErrorCode.KAFKA_STORAGE_ERROR
     ask(scene)
@@ -94,7 +94,7 @@ def test_a_restart_in_the_second_phase():
 
 
 def test_a_new_endpoint_during_a_deletion():
-    """Commands queued for the old endpoint are dropped, so the new one gets the full state."""
+    """Commands queued for the old endpoint are dropped, so the full state is sent to the new one."""
     scene = scene_with_topic()
     scene.brokers[2].silent = True
     ask(scene)
@@ -106,7 +106,7 @@ def test_a_new_endpoint_during_a_deletion():
 
 
 def test_an_overflowed_channel_during_a_deletion(monkeypatch: pytest.MonkeyPatch):
-    """A channel overflow drops the deletion, so it is sent again."""
+    """A channel overflow drops the deletion command, so it is sent again."""
     monkeypatch.setattr(broker_channels, "WAITING_COMMANDS_MAX", 5)
     scene = scene_with_topic()
     scene.brokers[2].silent = True
@@ -136,7 +136,7 @@ def test_leaders_that_die_meanwhile_are_not_replaced():
 
 
 def test_a_topic_can_be_recreated():
-    """A topic created right after the deletion starts at the first epoch with all replicas in sync."""
+    """A topic that is created right after the deletion starts in the first epoch, with all replicas in sync."""
     scene = scene_with_topic()
     ask(scene)
     assert is_deleted(scene)

@@ -50,7 +50,7 @@ def test_a_removed_topic_is_no_longer_served(scene: ControllerScene) -> None:
 
 
 def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
-    """After a removal and creation in one step, the old replicas are deleted before the new ones start."""
+    """If a topic is removed and created in one step, the old replicas are deleted before the new ones start."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.clear_received()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (2, 1)})
@@ -66,7 +66,7 @@ def test_a_replaced_topic_is_another_topic(scene: ControllerScene) -> None:
 
 
 def test_a_topic_replaced_without_a_controller(scene: ControllerScene) -> None:
-    """A broker with files of the old topic deletes them once, whatever their epoch, and then gets its role."""
+    """A broker with files of the old topic deletes them once, whatever their epoch, and then receives its role."""
     old = scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.controllers[101].kill()
     new = replace(old, topic_id=OTHER_ID, partitions={0: (1, 2)})
@@ -87,7 +87,7 @@ def test_a_topic_replaced_without_a_controller(scene: ControllerScene) -> None:
 
 
 def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
-    """Brokers get full metadata and remove the topic; so does a broker that joins later."""
+    """Brokers receive full metadata and remove the topic; so does a broker that joins later."""
     scene.make_topic("t", {0: (1, 2), 1: (2,)})
     scene.make_topic("u", {0: (1, 2)})
     scene.controllers[101].kill()
@@ -104,7 +104,7 @@ def test_a_topic_removed_without_a_controller(scene: ControllerScene) -> None:
 
 
 def full_metadata(received: ReceivedCommand) -> set[str] | None:
-    """Return the topics of a command with full metadata; None for other commands."""
+    """Return the topics in a command with full metadata; None for other commands."""
     return {partition.topic for partition in received.partitions} if received.body["type"] == FULL else None
 
 

@@ -1,4 +1,4 @@
-"""Broker failures and controlled shutdowns overtake other events, and long work is interrupted for them."""
+"""Broker failures and controlled shutdowns are handled before other events, and interrupt long work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEPT = "kept"
 
 
 class Handled(ControllerObserver):
-    """Records the types of the handled events in order."""
+    """Records the types of the handled events, in order."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -57,7 +57,7 @@ def handled(scene: ControllerScene) -> list[str]:
 
 @contextmanager
 def paused(scene: ControllerScene) -> Iterator[None]:
-    """Stop the controller's process for a while; at the end it is not settled yet."""
+    """Pause the controller's process in this context; afterwards, the scene has not settled yet."""
     host = scene.controllers[101].host
     host.pause()
     yield
@@ -73,12 +73,12 @@ def expire(scene: ControllerScene, broker: int) -> None:
 
 
 def is_moved(scene: ControllerScene) -> bool:
-    """Return True if the leader of the topic that stays has been replaced."""
+    """Return True if the leader of the topic that is not deleted has been replaced."""
     return context_of(scene).leadership[TopicPartition(KEPT, 0)].leader == 1
 
 
 def fail_during(scene: ControllerScene, has_begun: Callable[[], bool]) -> list[str]:
-    """Expire broker 3 during some work, run until its partition has another leader, and return the handled events."""
+    """Expire broker 3 during other work, run until its partition has a new leader, and return the handled events."""
     scene.until(has_begun)
     names = handled(scene)
     expire(scene, 3)
@@ -93,7 +93,7 @@ def deletions(scene: ControllerScene) -> list[str]:
 
 
 def test_a_broker_failure_interrupts_the_removal_of_topics(scene: ControllerScene) -> None:
-    """The new leader is elected while most topics still have znodes; then the other topics are removed."""
+    """The new leader is elected while most topics still have znodes; then the remaining topics are removed."""
     for topic in TOPICS:
         scene.make_topic(topic, {0: (1, 2)})
     with paused(scene):
@@ -108,7 +108,7 @@ def test_a_broker_failure_interrupts_the_removal_of_topics(scene: ControllerScen
 
 
 def test_a_broker_failure_overtakes_the_start_of_deletions(scene: ControllerScene) -> None:
-    """Topics whose deletion has not started yet follow after the election."""
+    """Topics whose deletion has not started yet are deleted after the election."""
     for topic in TOPICS:
         scene.make_topic(topic, {0: (1, 2)})
     begun = handled(scene)
@@ -117,7 +117,7 @@ def test_a_broker_failure_overtakes_the_start_of_deletions(scene: ControllerScen
         scene.run(scene.zookeeper.create(znodes.delete_topic_path(topic)))
     expire(scene, 3)
     scene.settle()
-    # The failure is already known when the deletions start, and handled before them.
+    # The failure is already known when the deletions start, and is handled before them.
     controller_of(scene).queue.resume()
     scene.settle(5)
     assert begun.index("BrokersChanged") < begun.index("DeletionsChanged")
@@ -166,7 +166,7 @@ def test_a_broker_failure_interrupts_the_balance_of_leaders(
 
 
 def test_a_controlled_shutdown_overtakes_waiting_events(scene: ControllerScene) -> None:
-    """It is handled before events that were queued earlier."""
+    """The shutdown is handled before events that were queued earlier."""
     queue = controller_of(scene).queue
     names = handled(scene)
     queue.pause()
@@ -180,7 +180,7 @@ def test_a_controlled_shutdown_overtakes_waiting_events(scene: ControllerScene) 
 
 
 def test_deletions_that_wait_for_an_urgent_event_give_no_roles(scene: ControllerScene) -> None:
-    """A broker registers again while a new controller resumes deletions: it gets no role of a deleted replica."""
+    """A broker that registers again while a new controller resumes deletions receives no role for a deleted replica."""
     for topic in TOPICS:
         scene.make_topic(topic, {0: (1, 2)})
     scene.brokers[2].kill()
