@@ -14,7 +14,7 @@ MEMBER_ID_REQUIRED = 79
 
 
 async def ask(scene: Scene, api: Api, body: dict[str, Any], version: int) -> dict[str, Any]:
-    """Send a request, again while the coordinator is still loading its partition."""
+    """Send a request, and retry it while the coordinator is still loading its partition."""
     for _ in range(200):
         answer = await scene.ask(api, body, version)
         if answer.get("error_code", 0) not in SOON:
@@ -169,7 +169,7 @@ async def _consumer_group_heartbeat(scene: Scene, version: int) -> None:
 
 
 async def consumer_of(scene: Scene, group_id: str, version: int) -> dict[str, Any]:
-    """Join a group of KIP-848 as its only member, and wait until the topic is assigned."""
+    """Join a consumer group (KIP-848) as its only member, and wait until the topic is assigned."""
     await find(scene)
     body = {
         "group_id": group_id,

@@ -43,7 +43,7 @@ FETCH_VERSION = 11
 class Handlers:
     """Handlers of Produce and Fetch.
 
-    Produce returns the number of received bytes; with acks=all it waits for ``release``. Fetch returns ``records``.
+    Produce returns the number of received bytes; with acks=all, it waits for ``release``. Fetch returns ``records``.
     """
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def produced(size: int) -> dict[str, Any]:
 def request_frame(
     api: Api, version: int, correlation_id: int, body: dict[str, Any], client_id: str | None = "test"
 ) -> bytes:
-    """Return a request as it is sent, with its length prefix."""
+    """Return a request with its length prefix, as it is sent."""
     header = build_request_header(api.request_header_version(version), api.key, version, correlation_id, client_id)
     frame = header + api.request.build(version, body)
     return struct.pack(">i", len(frame)) + frame
@@ -175,7 +175,7 @@ class Client(Protocol):
         return parse_answer(memoryview(self.frames.popleft()), key, version)
 
     async def fetched(self) -> tuple[int, bytes]:
-        """Return the next response, which must be a Fetch's, and its records."""
+        """Return the correlation ID and the records of the next response, which must be that of a Fetch."""
         correlation_id, body = await self.answer(FETCH.key, FETCH_VERSION)
         return correlation_id, bytes(body["responses"][0]["partitions"][0]["records"])
 
@@ -193,7 +193,7 @@ class Client(Protocol):
 
 @cache
 def server_tls() -> ListenerTls:
-    """Return the TLS of a listener whose certificate clients do not verify."""
+    """Return the TLS of a listener; clients do not verify its certificate."""
     # Imported here because most tests need no OpenSSL.
     from kreplica.security.tls.development_ca import create_certificate, open_authority
     from kreplica.security.tls.listener import ListenerTls
@@ -257,7 +257,7 @@ class Scene:
         await deferLater(self.runtime.reactor, seconds)  # type: ignore[arg-type]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Run the event loop until the condition holds; the runner's timeout ends it otherwise."""
+        """Run the event loop until the condition holds; otherwise, the runner's timeout ends the test."""
         while not condition():
             await self.pause(0.001)
 

@@ -84,8 +84,7 @@ def test_topic_settings_are_described_with_their_source(tmp_path: Path) -> None:
 
 
 def test_broker_settings_are_described(tmp_path: Path) -> None:
-    """A broker describes its own settings, with the source of those in its file, and refuses those of another broker.
-    """
+    """A broker describes its own settings, with the source of those in its file, and rejects other brokers'."""
 
     async def story(scene: Scene) -> None:
         code, configs = await describe(scene, BROKER, "1", full=True)
@@ -130,7 +129,7 @@ def test_single_settings_are_set_deleted_appended_and_subtracted(tmp_path: Path)
 
 
 def test_alter_configs_replaces_all_settings_of_a_topic(tmp_path: Path) -> None:
-    """Settings that are not named get their default value; an invalid request changes nothing."""
+    """Settings that are not in the request get their default value; an invalid request changes nothing."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1", segment_ms="2")
@@ -175,7 +174,7 @@ def test_changed_setting_takes_effect_at_once(tmp_path: Path) -> None:
         assert await alter(scene, "t", ("max.message.bytes", DELETE, None), ("retention.ms", SET, "1")) == 0
         assert (await scene.produce("t", large))["error_code"] == 0
         await scene.broker.directories.periodic_work.delete_expired()
-        assert (await scene.fetch("t", 2))["log_start_offset"] == 2, "records of 2023 are past one millisecond"
+        assert (await scene.fetch("t", 2))["log_start_offset"] == 2, "records of 2023 are older than one millisecond"
         assert (await scene.fetch("other", 0))["log_start_offset"] == 0
         assert await alter(scene, "t", ("max.message.bytes", SET, "2000")) == 0
         assert (await scene.produce("t", large))["error_code"] == 10
@@ -208,7 +207,7 @@ def test_broker_default_for_topics_can_change(tmp_path: Path) -> None:
 
 
 def test_custom_broker_settings_are_kept(tmp_path: Path) -> None:
-    """Unknown names are kept and described without their value, as in Kafka, and can be deleted again."""
+    """Settings with unknown names are kept and described without their value, as in Kafka, and can be deleted."""
 
     async def story(scene: Scene) -> None:
         assert await alter(scene, "1", ("my.plugin.key", SET, "secret"), kind=BROKER) == 0
@@ -254,11 +253,11 @@ def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
         change = b'{"version":2,"entity_path":"topics/t"}'
         await zookeeper.create("/config/changes/config_change_", change, sequence=True)
         settings = scene.broker.dynamic_settings
-        await scene.until(lambda: settings.log_config("t").max_message_bytes == 1000, "the broker follows")
+        await scene.until(lambda: settings.log_config("t").max_message_bytes == 1000, "the broker has applied the change")
         assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 10
         await zookeeper.set_data("/config/topics/t", b"{not json")
         await zookeeper.create("/config/changes/config_change_", change, sequence=True)
-        await scene.until(lambda: settings.log_config("t").max_message_bytes > 1000, "defaults hold")
+        await scene.until(lambda: settings.log_config("t").max_message_bytes > 1000, "the default applies again")
         assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 0
         assert await alter(scene, "t", ("retention.ms", SET, "1")) == 0, "an unreadable value is replaced"
         assert await values(scene) == {"retention.ms": "1"}
@@ -267,7 +266,7 @@ def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
 
 
 def test_settings_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
-    """Neither a znode nor a cached copy remains."""
+    """Neither the znode nor a cached copy remains."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", retention_ms="1")
@@ -279,7 +278,7 @@ def test_settings_of_a_deleted_topic_are_removed(tmp_path: Path) -> None:
 
 
 def test_log_directories_are_described(tmp_path: Path) -> None:
-    """Each directory has its partitions and their sizes, either all or those requested."""
+    """Each directory is described with its partitions and their sizes: all partitions or the requested ones."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -306,7 +305,7 @@ def test_log_directories_are_described(tmp_path: Path) -> None:
 
 
 def test_describe_cluster_returns_broker_endpoints_only(tmp_path: Path) -> None:
-    """A request for the controllers' endpoints is refused, because the cluster has no separate controllers."""
+    """A request for the controllers' endpoints is rejected, because the cluster has no separate controllers."""
 
     async def story(scene: Scene) -> None:
         answer = await scene.ask(DESCRIBE_CLUSTER, {"include_cluster_authorized_operations": False, "endpoint_type": 2})

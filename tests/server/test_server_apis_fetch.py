@@ -11,7 +11,7 @@ from kreplica.wire.messages import DELETE_RECORDS, DELETE_TOPICS, FETCH, LIST_OF
 from tests.support.broker_scene import NOW_MS, Row, Scene, batch, fetch_body, on_broker
 
 PROMPT_S = 0.5
-"""Far below the max_wait_ms of these tests, far above the time that a busy machine needs."""
+"""A time far below the max_wait_ms of these tests, and far above the time that a busy machine needs."""
 
 
 def offsets(row: Row) -> list[int]:
@@ -20,7 +20,7 @@ def offsets(row: Row) -> list[int]:
 
 
 async def filled_topic(scene: Scene, name: str = "t", batches: int = 3) -> None:
-    """Create a topic with the given number of batches of two records each."""
+    """Create a topic with this number of batches of two records each."""
     await scene.make_topic(name)
     for i in range(batches):
         row = await scene.produce(name, batch(b"a" * 50, b"b" * 50, timestamp_ms=NOW_MS + 10 * i))
@@ -70,7 +70,7 @@ def test_byte_limits_apply_except_to_the_first_batch(tmp_path: Path) -> None:
         body["topics"] += fetch_body("u", 0)["topics"]
         answer = await scene.ask(FETCH, body, 12)
         sizes = [len(topic["partitions"][0]["records"]) for topic in answer["responses"]]
-        assert sizes == [size + 10, 0], "the second partition has no room, and says so with nothing"
+        assert sizes == [size + 10, 0], "nothing of the second partition fits into the response"
 
     on_broker(tmp_path, story)
 
@@ -93,7 +93,7 @@ def test_long_poll_ends_as_soon_as_data_is_produced(tmp_path: Path) -> None:
 
 
 def test_fetch_waits_for_min_bytes(tmp_path: Path) -> None:
-    """The fetch waits over several produces, at most max_wait_ms; a partition with an error ends the wait."""
+    """The fetch waits for several batches, but at most max_wait_ms; a partition with an error ends the wait."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -164,7 +164,7 @@ def test_leader_epochs_are_fenced(tmp_path: Path) -> None:
 
 
 def test_end_offset_of_each_leader_epoch_is_returned(tmp_path: Path) -> None:
-    """Epoch 0 ends at the start of epoch 1, the current epoch at the log end offset; later epochs are unknown."""
+    """Epoch 0 ends at the start of epoch 1, and the current epoch at the log end offset; later epochs are unknown."""
 
     async def before(scene: Scene) -> None:
         await filled_topic(scene)
@@ -178,7 +178,7 @@ def test_end_offset_of_each_leader_epoch_is_returned(tmp_path: Path) -> None:
         ]
         assert found == [(0, 0, 6), (0, 1, 7), (0, -1, -1), (3, -1, -1)]
         row = await scene.fetch("t", 7, last_fetched_epoch=0, epoch=1, wait_ms=60_000)
-        assert row["diverging_epoch"] == {"epoch": 0, "end_offset": 6}, "the client's log left ours at 6"
+        assert row["diverging_epoch"] == {"epoch": 0, "end_offset": 6}, "the client's log diverged from ours at 6"
         assert not row["records"]
 
     on_broker(tmp_path, before)
@@ -237,11 +237,11 @@ def test_fetch_session_requests_and_responses_contain_changes_only(tmp_path: Pat
         first = await ask(0, 0, *t, *u)
         session = first["session_id"]
         assert session != 0
-        assert named(first) == [("t", [0, 2, 4]), ("u", [])], "the first answer names all"
+        assert named(first) == [("t", [0, 2, 4]), ("u", [])], "the first response contains all partitions"
         assert named(await ask(session, 1, *fetch_body("t", 6)["topics"])) == []
         await scene.produce("u", batch(b"new"))
         assert named(await ask(session, 2)) == [("u", [6])]
-        assert (await ask(session, 2))["error_code"] == 71, "an epoch that was used already"
+        assert (await ask(session, 2))["error_code"] == 71, "an epoch that has already been used"
         assert named(await ask(session, 3, forget="u")) == []
         await scene.produce("u", batch(b"newer"))
         assert named(await ask(session, 4)) == [], "u is forgotten"
@@ -255,7 +255,7 @@ def test_fetch_session_requests_and_responses_contain_changes_only(tmp_path: Pat
 
 
 def test_list_offsets_finds_exact_records(tmp_path: Path) -> None:
-    """The latest and earliest offset, the highest timestamp, the local and tiered ends, and any timestamp."""
+    """It finds the latest and earliest offset, the highest timestamp, the local and tiered ends, and any timestamp."""
 
     async def story(scene: Scene) -> None:
         await filled_topic(scene)
@@ -323,7 +323,7 @@ def test_delete_records_up_to_the_high_watermark(tmp_path: Path) -> None:
 
 
 def test_records_of_compacted_and_internal_topics_are_not_deleted(tmp_path: Path) -> None:
-    """POLICY_VIOLATION without ``delete`` in cleanup.policy, and INVALID_TOPIC_EXCEPTION, as in Kafka."""
+    """The errors are Kafka's: POLICY_VIOLATION without ``delete`` in cleanup.policy, and INVALID_TOPIC_EXCEPTION."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("compacted", cleanup_policy="compact")

@@ -62,8 +62,7 @@ def test_broker_without_a_replica_is_refused(tmp_path: Path) -> None:
 
 
 def test_fetch_that_claims_to_be_a_follower_is_refused(tmp_path: Path) -> None:
-    """Only the registered process of a broker may fetch as that broker (error 77) and thereby advance high watermarks.
-    """
+    """Only a broker's registered process may fetch as that broker, and thereby advance high watermarks (error 77)."""
 
     async def story(scene: Scene) -> None:
         body = create_body("t", -1, factor=-1)
@@ -112,7 +111,7 @@ def test_idle_follower_acknowledges_again_after_its_progress_was_discarded(tmp_p
 
 
 def test_error_is_repeated_until_the_follower_requests_the_partition_again(tmp_path: Path) -> None:
-    """A request that arrived before this broker leads is not an acknowledgement to the later leader."""
+    """A request that arrived before this broker became leader is not an acknowledgement to the later leader."""
 
     async def story(scene: Scene) -> None:
         partition = await replicated_partition(scene)
@@ -163,7 +162,7 @@ def test_session_reads_only_changed_partitions(tmp_path: Path, monkeypatch: pyte
         assert set(reads) == {7}
         reads.clear()
         again = rows_of(await scene.ask(FETCH, many({}, topic_id, session_id=number, session_epoch=2), 17))
-        assert set(again) == {7}, "its client has not moved on: it gets the same again"
+        assert set(again) == {7}, "the client requested the same offset again, so it gets the same records"
         moved = many({7: 1}, topic_id, session_id=number, session_epoch=3)
         assert rows_of(await scene.ask(FETCH, moved, 17)) == {}
         assert set(reads) == {7}
@@ -209,7 +208,7 @@ def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
         while len(seen) < PARTITIONS:
             got = {p: len(row["records"]) for p, row in rows_of(answer).items() if row["records"]}
             whole = [p for p, size in got.items() if size > 1000]
-            assert whole, "each answer brings some further"
+            assert whole, "each response advances some partitions"
             for partition in whole:
                 seen[partition] = seen.get(partition, 0) + 1
             moved = many(dict.fromkeys(whole, 1), topic_id, session_id=number, session_epoch=epoch, max_bytes=5000)
@@ -222,7 +221,7 @@ def test_byte_limit_does_not_starve_partitions(tmp_path: Path) -> None:
 
 
 def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path) -> None:
-    """The client's session stays available for a reconnect; the pending request is dropped."""
+    """The client's session is kept for a reconnect; the pending request is dropped."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", PARTITIONS)
@@ -247,7 +246,7 @@ def test_client_that_closes_during_a_pending_fetch_leaves_nothing(tmp_path: Path
 def test_next_fetch_of_a_session_supersedes_one_that_is_still_reading(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The earlier fetch is answered at once with the data read so far, then the later one is answered."""
+    """The earlier fetch is answered at once with the data read so far; then the later one is answered."""
     monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.INLINE_SECONDS_MAX", -1.0)
     monkeypatch.setattr("kreplica.server.fetch.delayed_fetch.READS_PER_CLOCK_CHECK", 1)
 

@@ -62,7 +62,7 @@ def test_only_the_controller_elects_leaders_and_shuts_down_brokers(tmp_path: Pat
 
 
 def test_controlled_shutdown_moves_leadership(tmp_path: Path) -> None:
-    """Partitions with a single replica do not block it; another process's broker epoch is refused; other clients keep
+    """Partitions with a single replica do not block it; another process's broker epoch is rejected; other clients keep
     working."""
 
     async def story(scene: Scene) -> None:

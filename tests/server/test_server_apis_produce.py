@@ -21,7 +21,7 @@ def with_byte(data: bytes, index: int, value: int) -> bytes:
 
 
 def test_each_validation_failure_has_its_error_code(tmp_path: Path) -> None:
-    """Nothing of an invalid batch is stored, and the connection stays open."""
+    """No part of an invalid batch is stored, and the connection stays open."""
     good = batch(b"value")
     transactional = batch(b"v", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
     cases: list[tuple[str, bytes | None, int]] = [
@@ -57,7 +57,7 @@ def test_each_validation_failure_has_its_error_code(tmp_path: Path) -> None:
 
 
 def test_message_format_is_checked_before_other_fields(tmp_path: Path) -> None:
-    """A batch of another format gets the error of Kafka 3.9, whatever byte it has at the position of the attributes."""
+    """A batch in another format gets Kafka 3.9's error, whatever byte it has in place of the attributes."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -91,12 +91,12 @@ def test_error_of_one_partition_does_not_affect_others(tmp_path: Path) -> None:
 
 
 def test_client_writes_to_internal_topics_are_refused(tmp_path: Path) -> None:
-    """A client's records could prevent a coordinator from loading its partition, so any kind of record is refused."""
+    """A client's records could prevent a coordinator from loading its partition, so all kinds are rejected."""
 
     async def story(scene: Scene) -> None:
         await scene.ask(FIND_COORDINATOR, {"key": "g", "key_type": 0}, 1)
         key = TopicPartition("__consumer_offsets", 0)
-        await scene.until(lambda: scene.broker.partitions.get(key) is not None, "the topic is made")
+        await scene.until(lambda: scene.broker.partitions.get(key) is not None, "the topic is created")
         row = await scene.produce("__consumer_offsets", batch(b"v", key=b"k"))
         assert row["error_code"] == 17
         records = batch(b"v", key=b"k", transactional=True, producer_id=7, producer_epoch=0, base_sequence=0)
@@ -109,7 +109,7 @@ def test_client_writes_to_internal_topics_are_refused(tmp_path: Path) -> None:
 
 
 def test_invalid_acks_are_refused(tmp_path: Path) -> None:
-    """Any value except -1, 0 and 1 is refused before records are written."""
+    """Any value except -1, 0 and 1 is rejected before records are written."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -117,13 +117,13 @@ def test_invalid_acks_are_refused(tmp_path: Path) -> None:
             assert (await scene.produce("t", batch(b"v"), acks=acks))["error_code"] == code, acks
         await scene.connection.request(PRODUCE, 9, produce_body("t", batch(b"v"), acks=0), expects_response=False)
         row = await scene.produce("t", batch(b"v"))
-        assert row["base_offset"] == 3, "two were acknowledged, one was sent without, and they are in order"
+        assert row["base_offset"] == 3, "two were acknowledged, one was sent without acks, and they are in order"
 
     on_broker(tmp_path, story)
 
 
 def test_error_with_acks_0_closes_the_connection(tmp_path: Path) -> None:
-    """The lost connection notifies the producer of the error; other connections stay open."""
+    """The closed connection notifies the producer of the error; other connections stay open."""
 
     async def story(scene: Scene) -> None:
         other = await scene.connect()
@@ -187,7 +187,7 @@ def test_log_append_time_replaces_timestamps(tmp_path: Path) -> None:
 
 
 def test_retries_of_an_idempotent_producer_are_written_once(tmp_path: Path) -> None:
-    """Any of the last five batches may be sent again; a gap, an older epoch and an older batch are refused."""
+    """Any of the last five batches may be sent again; a gap, an older epoch and an older batch are rejected."""
 
     def numbered(sequence: int, *, epoch: int = 0, count: int = 1) -> bytes:
         return batch(*[b"v"] * count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
@@ -201,7 +201,7 @@ def test_retries_of_an_idempotent_producer_are_written_once(tmp_path: Path) -> N
 
         assert [await send(i) for i in range(6)] == [(0, i) for i in range(6)]
         assert [await send(i) for i in range(1, 6)] == [(0, i) for i in range(1, 6)], "retries get the first answer"
-        assert (await send(0))[0] in (45, 46), "too old to be known as a retry"
+        assert (await send(0))[0] in (45, 46), "too old to be detected as a retry"
         assert await send(8) == (45, -1), "a gap"
         assert await send(6) == (0, 6), "refused batches do not change the expected sequence"
         assert await send(5, epoch=1) == (45, -1), "a new epoch starts at 0"
@@ -213,7 +213,7 @@ def test_retries_of_an_idempotent_producer_are_written_once(tmp_path: Path) -> N
 
 
 def test_sequence_numbers_wrap_around(tmp_path: Path) -> None:
-    """After 2,147,483,647 follows 0, also within a batch."""
+    """After 2,147,483,647 comes 0, even within a batch."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -237,7 +237,7 @@ def test_producer_state_survives_a_restart(tmp_path: Path) -> None:
     records: list[bytes] = []
 
     def now_ms(scene: Scene) -> int:
-        return scene.broker.runtime.wall_clock_ms()  # state of producers with old records expires, as in Kafka
+        return scene.broker.runtime.wall_clock_ms()  # the state of producers with old records expires, as in Kafka
 
     async def ask_ids(scene: Scene) -> None:
         body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}
@@ -261,7 +261,7 @@ def test_producer_state_survives_a_restart(tmp_path: Path) -> None:
 
 
 def test_producer_ids_are_unique_across_blocks(tmp_path: Path) -> None:
-    """A block from ZooKeeper has 1000 IDs; requests that wait for the next block all get an ID of their own."""
+    """A block from ZooKeeper has 1000 IDs; requests that wait for the next block each get a different ID."""
 
     async def story(scene: Scene) -> None:
         body: dict[str, Any] = {"transactional_id": None, "transaction_timeout_ms": 60_000}

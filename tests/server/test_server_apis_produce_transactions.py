@@ -54,7 +54,7 @@ class Producer:
         return body | {"transactional_id": self.identity["transactional_id"]} | changes
 
     async def send(self, value: bytes, partition: int = 0, sequence: int | None = None) -> Row:
-        """Return the row of the response; the request is retried while the error is retriable."""
+        """Send a batch, with retries while the error is retriable, and return its row in the response."""
         body = self.body(value, partition, sequence)
         for _ in range(200):
             answer = await self._scene.ask(messages.PRODUCE, body, self.version)
@@ -99,8 +99,7 @@ async def committed_values(scene: Scene, partition: int = 0) -> tuple[list[str],
 
 
 async def settled(scene: Scene, end_offset: int, partition: int = 0) -> list[str]:
-    """Return the values once the last stable offset is reached: markers are written after the response to the producer.
-    """
+    """Return the values once the last stable offset is reached; markers are written after the producer's response."""
     for _ in range(300):
         values, stable = await committed_values(scene, partition)
         if stable == end_offset:
@@ -138,7 +137,7 @@ def test_read_committed_sees_committed_transactions_only(tmp_path: Path, version
 
 @pytest.mark.parametrize(("version", "code"), [(OLD, 48), (ABORTABLE, 120)])
 def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, code: int) -> None:
-    """A transaction that no coordinator would end is not opened; a client of KIP-890 gets an abortable error."""
+    """A transaction that no coordinator would end is not opened; a client with KIP-890 gets an abortable error."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t", 2)
@@ -155,7 +154,7 @@ def test_partition_that_was_not_added_is_refused(tmp_path: Path, version: int, c
 
 
 def test_batch_after_the_end_of_its_transaction_is_refused(tmp_path: Path) -> None:
-    """A late batch is not counted and does not block readers, whether or not its producer's epoch has grown."""
+    """A late batch is rejected and does not block readers, whether or not its producer's epoch was bumped."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -178,7 +177,7 @@ def test_batch_after_the_end_of_its_transaction_is_refused(tmp_path: Path) -> No
 
 
 def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
-    """All of five batches that are sent at once to a partition outside of the transaction are accepted in order."""
+    """Five batches sent at once to a partition that is not in the transaction yet are all accepted, in order."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -196,7 +195,7 @@ def test_batches_in_flight_stay_in_order(tmp_path: Path) -> None:
 
 
 def test_batches_waiting_for_the_coordinator_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit a producer gets a retriable error; the batches that it sends again are in order."""
+    """Above the limit, a producer gets a retriable error; the batches that it sends again are in order."""
     monkeypatch.setattr(transactional_produce, "KEPT_BYTES_MAX", 1)
 
     async def story(scene: Scene) -> None:
@@ -217,7 +216,7 @@ def test_batches_waiting_for_the_coordinator_are_bounded(tmp_path: Path, monkeyp
 
 
 def test_batches_behind_one_refused_by_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When they arrive they fit below the limit, but are not accepted out of order."""
+    """When they arrive, they are below the limit, but they are not accepted out of order."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -275,7 +274,7 @@ def test_inconsistent_requests_are_refused(tmp_path: Path) -> None:
 
 
 def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
-    """With acks=0 no response is sent and the records are stored; an error closes the connection."""
+    """With acks=0, no response is sent and the records are stored; an error closes the connection."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -292,7 +291,7 @@ def test_transaction_without_acknowledgements(tmp_path: Path) -> None:
 
 
 def test_verification_can_be_disabled(tmp_path: Path) -> None:
-    """Without verification batches are accepted as verified, except from clients that rely on the broker to add
+    """Without verification, batches are accepted as if verified, except from clients that rely on the broker to add
     partitions."""
 
     async def story(scene: Scene) -> None:

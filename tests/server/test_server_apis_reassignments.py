@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments as Kafka's admin clients use them."""
+"""AlterPartitionReassignments and ListPartitionReassignments, as used by Kafka's admin clients."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_replica_moves_to_another_broker(tmp_path: Path) -> None:
 
 
 def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
-    """During the move no partitions can be added; a cancelled move leaves the original state."""
+    """During the move, no partitions can be added; a cancelled move restores the original state."""
 
     async def story(scene: Scene) -> None:
         # Broker 3 is not running, so the move to it stays pending.
@@ -80,7 +80,7 @@ def test_ongoing_move_is_listed_and_cancelled(tmp_path: Path) -> None:
         assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 60
         assert codes(await scene.ask(ALTER_PARTITION_REASSIGNMENTS, targets(("t", 0, None)))) == {("t", 0): 0}
         assert await moves(scene) == {}
-        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == [1], "as it was")
+        await scene.until(lambda: scene.broker.metadata.topics["t"].partitions[0].replicas == [1], "restored")
         assert (await scene.ask(CREATE_PARTITIONS, more))["results"][0]["error_code"] == 0
 
     on_broker(tmp_path, story)

@@ -130,7 +130,7 @@ def test_invalid_topics_are_refused(tmp_path: Path) -> None:
 
 
 def test_validate_only_creates_nothing(tmp_path: Path) -> None:
-    """The response is that of a real creation."""
+    """The response is the same as for a real creation."""
 
     async def story(scene: Scene) -> None:
         answer = await create(scene, topic("t", 2), topic("u", 0), validate_only=True)
@@ -155,14 +155,14 @@ def test_creation_with_timeout_0(tmp_path: Path) -> None:
 
     async def story(scene: Scene) -> None:
         assert (await create(scene, topic("t"), timeout_ms=0))["t"]["error_code"] == 7
-        await scene.until(lambda: "t" in scene.broker.metadata.topics, "the topic is made")
+        await scene.until(lambda: "t" in scene.broker.metadata.topics, "the topic is created")
 
     on_broker(tmp_path, story)
 
 
 def test_replicas_are_placed_as_requested(tmp_path: Path) -> None:
-    """By replication factor or explicit assignment: all new replicas are in sync and leaders are spread over the
-    brokers."""
+    """With a replication factor or an explicit assignment, all new replicas are in sync, and leaders are spread over
+    the brokers."""
 
     async def story(scene: Scene) -> None:
         row = (await create(scene, topic("r", 3, 3)))["r"]
@@ -186,7 +186,7 @@ def test_replicas_are_placed_as_requested(tmp_path: Path) -> None:
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0
         assert (await scene.fetch("u", 0))["error_code"] == 6, "broker 1 does not lead it"
         other = await scene.ask(CREATE_TOPICS, create_body("v"), connection=third)
-        assert other["topics"][0]["error_code"] == 41, "only the controller makes topics"
+        assert other["topics"][0]["error_code"] == 41, "only the controller creates topics"
 
     on_broker(tmp_path, story, brokers=3)
 
@@ -254,7 +254,7 @@ def test_partitions_are_added_per_topic(tmp_path: Path) -> None:
 
 
 def test_name_of_a_deleted_topic_can_be_reused_at_once(tmp_path: Path) -> None:
-    """A new topic of the same name has a new ID, no records and none of the old settings; the old ID is unknown."""
+    """A new topic with the same name has a new ID, no records and none of the old settings; the old ID is unknown."""
 
     async def story(scene: Scene) -> None:
         old = (await scene.make_topic("t", max_message_bytes="100"))["topic_id"]
@@ -277,7 +277,7 @@ def test_name_of_a_deleted_topic_can_be_reused_at_once(tmp_path: Path) -> None:
 
 
 def test_invalid_deletions_are_refused(tmp_path: Path) -> None:
-    """Unknown names and IDs, names together with IDs, and topics named twice."""
+    """The deletions contain unknown names and IDs, names together with IDs, or the same topic twice."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
@@ -290,7 +290,7 @@ def test_invalid_deletions_are_refused(tmp_path: Path) -> None:
 
 
 def test_deletion_can_be_disabled(tmp_path: Path) -> None:
-    """With delete.topic.enable=false no topic is deleted."""
+    """With delete.topic.enable=false, no topic is deleted."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -303,7 +303,7 @@ def test_deletion_can_be_disabled(tmp_path: Path) -> None:
 
 
 def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
-    """Null requests all topics, an empty list none (all in version 0); IDs work from version 12."""
+    """Null requests all topics, an empty list none (but all in version 0); IDs work from version 12 on."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
@@ -329,7 +329,7 @@ def test_metadata_lists_all_none_or_some_topics(tmp_path: Path) -> None:
 
 
 def test_topic_id_takes_precedence_over_the_name(tmp_path: Path) -> None:
-    """Java clients send an empty name with an ID; from version 12 the name is then ignored (KIP-516)."""
+    """Java clients send an empty name with an ID; from version 12 on, the name is then ignored (KIP-516)."""
 
     async def story(scene: Scene) -> None:
         topic_id = (await scene.make_topic("t"))["topic_id"]
@@ -340,7 +340,7 @@ def test_topic_id_takes_precedence_over_the_name(tmp_path: Path) -> None:
             rows = {row["topic_id"]: (row["name"], row["error_code"]) for row in answer["topics"]}
             assert rows == {topic_id: ("t", 0), UNKNOWN_ID: (None, 100)}
             assert [len(row["partitions"]) for row in answer["topics"] if row["name"] == "t"] == [1]
-        assert "missing" not in await scene.metadata(), "an id makes no topic of the name beside it"
+        assert "missing" not in await scene.metadata(), "a topic with an ID and a name is not created"
         answer = await scene.ask(METADATA, {"topics": [{"name": "u", "topic_id": topic_id}]}, 11)
         assert [row["name"] for row in answer["topics"]] == ["u"], "ids came with version 12"
 
@@ -375,10 +375,7 @@ def test_authorized_operations_without_an_authorizer(tmp_path: Path) -> None:
 
 
 def test_metadata_creates_missing_topics_if_both_sides_allow(tmp_path: Path) -> None:
-    """The first response has LEADER_NOT_AVAILABLE, a later one has the leader;
-
-    Kafka's internal topics are not created.
-    """
+    """The first response has LEADER_NOT_AVAILABLE, a later one has the leader; internal topics are not created."""
 
     async def story(scene: Scene) -> None:
         assert (await scene.metadata("t"))["t"]["error_code"] == 3
@@ -386,7 +383,7 @@ def test_metadata_creates_missing_topics_if_both_sides_allow(tmp_path: Path) -> 
         first = await scene.metadata(*names, "a b", "__consumer_offsets", create=True)
         assert {first[name]["error_code"] for name in names} <= {0, 5}
         assert (first["a b"]["error_code"], first["__consumer_offsets"]["error_code"]) == (17, 3)
-        await scene.until(lambda: set(names) <= set(scene.broker.metadata.topics), "the topics are made")
+        await scene.until(lambda: set(names) <= set(scene.broker.metadata.topics), "the topics are created")
         again = await scene.metadata(*names, create=True)
         assert {row["error_code"] for row in again.values()} == {0}
         assert (await create(scene, topic("t")))["t"]["error_code"] == 36
@@ -402,7 +399,7 @@ def test_automatic_topic_creations_are_bounded(tmp_path: Path) -> None:
         names = [f"t{number:02d}" for number in range(12)]
         first = await scene.metadata(*names, create=True)
         assert {row["error_code"] for row in first.values()} <= {0, 5}
-        await scene.until(lambda: set(names[:5]) <= set(scene.broker.metadata.topics), "five topics are made")
+        await scene.until(lambda: set(names[:5]) <= set(scene.broker.metadata.topics), "five topics are created")
         assert set(scene.broker.metadata.topics) == set(names[:5])
         while not set(names) <= set(scene.broker.metadata.topics):
             await scene.metadata(*names, create=True)
@@ -411,7 +408,7 @@ def test_automatic_topic_creations_are_bounded(tmp_path: Path) -> None:
 
 
 def test_automatic_topic_creation_can_be_disabled(tmp_path: Path) -> None:
-    """With auto.create.topics.enable=false a missing topic stays missing."""
+    """With auto.create.topics.enable=false, a missing topic is not created."""
 
     async def story(scene: Scene) -> None:
         assert (await scene.metadata("t", create=True))["t"]["error_code"] == 3

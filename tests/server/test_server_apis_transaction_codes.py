@@ -15,7 +15,7 @@ PRODUCER_FENCED, TRANSACTION_ABORTABLE = 90, 120
 
 
 def partition_codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """Return the error codes of one transaction by topic and partition."""
+    """Return the error codes of one transaction, by topic and partition."""
     topics = answer.get("results_by_topic_v3_and_below") or answer["results_by_transaction"][0]["topic_results"]
     return {
         (topic["name"], row["partition_index"]): row["partition_error_code"]
@@ -25,7 +25,7 @@ def partition_codes(answer: dict[str, Any]) -> dict[tuple[str, int], int]:
 
 
 def test_fenced_producer_gets_an_error_known_to_its_version(tmp_path: Path) -> None:
-    """Old clients know INVALID_PRODUCER_EPOCH only; newer ones get PRODUCER_FENCED (KIP-588)."""
+    """Old clients know only INVALID_PRODUCER_EPOCH; newer ones get PRODUCER_FENCED (KIP-588)."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -119,7 +119,7 @@ def test_producer_id_without_epoch_is_refused(tmp_path: Path) -> None:
 
 
 def test_offsets_topic_is_created_on_first_use(tmp_path: Path) -> None:
-    """A transaction with offsets may be the first request that needs the topic."""
+    """A transaction with offsets may be the first to need the topic."""
 
     async def story(scene: Scene) -> None:
         identity = await begin(scene, "tx")

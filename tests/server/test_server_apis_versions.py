@@ -1,4 +1,4 @@
-"""Every advertised version of every API answers a valid request."""
+"""Valid requests in every advertised version of every API get a response."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def _refused_control(scene: Scene, api: Api, version: int, **more: Any) ->
     answer = await scene.ask(api, CONTROL | more, version)
     assert answer["error_code"] == 77, "the command does not name this process of the broker"
     answer = await scene.ask(api, CONTROL | {"broker_epoch": scene.broker.fence.broker_epoch} | more, version)
-    assert answer["error_code"] == 11, "a controller of epoch 0 was replaced long ago"
+    assert answer["error_code"] == 11, "a controller with epoch 0 was replaced long ago"
 
 
 async def _alter_configs(scene: Scene, version: int) -> None:
@@ -309,10 +309,10 @@ def test_every_advertised_version_of_every_api_is_served(tmp_path: Path) -> None
 
 
 KAFKA_CLIENT_APIS = frozenset({*range(52), 57, 60, 61, 65, 66, 67, 68, 69})
-"""The API keys that Apache Kafka 3.9 with ZooKeeper advertises, without those that only its brokers use (56, 58)."""
+"""The API keys that Apache Kafka 3.9 with ZooKeeper advertises, except those that only its brokers use (56, 58)."""
 
 LIST_CONFIG_RESOURCES = 74
-"""Apache Kafka serves this API only with KRaft; ``test_server_telemetry`` tests keys 71 and 72."""
+"""API that Apache Kafka serves only with KRaft; ``test_server_telemetry`` tests keys 71 and 72."""
 
 KIP_896 = {0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 27: 1, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1}
 KIP_896 |= {38: 1, 39: 1, 40: 1, 41: 1}
@@ -323,9 +323,9 @@ ZOOKEEPER_COMMANDS = range(4, 8)
 
 
 def test_every_api_of_a_kafka_broker_is_advertised(tmp_path: Path) -> None:
-    """Clients that infer the version of a broker from its APIs detect Kafka 3.9, not an old release.
+    """Clients that infer a broker's version from its APIs detect Kafka 3.9, not an old release.
 
-    Each version that Kafka 4 still serves is advertised, so every client that works with Kafka 4 works here.
+    All versions that Kafka 4 still serves are advertised, so every client that works with Kafka 4 works here.
     """
 
     async def story(scene: Scene) -> None:
@@ -346,14 +346,14 @@ def test_stopped_broker_leaves_no_file_open(tmp_path: Path) -> None:
     def open_files() -> int:
         return len(os.listdir("/proc/self/fd"))
 
-    on_broker(tmp_path / "first", story)  # files that the process opens once are open by now
+    on_broker(tmp_path / "first", story)  # afterwards, files that the process opens only once are open
     before = open_files()
     on_broker(tmp_path / "second", story)
     assert open_files() <= before
 
 
 def test_replica_is_not_moved_between_directories(tmp_path: Path) -> None:
-    """An impossible move is refused; a move to the current directory of the replica succeeds."""
+    """An impossible move is rejected; a move to the replica's current directory succeeds."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")

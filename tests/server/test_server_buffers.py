@@ -25,7 +25,7 @@ def test_buffers_are_reused() -> None:
 
 
 def test_pooled_memory_is_bounded() -> None:
-    """After a burst of large frames most of the memory is released."""
+    """After a burst of large frames, most of the memory is released."""
     pool = BufferPool()
     for buffer in [pool.take(4 * KIB * KIB) for _ in range(20)]:
         pool.give_back(buffer)

@@ -1,4 +1,4 @@
-"""Limits on the pending requests and unread responses of client addresses and of the broker."""
+"""Limits on pending requests and unread responses, per client address and for the whole broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STALL_S = 5.0
 
 
 class Broker:
-    """Answers ListGroups when a test says so, with responses of 1,000 bytes, and ApiVersions at once."""
+    """Responds to ListGroups when the test requests it, with 1,000 bytes, and to ApiVersions at once."""
 
     def __init__(self, **bounds: int) -> None:
         self.clock = Clock()
@@ -39,7 +39,7 @@ class Broker:
         return Client(self, address)
 
     def answer(self, count: int | None = None) -> None:
-        """Answer the first requests, or all."""
+        """Respond to this number of requests, or to all."""
         answered = self.waiting[:count]
         del self.waiting[:count]
         group = {"group_id": "g" * 982, "protocol_type": "", "group_state": ""}
@@ -48,7 +48,7 @@ class Broker:
 
 
 class Client:
-    """One connection of a client address."""
+    """One connection from a client address."""
 
     def __init__(self, broker: Broker, address: str) -> None:
         self.broker = broker
@@ -65,14 +65,14 @@ class Client:
         self.connection.attach(self.transport)
 
     def send(self, count: int = 1) -> Client:
-        """Send requests as long as the connection is read."""
+        """Send requests while the connection is read."""
         for number in range(count):
             if self.transport.is_reading:
                 self._send(request_frame(LIST_GROUPS, 0, number, {}))
         return self
 
     def is_served(self) -> bool:
-        """Send a request that is answered at once; return whether it was."""
+        """Send a request that can be answered at once; return True if it was."""
         before = len(self.transport.sends)
         self._send(request_frame(API_VERSIONS, 3, 9, SOFTWARE))
         return len(self.transport.sends) > before
@@ -87,7 +87,7 @@ class Client:
 
 
 def test_requests_of_one_address_are_bounded() -> None:
-    """Beyond the bound each of its connections has one request at a time; another address is not affected."""
+    """Beyond the limit, each connection of the address has one request at a time; other addresses are not affected."""
     broker = Broker(address_requests_outstanding_max=10)
     first, second, third = (broker.connect() for _ in range(3))
     first.send(6)
@@ -109,7 +109,7 @@ def test_requests_of_one_address_are_bounded() -> None:
 
 
 def test_a_full_address_is_relaxed_when_half_is_answered() -> None:
-    """Its connections have several requests again."""
+    """Its connections may have several requests again."""
     broker = Broker(address_requests_outstanding_max=4)
     clients = [broker.connect() for _ in range(4)]
     for client in clients:
@@ -134,7 +134,7 @@ def test_requests_of_all_addresses_are_bounded() -> None:
 
 
 def test_control_connections_are_not_paused() -> None:
-    """Others wait for the fetches of followers, which may have the address of a client."""
+    """Other requests wait for the fetches of followers, which may have the same address as a client."""
     broker = Broker(address_requests_outstanding_max=5)
     broker.connect().send(10)
     follower = broker.connect()
@@ -144,7 +144,7 @@ def test_control_connections_are_not_paused() -> None:
 
 
 def test_a_connection_that_closes_returns_its_requests() -> None:
-    """The address can send as many requests as before."""
+    """Afterwards, the address can send as many requests as before."""
     broker = Broker(address_requests_outstanding_max=5)
     lost = broker.connect().send(10)
     assert lost.connection.outstanding == 5
@@ -154,7 +154,7 @@ def test_a_connection_that_closes_returns_its_requests() -> None:
 
 
 def slow_reader(broker: Broker, count: int, address: str = "10.0.0.1") -> Client:
-    """A client that does not read the responses to its requests."""
+    """Return a client that does not read the responses to its requests."""
     client = broker.connect(address)
     client.transport.full = True
     client.send(count)
@@ -167,7 +167,7 @@ def is_closed(*clients: Client) -> list[bool]:
 
 
 def test_unread_responses_of_one_address_are_bounded() -> None:
-    """Connections whose clients stopped reading are closed, the largest first; another address is not affected."""
+    """Connections whose clients stopped reading are closed, largest first; other addresses are not affected."""
     broker = Broker(address_response_bytes_max=10_000)
     large, small = slow_reader(broker, 6), slow_reader(broker, 3)
     other = slow_reader(broker, 6, "10.0.0.2")
@@ -183,7 +183,7 @@ def test_unread_responses_of_one_address_are_bounded() -> None:
 
 
 def test_a_client_that_reads_slowly_is_not_closed() -> None:
-    """Only a client that reads nothing for the whole time counts as stalled."""
+    """Only a client that reads nothing for the whole time is considered stalled."""
     broker = Broker(address_response_bytes_max=5_000)
     slow = slow_reader(broker, 6)
     for _ in range(10):
@@ -194,7 +194,7 @@ def test_a_client_that_reads_slowly_is_not_closed() -> None:
 
 
 def test_twice_the_bound_is_never_exceeded() -> None:
-    """Then the largest connection is closed at once."""
+    """Before this happens, the largest connection is closed at once."""
     broker = Broker(address_response_bytes_max=5_000)
     clients = [slow_reader(broker, number) for number in (2, 3, 6)]
     assert is_closed(*clients) == [False, False, True]
@@ -202,7 +202,7 @@ def test_twice_the_bound_is_never_exceeded() -> None:
 
 
 def test_unread_responses_of_all_addresses_are_bounded() -> None:
-    """The address that holds most is closed first."""
+    """The address with the most unread bytes is closed first."""
     broker = Broker(broker_response_bytes_max=10_000)
     greedy = [slow_reader(broker, 4), slow_reader(broker, 4)]
     modest = slow_reader(broker, 5, "10.0.0.2")
@@ -212,7 +212,7 @@ def test_unread_responses_of_all_addresses_are_bounded() -> None:
 
 
 def test_responses_behind_an_unanswered_request_count() -> None:
-    """They are in memory although the client would read them."""
+    """They are in memory, even though the client would read them."""
     broker = Broker(address_response_bytes_max=5_000)
     client = broker.connect().send(10)
     first = broker.waiting.pop(0)
@@ -225,7 +225,7 @@ def test_responses_behind_an_unanswered_request_count() -> None:
 
 
 def test_closed_connections_hold_nothing() -> None:
-    """A lost connection with unread responses holds no memory, nor does one that reads them later."""
+    """Neither a lost connection with unread responses nor one that has read them later is charged for memory."""
     broker = Broker()
     lost, late = slow_reader(broker, 3), slow_reader(broker, 3)
     lost.connection.lost()

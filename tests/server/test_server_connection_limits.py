@@ -1,4 +1,4 @@
-"""Limits of connections: their number, per address and listener, and their creation rates."""
+"""Limits on connections: their number and creation rate, per address, per listener and for the broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLIENTS, BROKERS = "PLAINTEXT", "BROKERS"
 
 @pytest.fixture(params=ENVIRONMENTS)
 def play_story(request: pytest.FixtureRequest) -> Play:
-    """Play a story in each environment."""
+    """Return a function that runs a test in each environment."""
     return lambda story: play(request.param, story)
 
 
@@ -43,7 +43,7 @@ async def assert_served(*clients: Client) -> None:
 
 
 class TestNumber:
-    """``max.connections``, of the broker and of listeners, and ``max.connections.per.ip``."""
+    """``max.connections`` of the broker and of listeners, and ``max.connections.per.ip``."""
 
     def test_connections_of_an_address(self, play_story: Play) -> None:
         """A connection above the limit is closed at once; after another has closed, a new one is accepted."""
@@ -62,7 +62,7 @@ class TestNumber:
         play_story(story)
 
     def test_override_of_an_address(self, play_story: Play) -> None:
-        """The number of ``max.connections.per.ip.overrides`` applies to its address only."""
+        """A number in ``max.connections.per.ip.overrides`` applies only to its address."""
 
         async def story(scene: Scene) -> None:
             limits = limits_of(scene, ConnectionSettings(per_address=0))
@@ -80,7 +80,7 @@ class TestNumber:
         "settings", [ConnectionSettings(2), ConnectionSettings(listeners={CLIENTS: ListenerLimit(2)})]
     )
     def test_connections_wait_for_a_slot(self, play_story: Play, settings: ConnectionSettings) -> None:
-        """A connection above the limit is neither closed nor served, until another closes or the limit changes."""
+        """A connection above the limit is neither closed nor served until another closes or the limit changes."""
 
         async def story(scene: Scene) -> None:
             limits = limits_of(scene, settings)
@@ -103,7 +103,7 @@ class TestNumber:
         play_story(story)
 
     def test_other_brokers_are_protected(self, play_story: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A connection to the listener of brokers closes the connection of another listener that was idle longest."""
+        """A connection to the inter-broker listener closes the connection of another listener that was idle longest."""
         monkeypatch.setattr(connections, "CLOSED_AT_ONCE", 1)
 
         async def story(scene: Scene) -> None:
@@ -125,7 +125,7 @@ class TestNumber:
         play_story(story)
 
     def test_the_listener_of_brokers_has_a_limit_of_its_own(self) -> None:
-        """Its own limit applies, that of the broker does not."""
+        """Its own limit applies; the broker's limit does not."""
         limits = ConnectionLimits(Clock().seconds)
         limits.configure(ConnectionSettings(1, listeners={BROKERS: ListenerLimit(2)}, protected=BROKERS))
         limits.opened(CLIENTS, "client")
@@ -138,13 +138,13 @@ class TestNumber:
 
 
 class TestRate:
-    """``max.connection.creation.rate``, of the broker and of listeners."""
+    """``max.connection.creation.rate`` of the broker and of listeners."""
 
     @pytest.mark.parametrize(
         "settings", [ConnectionSettings(rate=50), ConnectionSettings(listeners={CLIENTS: ListenerLimit(rate=50)})]
     )
     def test_accepting_is_delayed(self, play_story: Play, settings: ConnectionSettings) -> None:
-        """All connections are served, at the rate of the limit."""
+        """All connections are served, at the limited rate."""
 
         async def story(scene: Scene) -> None:
             limits = limits_of(scene, settings, (2, 0.1))
@@ -152,7 +152,7 @@ class TestRate:
             seconds = scene.runtime.reactor.seconds
             started_s = seconds()
             await assert_served(*[await scene.connect() for _ in range(20)])
-            # One window of a tenth of a second is free, and the last connection is served before its delay.
+            # The first window of a tenth of a second is not delayed; the last connection is served before its delay.
             assert seconds() - started_s > (20 - 50 * 0.1 - 2) / 50
             counters = limits.listeners[CLIENTS]
             assert counters.accepted == 20
@@ -163,7 +163,7 @@ class TestRate:
         play_story(story)
 
     def test_no_delay_is_longer_than_a_window(self) -> None:
-        """Kafka has the same bound, so that a limit that was raised takes effect soon."""
+        """Kafka has the same bound, so that a raised limit takes effect soon."""
         clock = Clock()
         limits = ConnectionLimits(clock.seconds, (11, 1.0))
         limits.configure(ConnectionSettings(rate=1))
@@ -174,7 +174,7 @@ class TestRate:
         assert limits.admit(CLIENTS, "client") == Admission(Decision.ACCEPTED)
 
     def test_other_brokers_are_protected(self) -> None:
-        """The rate of the broker neither counts nor delays their connections."""
+        """The broker's rate neither counts nor delays connections of other brokers."""
         limits = ConnectionLimits(Clock().seconds)
         limits.configure(ConnectionSettings(rate=1, protected=BROKERS))
         assert [limits.admit(BROKERS, "one").delay_s for _ in range(20)] == [0.0] * 20
@@ -184,7 +184,7 @@ class TestRate:
 
 
 class TestRateOfAddress:
-    """``connection_creation_rate`` of IP addresses."""
+    """``connection_creation_rate`` for IP addresses."""
 
     def test_connections_are_held(self, play_story: Play) -> None:
         """A connection above the rate gets no response, and is closed later; other listeners' rates do not count it."""
@@ -210,7 +210,7 @@ class TestRateOfAddress:
         play_story(story)
 
     def test_held_connections_are_bounded(self, play_story: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Beyond the limit, they are closed at once; stopping the server closes all."""
+        """Beyond the limit, connections are closed at once; stopping the server closes all."""
         monkeypatch.setattr(accept_gate, "HELD_MAX", 2)
 
         async def story(scene: Scene) -> None:
@@ -227,7 +227,7 @@ class TestRateOfAddress:
         play_story(story)
 
     def test_its_own_rate_before_the_default(self) -> None:
-        """An address with a quota is not limited by that of all others, and each address is measured separately."""
+        """An address with its own quota is not limited by the default, and each address is measured separately."""
         limits = ConnectionLimits(Clock().seconds)
         limits.limit_addresses({"192.0.2.1": 5.0, "192.0.2.2": 0.0}, 1.0)
         for address, allowed in (("192.0.2.1", 50), ("192.0.2.2", 0), ("192.0.2.3", 10), ("192.0.2.4", 10)):

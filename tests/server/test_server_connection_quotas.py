@@ -1,4 +1,4 @@
-"""Quotas of IP addresses, and limits of connections that change at run time, in a simulated cluster."""
+"""Quotas for IP addresses, and connection limits that change at run time, in a simulated cluster."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class TestQuotasOfAddresses:
     """``connection_creation_rate`` with AlterClientQuotas and DescribeClientQuotas."""
 
     def test_they_take_effect_and_are_described(self, scene: QuotaScene) -> None:
-        """An address, a host name and the default; removed quotas have no effect any more."""
+        """There are quotas for an address, a host name and the default; removed quotas no longer have an effect."""
         limits = scene.program.connection_limits.limits
         host = scene.program.runtime.reactor._host  # resolves to itself in the simulation
         for name, value in (("192.0.2.1", 5), ("::ffff:192.0.2.9", 6), (None, 20)):
@@ -74,7 +74,7 @@ class TestQuotasOfAddresses:
         assert scene.program.connection_limits.limits._rate_of("192.0.2.7") == UNLIMITED
 
     def test_invalid_requests(self, scene: QuotaScene) -> None:
-        """Each is refused with Kafka's error code."""
+        """Each is rejected with Kafka's error code."""
         user = [{"entity_type": "user", "entity_name": "alice"}]
         row = scene.alter([*ip("192.0.2.1"), *user], rate(5))
         assert (row["error_code"], "should not be used with user" in row["error_message"]) == (INVALID_REQUEST, True)
@@ -94,7 +94,7 @@ class TestQuotasOfAddresses:
         assert answer["error_code"] == INVALID_REQUEST
 
     def test_znodes(self, scene: QuotaScene) -> None:
-        """They are those of Apache Kafka, with a notification."""
+        """The znodes are those of Apache Kafka, with a notification."""
         scene.set_quota(CONNECTION_CREATION_RATE, 3, ip("2001:db8::1"))
         client = scene.program.client
         data, _ = scene.cluster.run_until(client.get_data("/config/ips/2001%3Adb8%3A%3A1"))
@@ -106,7 +106,7 @@ class TestQuotasOfAddresses:
 
 
 class TestSettingsAtRunTime:
-    """IncrementalAlterConfigs of the limits, for one broker and for the cluster."""
+    """The limits are changed with IncrementalAlterConfigs, for one broker and for the cluster."""
 
     def alter(self, scene: QuotaScene, broker: str, **values: str | None) -> int:
         rows = [
@@ -119,7 +119,7 @@ class TestSettingsAtRunTime:
         return code
 
     def test_limits_change(self, scene: QuotaScene) -> None:
-        """The settings of the listener override those of the broker, as long as they exist."""
+        """While a listener has its own settings, they override those of the broker."""
         limits = scene.program.connection_limits.limits
         listener = "listener.name.plaintext.max.connections"
         assert not limits.is_limited
@@ -152,5 +152,5 @@ class TestSettingsAtRunTime:
         ],
     )
     def test_values_that_lock_everyone_out(self, scene: QuotaScene, name: str, value: str) -> None:
-        """They are refused at run time, as are malformed ones."""
+        """Such values are rejected at run time, as are malformed ones."""
         assert self.alter(scene, "", **{name: value}) == INVALID_CONFIG

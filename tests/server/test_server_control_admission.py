@@ -1,4 +1,4 @@
-"""Controller requests with an unknown controller epoch wait until the controller is read from ZooKeeper."""
+"""Controller requests with an unknown controller epoch wait until the controller has been read from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_known_controller_epoch_needs_no_read(scene: Scene) -> None:
 
 
 def test_requests_keep_their_order_during_the_read(scene: Scene) -> None:
-    """Requests that arrive during the read are decided with its result if they name the controller that it found."""
+    """Requests that arrive during the read are decided by its result if they name the controller that was found."""
     commands = [scene.send(5) for _ in range(3)]
     scene.reads[0].callback(ElectedController(1, 5))
     assert [command for command, _ in scene.decided] == commands
@@ -90,7 +90,7 @@ def test_request_of_a_later_election_needs_another_read(scene: Scene) -> None:
 
 
 def test_forged_requests_do_not_delay_the_controller(scene: Scene) -> None:
-    """The controller's requests are decided during a read that forged ones caused; the forged ones are refused."""
+    """The controller's requests are decided during a read that forged ones triggered; the forged ones are rejected."""
     scene.fence.learn(ElectedController(1, 5))
     forged = scene.send(2**31 - 1)
     real = scene.send(5)
@@ -101,7 +101,7 @@ def test_forged_requests_do_not_delay_the_controller(scene: Scene) -> None:
 
 
 def test_zookeeper_errors_are_retried(scene: Scene) -> None:
-    """A legitimate controller is not refused because of a short ZooKeeper outage."""
+    """A legitimate controller is not rejected because of a short ZooKeeper outage."""
     command = scene.send(5)
     scene.reads[0].errback(ConnectionLoss("/controller", "gone"))
     assert scene.decided == []
@@ -111,7 +111,7 @@ def test_zookeeper_errors_are_retried(scene: Scene) -> None:
 
 
 def test_requests_for_an_ended_registration_do_not_wait(scene: Scene) -> None:
-    """After the end of the session no further read is started for them."""
+    """After the session has ended, no further read is started for them."""
     command = scene.send(5)
     scene.fence.session_ended()
     scene.reads[0].errback(ConnectionLoss("/controller", "gone"))
@@ -140,7 +140,7 @@ def test_requests_of_closed_connections_are_skipped(scene: Scene) -> None:
 
 
 def test_queue_is_bounded(scene: Scene) -> None:
-    """A request above the limit closes its connection; a real controller retries it."""
+    """A request above the limit closes its connection; a real controller would retry it."""
     commands = [scene.send(7) for _ in range(UNCONFIRMED_MAX + 1)]
     assert [command.aborted is not None for command in commands] == [False] * UNCONFIRMED_MAX + [True]
     scene.reads[0].callback(ElectedController(1, 5))
@@ -150,7 +150,7 @@ def test_queue_is_bounded(scene: Scene) -> None:
 
 
 def test_stop_cancels_the_read(scene: Scene) -> None:
-    """Later requests are refused."""
+    """Later requests are rejected."""
     scene.send(5)
     scene.admission.stop()
     assert scene.reads[0].called

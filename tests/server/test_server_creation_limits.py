@@ -10,7 +10,7 @@ ATTACKER, NEIGHBOR = "203.0.113.1", "203.0.113.2"
 
 
 def created(limits: TopicCreationLimits, address: str, wanted: int) -> int:
-    """Create as many topics as admitted, a few at a time, each finished before the next request."""
+    """Create as many topics as are admitted, a few at a time, and finish them before the next request."""
     count = 0
     while admitted := limits.admit(address, wanted - count):
         limits.finished(admitted)

@@ -1,4 +1,4 @@
-"""Dispatch of requests without sockets: ApiVersions, response order, handling of invalid requests."""
+"""Dispatching of requests without sockets: ApiVersions, response order, and handling of invalid requests."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kreplica.wire.messages import API_VERSIONS, FETCH, PRODUCE
 
 
 class MemoryTransport:
-    """Accepts all output, or none while it is ``full``."""
+    """Transport that accepts all output, or none while it is ``full``."""
 
     def __init__(self) -> None:
         self.sends: list[bytes] = []
@@ -64,7 +64,7 @@ class MemoryTransport:
 
 
 class Sends(list[bytes]):
-    """Sends of one connection that record its name in the order of all sends."""
+    """Data sent on one connection; records the connection's name in the order of all sends."""
 
     def __init__(self, name: str, order: list[str]) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ def test_api_versions_refuses_software_names_with_other_characters(name: str, ve
 
 
 def test_names_of_a_client_are_cut() -> None:
-    """A connection keeps the names that its client sends, up to a length; each client can send 32 kB."""
+    """A connection keeps its client's names only up to a maximum length, because a client can send 32 kB."""
     bench = Bench()
     assert bench.connection.names == NO_NAMES
     body = {"client_software_name": "a" * 1000, "client_software_version": "1.2"}
@@ -165,7 +165,7 @@ def test_names_of_a_client_are_cut() -> None:
 
 
 def test_responses_of_one_flush_scope_leave_in_one_send() -> None:
-    """Responses outside of a flush scope are sent at once."""
+    """Responses outside a flush scope are sent at once."""
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x") for number in range(5)), produce_frame(9, b"x", acks=-1))
     assert len(bench.transport.sends) == 1
@@ -208,7 +208,7 @@ def test_requests_woken_within_a_flush_scope_are_answered_with_it() -> None:
 
 
 def test_woken_requests_are_answered_before_those_of_the_same_read() -> None:
-    """A waiting consumer receives new records before their producer receives the acknowledgement."""
+    """A waiting consumer receives new records before the producer receives the acknowledgement."""
     bench = Bench()
     order: list[str] = []
     waiting = Connection("PLAINTEXT", "1.2.3.4:6", Bounds(), bench.flush_scope, bench.metrics, bench.seconds)
@@ -224,7 +224,7 @@ def test_woken_requests_are_answered_before_those_of_the_same_read() -> None:
 
 
 def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:
-    """The wake-up runs soon, but not within its caller."""
+    """The wake-up runs soon, but not before its caller has returned."""
     bench = Bench()
     bench.receive(*(produce_frame(number, b"x", acks=-1) for number in range(3)))
     sends: list[int] = []
@@ -243,7 +243,7 @@ def test_wake_up_outside_of_a_flush_scope_is_deferred() -> None:
 
 
 def test_second_response_to_a_request_is_an_error() -> None:
-    """The handler gets an exception, and the client gets one response."""
+    """The handler gets an exception, and the client receives only one response."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x", acks=-1))
     request = bench.handlers.parked[0]
@@ -265,7 +265,7 @@ def test_response_that_cannot_be_built_closes_the_connection(lines: list[dict[st
 
 
 def test_failing_handler_closes_the_connection_after_earlier_responses(lines: list[dict[str, Any]]) -> None:
-    """Requests behind the failed one are not parsed."""
+    """Requests after the failed one are not parsed."""
     bench = Bench()
     bench.receive(produce_frame(1, b"x"), produce_frame(2, b"waits", acks=-1), produce_frame(3, b"boom"))
     assert bench.ids() == [1]
@@ -298,7 +298,7 @@ def test_failing_close_callback_does_not_prevent_the_others(lines: list[dict[str
 
 
 def test_responses_behind_a_pending_one_count_as_unsent() -> None:
-    """The connection is no longer read, so that a client cannot accumulate responses behind a pending request."""
+    """The connection is no longer read, so that a client cannot accumulate responses after a pending request."""
     bench = Bench(Bounds(response_bytes_outstanding_max=1000))
     bench.receive(produce_frame(1, b"waits", acks=-1))
     for number in range(2, 40):
@@ -313,7 +313,7 @@ def test_responses_behind_a_pending_one_count_as_unsent() -> None:
 
 
 def test_reading_resumes_below_half_of_the_limit() -> None:
-    """A slow reader's connection does not switch between paused and reading with every byte that it takes."""
+    """A slow reader's connection does not switch between paused and reading with every byte that is read."""
     bench = Bench(Bounds(response_bytes_outstanding_max=400))
     bench.transport.full = True
     while bench.transport.is_reading:
@@ -326,7 +326,7 @@ def test_reading_resumes_below_half_of_the_limit() -> None:
 
 
 def test_counters_and_times() -> None:
-    """Requests, bytes and latency are counted by API."""
+    """Requests, bytes and latencies are recorded by API."""
     bench = Bench()
     frame = produce_frame(1, b"x", acks=-1)
     bench.receive(frame)
@@ -339,7 +339,7 @@ def test_counters_and_times() -> None:
 
 
 def test_abort_by_a_handler_logs_the_reason(lines: list[dict[str, Any]]) -> None:
-    """A failed Produce with acks=0 closes the connection, which notifies its client."""
+    """A failed Produce with acks=0 closes the connection, to notify the client."""
     bench = Bench()
     bench.receive(produce_frame(1, b"waits", acks=-1))
     request: Request = bench.handlers.parked[0]

@@ -1,4 +1,4 @@
-"""Features in the response to ApiVersions; clients use transactions of level 2 if they are present."""
+"""Features in the response to ApiVersions; if they are present, clients use transactions of level 2."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _unexpected(request: Request) -> None:
 
 
 def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any]:
-    """Return the response of a broker that serves these APIs up to these versions."""
+    """Return the response of a broker that serves these APIs, each up to its version."""
     table = {api.key: HandlerEntry(api, 0, highest, _unexpected) for api, highest in versions_max.items()}
     metrics = ServerMetrics()
     clock = Clock()
@@ -42,13 +42,13 @@ def _asked(versions_max: dict[messages.Api, int], version: int) -> dict[str, Any
 
 
 def test_transaction_version_2_is_finalized_if_all_of_its_apis_are_served() -> None:
-    """A client of Kafka 4 then relies on brokers to add partitions to its transactions (KIP-890)."""
+    """Kafka 4 clients then rely on brokers to add partitions to their transactions (KIP-890)."""
     answer = _asked(WHOLE, 4)
     assert answer["supported_features"] == [{"name": "transaction.version", "min_version": 0, "max_version": 2}]
     assert answer["finalized_features"] == [
         {"name": "transaction.version", "max_version_level": 2, "min_version_level": 2}
     ]
-    assert answer["finalized_features_epoch"] >= 0, "a client passes over levels that have no epoch"
+    assert answer["finalized_features_epoch"] >= 0, "clients ignore levels that have no epoch"
 
 
 def test_version_3_of_api_versions_contains_finalized_features_only() -> None:

@@ -1,4 +1,4 @@
-"""Fetch requests that waited in purgatory leave no reference cycles."""
+"""Fetch requests that have waited in purgatory leave no reference cycles."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unreachable() -> list[Any]:
 
 @pytest.mark.parametrize("in_session", [False, True])
 def test_pending_fetch_leaves_no_reference_cycles(in_session: bool) -> None:
-    """Otherwise a collection after thousands of fetches would block the broker for 100 ms."""
+    """Otherwise, garbage collection after thousands of fetches would block the broker for 100 ms."""
     cluster = SimulatedCluster(seed=1)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("t", 1))
@@ -76,7 +76,7 @@ def test_pending_fetch_leaves_no_reference_cycles(in_session: bool) -> None:
             send(producer, produce)
             assert responses.sends
             responses.sends.clear()
-        cluster.run(2.0)  # cancelled timers keep references until their time
+        cluster.run(2.0)  # cancelled timers keep references until they are due
         assert sum(isinstance(left, Watch | Request) for left in unreachable()) < ROUNDS
     finally:
         gc.enable()

@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Partition:
-    """The part of a partition that a session watches."""
+    """The parts of a partition that a session uses."""
 
     def __init__(self, number: int) -> None:
         self.topic_partition = TopicPartition("t", number)
@@ -56,7 +56,7 @@ def begin(
 
 
 def finish(context: FetchContext, *rows: Row) -> tuple[int, list[FetchPartition]]:
-    """Answer with a row for each partition to read; return the session ID and the partitions in the response."""
+    """Respond with a row for each partition to read; return the session ID and the partitions in the response."""
     session_id, kept = context.finish(dict(zip(context.to_read, rows, strict=True)))
     return session_id, [wanted for wanted, _ in kept]
 
@@ -78,7 +78,7 @@ def test_every_partition_is_answered_without_a_session() -> None:
 
 
 def test_session_returns_changed_partitions_only() -> None:
-    """A partition is included again if it has data, an error, another high watermark, or a closer replica."""
+    """A partition is included again if it has data, an error, a new high watermark, or a closer replica."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, kept = finish(begin(sessions, 0, 0, topics(a=[(0, 3), (1, 3)])), row(), row())
     assert session_id > 0
@@ -107,7 +107,7 @@ def test_session_changes_its_partitions() -> None:
 
 
 def test_partition_with_data_goes_last() -> None:
-    """Responses are limited: partitions that returned data move behind the others."""
+    """Since responses are limited, partitions that returned data are moved to the end."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 0), (1, 0)])), row(records=b"x"), row())
     assert [w.partition for w in begin(sessions, session_id, 1).to_read] == [1, 0]
@@ -195,7 +195,7 @@ def test_errors_of_invalid_sessions(session_id: int | None, epoch: int, by_id: b
 
 
 def test_full_cache_answers_without_a_session_until_one_is_idle() -> None:
-    """A client that gets no session is served without one; an idle session is evicted."""
+    """A client for which there is no session is served without one; an idle session is evicted."""
     sessions = FetchSessions(random.Random(1), 1)
     first, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
     assert finish(begin(sessions, 0, 0, topics(b=[(0, 3)])), row())[0] == 0
@@ -206,7 +206,7 @@ def test_full_cache_answers_without_a_session_until_one_is_idle() -> None:
 
 
 def test_followers_have_reserved_sessions() -> None:
-    """Without a session a follower would send thousands of partitions in each request; followers do not evict each
+    """Without a session, a follower would send thousands of partitions in each request; followers do not evict each
     other."""
     sessions = FetchSessions(random.Random(1), 2)
     client, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)])), row())
@@ -238,19 +238,19 @@ def test_epochs_wrap_around_to_1() -> None:
 
 
 def test_follower_gets_changes_again_after_a_superseded_fetch() -> None:
-    """The follower ignores response rows of partitions that it has changed in the session since; their changes must not
-    be lost."""
+    """The follower ignores response rows for partitions that it has changed in the session since; their changes must
+    not be lost."""
     sessions = FetchSessions(random.Random(1), 10)
     session_id, _ = finish(begin(sessions, 0, 0, topics(a=[(0, 3)]), is_follower=True), row())
     assert finish(begin(sessions, session_id, 1, is_follower=True), row(high_watermark=6))[1]
     asked_again = begin(sessions, session_id, 2, topics(a=[(0, 6)]), is_follower=True)
-    assert finish(asked_again, row(high_watermark=6))[1], "the answer before may have been left out"
+    assert finish(asked_again, row(high_watermark=6))[1], "the row in the previous response may have been ignored"
     assert not finish(begin(sessions, session_id, 3, is_follower=True), row(high_watermark=6))[1]
 
 
 def test_partitions_of_all_sessions_are_bounded() -> None:
-    """A client with too many partitions is answered without a session; a follower still gets one; ended sessions free
-    theirs."""
+    """A client with too many partitions is served without a session; a follower still gets one; ended sessions free
+    their partitions."""
     sessions = FetchSessions(random.Random(1), 1000, partitions_max=1000)
     large = topics(t=[(number, 0) for number in range(100)])
     ids = [finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] for _ in range(9)]
@@ -259,7 +259,7 @@ def test_partitions_of_all_sessions_are_bounded() -> None:
     follower = topics(t=[(number, 0) for number in range(900)])
     assert finish(begin(sessions, 0, 0, follower, is_follower=True), *[row()] * 900)[0]
     assert sessions.partition_count <= 1000
-    assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "only the reserve of followers remains"
+    assert finish(begin(sessions, 0, 0, large), *[row()] * 100)[0] == 0, "only the reserve for followers remains"
 
 
 def test_session_that_grows_beyond_the_limit_ends() -> None:

@@ -1,4 +1,4 @@
-"""Controller requests that a client forges are refused and do not fence the real controller."""
+"""Controller requests forged by a client are rejected, and do not fence the real controller."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ FORGED = [(STOP_REPLICA, deletion()), (LEADER_AND_ISR, leadership()), (UPDATE_ME
 
 @pytest.mark.parametrize(("api", "body"), FORGED, ids=[api.name for api, _ in FORGED])
 def test_requests_of_a_controller_that_was_not_elected_are_refused(tmp_path: Path, api: Api, body: Row) -> None:
-    """Neither the highest epoch nor the current epoch with another broker ID works; the real controller's requests
-    still do."""
+    """Neither the highest epoch nor the current epoch with another broker ID works, while the real controller's
+    requests still do."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")

@@ -1,4 +1,4 @@
-"""Produce interceptors see every batch, alone or in a run, with the principal of its own client."""
+"""Produce interceptors see every batch, alone or in a run, with the principal of the client that sent it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOST, OTHER_HOST = "1.2.3.4", "5.6.7.8"
 
 @implementer(IProduceInterceptor)
 class Recording:
-    """Interceptor that records the batches, and changes or refuses some of them."""
+    """Interceptor that records the batches, and changes or rejects some of them."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, bytes | None]] = []
@@ -64,7 +64,7 @@ class Intercepting(Broker):
 
 
 def batches_of(broker: Broker) -> list[tuple[int, bytes]]:
-    """Return position and content of each batch of the log; content starts after the times, which notes have."""
+    """Return the position and content of each batch in the log, without the timestamps, which differ."""
     data = memoryview(broker.log())
     return [(position, bytes(data[position + 43 : position + header.size])) for position, header in iter_headers(data)]
 
@@ -82,7 +82,7 @@ def frames() -> list[bytes]:
 
 
 def test_a_run_is_intercepted_as_one_request_after_the_other() -> None:
-    """The responses, the log and the calls of the interceptor are the same."""
+    """The responses, the log and the interceptor's calls are the same."""
     together, apart = Intercepting(), Intercepting()
     apart.resources.dispatch._runs = None
     sizes: list[int] = []

@@ -1,4 +1,4 @@
-"""Fetch requests of thousands of partitions are parsed, read and answered in slices."""
+"""Fetch requests for thousands of partitions are parsed, read and answered in slices."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reading(Sink):
 
 
 class Consumed(Many):
-    """Client that reads the records of fetch responses."""
+    """Broker whose clients read the records in fetch responses."""
 
     def connect(self) -> Connection:
         connection: Connection = self.resources.connection("PLAINTEXT", "1.2.3.4:5")
@@ -48,7 +48,7 @@ def shared() -> Many:
 
 @pytest.fixture
 def broker(shared: Many) -> Many:
-    """The broker, with a connection of its own for this test and no session."""
+    """The broker, with a new connection for this test and no session."""
     shared.connection = shared.connect()
     sessions = shared.program.fetch_sessions
     for session_id in list(sessions._sessions):
@@ -88,7 +88,7 @@ def frame_of(
 
 
 def answer_of(broker: Many, number: int = 0, connection: Connection | None = None) -> tuple[int, dict[int, Any]]:
-    """Return the session ID of a response, and its rows by partition."""
+    """Return the session ID in a response, and its rows by partition."""
     broker.cluster.run_until(lambda: len(broker.answers(connection)) > number)
     body = parse_answer(memoryview(broker.answers(connection)[number]), FETCH.key, VERSION)[1]
     assert body["error_code"] == 0
@@ -97,7 +97,7 @@ def answer_of(broker: Many, number: int = 0, connection: Connection | None = Non
 
 
 def test_a_large_fetch_takes_many_iterations(broker: Many) -> None:
-    """Another connection is served in each of them; the response has a row for every partition in order."""
+    """Another connection is served in each iteration; the response has a row for every partition, in order."""
     broker.give(frame_of(dict.fromkeys(range(ROWS), 0)))
     served = 0
     other = broker.connect()
@@ -117,8 +117,7 @@ def test_a_large_fetch_takes_many_iterations(broker: Many) -> None:
 
 
 def test_a_large_fetch_opens_a_session(broker: Many, always_large: None) -> None:
-    """The first response contains all partitions, the next ones only changes; large changes of the session are applied.
-    """
+    """The first response contains all partitions, later ones only changes; large changes to the session are applied."""
     ends = dict(enumerate(broker.ends()))
     broker.give(frame_of(ends, (0, 0)))
     session_id, rows = answer_of(broker)
@@ -148,7 +147,7 @@ def test_partition_that_changes_after_it_was_read(broker: Many, always_large: No
 
 
 def test_a_large_fetch_waits(broker: Many, always_large: None) -> None:
-    """A later record ends the wait; afterwards no partition is watched."""
+    """A later record ends the wait; afterwards, no partition is watched."""
     broker.give(frame_of(dict(enumerate(broker.ends())), wait_ms=30_000))
     broker.cluster.run(1)
     assert broker.answers() == []

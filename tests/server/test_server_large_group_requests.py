@@ -36,10 +36,10 @@ Answer = Callable[[ErrorCode], None]
 
 
 class Coordinator:
-    """Coordinator of the group ``g``, which has no members; counts the calls.
+    """Coordinator of the group ``g``, which has no members; it counts the calls.
 
     :ivar calls: number of calls so far.
-    :ivar subscribed: topics that the group is subscribed to.
+    :ivar subscribed: topics to which the group is subscribed.
     :ivar waiting: pending deletions.
     """
 
@@ -150,7 +150,7 @@ NAMES = [f"g{number}" for number in range(ROWS)]
     ids=["DescribeGroups", "ConsumerGroupDescribe", "DeleteGroups"],
 )
 def test_many_groups_are_handled_in_slices(api: Api, handler: Any, body: str, rows: str) -> None:
-    """An iteration handles a bounded number of groups; the response has them in order."""
+    """Each iteration handles a bounded number of groups; the response contains them in order."""
     coordinator = Coordinator()
     if api is messages.CONSUMER_GROUP_DESCRIBE:
 
@@ -194,7 +194,7 @@ def test_pending_group_deletions_are_answered_together() -> None:
 
 
 def test_many_groups_are_listed_in_slices() -> None:
-    """The response after many iterations is complete."""
+    """The response is complete after many iterations."""
     broker, client = serving(messages.LIST_GROUPS, ListGroups(Coordinator()))  # type: ignore[arg-type]
     client.send(request_frame(messages.LIST_GROUPS, 4, 1, {"states_filter": []}))
     assert client.answers() == 0
@@ -213,7 +213,7 @@ def commit_frame(correlation_id: int, count: int) -> bytes:
 
 
 def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
-    """The request's connection is not read meanwhile; the commit of another connection is applied in between."""
+    """The connection is not read meanwhile; a commit on another connection is applied in between."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_COMMIT, handler)
@@ -232,7 +232,7 @@ def test_large_commit_is_parsed_in_slices_and_applied_atomically() -> None:
 
 
 def test_batch_of_a_large_commit_is_built_in_slices() -> None:
-    """An iteration encodes a bounded number of offsets."""
+    """Each iteration encodes a bounded number of offsets."""
     coordinator = Coordinator()
     handler = OffsetCommit(coordinator, coordinator, lambda: 0, 4096)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_COMMIT, handler)
@@ -248,7 +248,7 @@ def test_batch_of_a_large_commit_is_built_in_slices() -> None:
 
 @pytest.mark.parametrize(("count", "prepared"), [(2, None), (ROWS, f"batch of {ROWS} offsets")])
 def test_large_commit_of_a_transaction_is_built_in_slices(count: int, prepared: str | None) -> None:
-    """TxnOffsetCommit encodes a bounded number of offsets in an iteration, for the transaction's producer."""
+    """TxnOffsetCommit encodes a bounded number of offsets per iteration, for the transaction's producer."""
     coordinator = Coordinator()
 
     class Admission:
@@ -291,7 +291,7 @@ def test_commit_of_a_closed_connection_is_not_started() -> None:
 
 
 def test_offsets_of_a_topic_subscribed_during_the_request_are_kept() -> None:
-    """OffsetDelete of many partitions checks the subscription again after parsing."""
+    """OffsetDelete for many partitions checks the subscription again after parsing."""
     coordinator = Coordinator()
     handler = OffsetDelete(coordinator, coordinator)  # type: ignore[arg-type]
     broker, client = serving(messages.OFFSET_DELETE, handler)
@@ -310,7 +310,7 @@ def test_offsets_of_a_topic_subscribed_during_the_request_are_kept() -> None:
 
 
 def test_partitions_are_added_to_a_transaction_atomically() -> None:
-    """AddPartitionsToTxn parses and answers many partitions in slices, and adds them in one step."""
+    """AddPartitionsToTxn parses many partitions and builds its response in slices, but adds them in one step."""
 
     class Transactions:
         """Accepts all partitions."""
@@ -337,7 +337,7 @@ def test_partitions_are_added_to_a_transaction_atomically() -> None:
 
 
 def test_many_reassignments_are_requested_at_once() -> None:
-    """AlterPartitionReassignments parses and answers in slices, and calls the controller once."""
+    """AlterPartitionReassignments is parsed and its response is built in slices; the controller is called once."""
     asked: list[Mapping[TopicPartition, tuple[int, ...] | None]] = []
 
     def ask(targets: Mapping[TopicPartition, tuple[int, ...] | None]) -> Any:

@@ -1,4 +1,4 @@
-"""Produce requests of hundreds of partitions are appended in slices and in order, although their frame's buffer is
+"""Produce requests for hundreds of partitions are appended in slices and in order, even though the frame's buffer is
 reused."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 class Many(Broker):
-    """Leads ``many``, a topic of hundreds of partitions."""
+    """Leader of ``many``, a topic with hundreds of partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ def shared() -> Many:
 
 @pytest.fixture
 def broker(shared: Many) -> Many:
-    """The broker, with a connection of its own for this test."""
+    """The broker, with a new connection for this test."""
     shared.connection = shared.connect()
     return shared
 
@@ -93,7 +93,7 @@ def frame_of(topics: dict[str, list[bytes]], correlation_id: int = 1, acks: int 
 
 @pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
 def test_an_iteration_appends_a_bounded_number_of_batches(broker: Many, size: int) -> None:
-    """All batches are appended, the response has a row for each in order, and a small produce is handled in between."""
+    """All batches are appended, the response has a row for each, and a small Produce is handled in between."""
     frame = frame_of({"many": [batch(b"v" * size)] * MANY, "nowhere": [batch()] * MANY})
     assert (len(frame) > COPIED_BYTES_MAX) == (size == 2000)
     before = broker.ends()
@@ -129,7 +129,7 @@ def test_stored_batches_survive_reuse_of_the_frame_buffer(broker: Many) -> None:
 
 
 def test_next_request_of_the_connection_waits(broker: Many) -> None:
-    """The next request is read after all batches are appended."""
+    """The next request is read after all batches have been appended."""
     last = MANY - 1
     end = broker.ends()[last]
     broker.give(frame_of({"many": [batch()] * MANY}, correlation_id=1))
@@ -141,7 +141,7 @@ def test_next_request_of_the_connection_waits(broker: Many) -> None:
 
 
 def test_compressed_batches_are_validated_before_any_is_appended(broker: Many) -> None:
-    """A decompression bomb among hundreds of small batches is decompressed outside of the event loop."""
+    """A decompression bomb among hundreds of small batches is decompressed outside the event loop."""
     before = broker.ends()
     contents = [batch()] * MANY
     contents[5] = large_batch(5, Codec.GZIP)
@@ -230,7 +230,7 @@ def codes_of(broker: Many, version: int) -> list[int]:
 
 @pytest.mark.parametrize("size", [10, 2000], ids=["copied", "kept"])
 def test_batches_of_a_transaction_are_appended_in_slices(broker: Many, size: int) -> None:
-    """The first request adds its partitions to the transaction; the second finds them there."""
+    """The first request adds its partitions to the transaction; for the second, they have already been added."""
     writer = Writer(broker, f"tx{size}")
     transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
     for sequence in range(2):
@@ -247,7 +247,7 @@ def test_batches_of_a_transaction_are_appended_in_slices(broker: Many, size: int
 
 
 def test_large_request_outside_of_a_transaction_is_refused(broker: Many) -> None:
-    """An older producer did not add the partitions; no batch is appended and every row has the error."""
+    """An older producer did not add the partitions: no batch is appended, and every row has the error."""
     writer, before = Writer(broker, "not-added"), broker.ends()
     broker.give(writer.frame(10))
     broker.cluster.run_until(lambda: broker.answers())
@@ -265,7 +265,7 @@ def test_large_request_of_two_producers_is_refused(broker: Many) -> None:
 
 
 def test_producer_that_disconnects_while_its_partitions_are_added(broker: Many) -> None:
-    """The coordinator responds after the connection has closed: nothing is appended and no memory is held."""
+    """The coordinator responds after the connection has closed: nothing is appended, and no memory is kept."""
     writer, before = Writer(broker, "leaves"), broker.ends()
     transactional = broker.resources.dispatch.table[PRODUCE.key].handle.transactional
     broker.give(writer.frame(12))
@@ -291,7 +291,7 @@ def rows_frame(version: int, topics: int, partitions: int, last: int = 0) -> byt
 @pytest.mark.parametrize("version", [2, VERSION])
 @pytest.mark.parametrize(("topics", "partitions"), [(1, 15_000), (5_000, 0)])
 def test_request_of_many_rows_is_parsed_in_slices(broker: Many, version: int, topics: int, partitions: int) -> None:
-    """No row is handled in the iteration in which the request arrives; the response has all rows in order."""
+    """No row is handled in the iteration in which the request arrives; the response has all rows, in order."""
     frame = rows_frame(version, topics, partitions, last=7)
     with pytest.raises(LargeMessage):
         PRODUCE.request.parse(version, frame, parse_request_header(memoryview(frame)[4:]).body_offset + 4)
@@ -318,6 +318,6 @@ def test_large_request_with_a_malformed_end_closes_its_connection(broker: Many) 
 
 
 def test_request_of_too_many_rows_is_refused(broker: Many) -> None:
-    """The limit is that of requests that are not parsed in slices."""
+    """The limit is the same as for requests that are not parsed in slices."""
     broker.give(rows_frame(VERSION, 1, 20_000))
     broker.cluster.run_until(lambda: broker.connection.closed)

@@ -98,7 +98,7 @@ def api_versions_frame() -> bytes:
 
 
 def test_large_metadata_request_takes_many_iterations() -> None:
-    """Every iteration does a bounded part of the work, and the response is complete."""
+    """Each iteration does a bounded part of the work, and the response is complete."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -123,7 +123,7 @@ def test_another_connection_is_served_in_between() -> None:
 
 
 def test_connection_of_a_large_request_is_not_read_meanwhile() -> None:
-    """Requests behind it are neither parsed nor reordered; reading resumes after the response."""
+    """Requests after it are neither parsed nor reordered; reading resumes after the response."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -149,7 +149,7 @@ def test_responses_keep_their_order() -> None:
 
 @pytest.mark.parametrize("iterations", [0, 1, 5, 15])
 def test_closed_connection_ends_the_work(iterations: int) -> None:
-    """In each phase (parsing, handling, building) nothing is left on the event loop."""
+    """Whichever phase it interrupts (parsing, handling, building), nothing is left on the event loop."""
     broker = Broker()
     client = broker.connect()
     client.send(names_frame(NAMES))
@@ -162,7 +162,7 @@ def test_closed_connection_ends_the_work(iterations: int) -> None:
 
 
 def test_frame_in_the_shared_buffer_is_copied() -> None:
-    """The next read into that buffer does not change the request."""
+    """The next read into this buffer does not change the request."""
     broker = Broker()
     client = broker.connect()
     frame = names_frame(5_000)
@@ -237,7 +237,7 @@ def test_many_large_requests_share_the_iterations() -> None:
 
 
 def test_large_request_is_described_in_the_stall_log() -> None:
-    """The line has the API, the size, the client and its address."""
+    """The line contains the API, the size, the client and its address."""
     broker = Broker()
     client = broker.connect()
     frame = names_frame(3)
@@ -247,7 +247,7 @@ def test_large_request_is_described_in_the_stall_log() -> None:
 
 
 def test_offsets_of_many_partitions_are_fetched_in_slices() -> None:
-    """OffsetFetch of 50,000 partitions takes many iterations and returns them all."""
+    """OffsetFetch for 50,000 partitions takes many iterations and returns all of them."""
 
     class NoGroups:
         """Shards of a broker that coordinates no group."""
@@ -274,7 +274,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
     count = 50
 
     class ReplicaStub:
-        """Fence, admission, replicas and settings of a broker that follows all controller requests."""
+        """Fence, admission, replicas and settings of a broker that executes all controller requests."""
 
         def admit(self, request: Request, decided: Callable[[ErrorCode], None]) -> None:
             decided(ErrorCode.NONE)
@@ -319,7 +319,7 @@ def test_leader_and_isr_of_many_partitions_yields(monkeypatch: pytest.MonkeyPatc
 
 
 class NoFence:
-    """Admission and fence of a broker whose controller is never replaced, and settings that keep everything."""
+    """Admission and fence of a broker whose controller is never replaced, and settings that drop nothing."""
 
     rejected = ErrorCode.NONE
 
@@ -382,7 +382,7 @@ def test_metadata_of_many_partitions_is_applied_in_slices(topics: int, partition
 
 @pytest.mark.parametrize("iterations", [1, 5, 10])
 def test_metadata_of_a_controller_that_is_replaced_meanwhile(iterations: int) -> None:
-    """The remaining slices are dropped, and the response is a stale controller epoch."""
+    """The remaining slices are dropped, and the response has the error STALE_CONTROLLER_EPOCH."""
     broker, fence = Broker(), NoFence()
     cache = metadata_of(broker, fence)
     client = broker.connect()

@@ -1,4 +1,4 @@
-"""DeleteTopics and ElectLeaders of many topics are handled in slices."""
+"""CreateTopics, DeleteTopics and ElectLeaders for many topics are handled in slices."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def answer_of(client: Client, api: Api, version: int) -> dict[str, Any]:
 
 
 class Topics:
-    """Topics of ZooKeeper: requests for their deletion, and the Deferreds that wait for them."""
+    """Topics in ZooKeeper, requests for their deletion, and the Deferreds that wait for deletions."""
 
     def __init__(self, known: list[str]) -> None:
         self.known = set(known)
@@ -73,7 +73,7 @@ def deleting(topics: Topics) -> tuple[Broker, Client]:
 
 @pytest.mark.parametrize("version", [1, 6])
 def test_many_topics_are_deleted_in_slices(version: int) -> None:
-    """Names are counted, requested and answered over many iterations; one that is named twice is refused."""
+    """Names are counted, requested and answered over many iterations; a name that occurs twice is rejected."""
     broker, client = deleting(Topics([]))
     twice = [NAMES[0]] if version >= 6 else []
     body = {"topics": [{"name": name} for name in (*NAMES, *twice)], "topic_names": NAMES, "timeout_ms": 1000}
@@ -89,7 +89,7 @@ def test_many_topics_are_deleted_in_slices(version: int) -> None:
 
 
 def test_deletions_of_one_request_at_the_same_time_are_bounded() -> None:
-    """A bounded number waits for ZooKeeper, and all deletions are requested before the first one is waited for."""
+    """A bounded number waits for ZooKeeper, and all deletions are requested before any is awaited."""
     names = NAMES[: 2 * TOPICS_AT_ONCE + 1]
     topics = Topics(names)
     topics.answers = []
@@ -118,7 +118,7 @@ def test_deletions_of_one_request_at_the_same_time_are_bounded() -> None:
 
 
 class Creation:
-    """Refuses every topic, and records the names."""
+    """Rejects every topic, and records the names."""
 
     def __init__(self) -> None:
         self.planned: list[str] = []
@@ -142,7 +142,7 @@ def new_topics_frame(rows: list[dict[str, Any]]) -> bytes:
 
 
 def test_names_of_new_topics_are_counted_in_slices() -> None:
-    """An iteration counts a bounded number; a name that occurs twice is refused once and not planned."""
+    """Each iteration counts a bounded number; a name that occurs twice is rejected once and not planned."""
     topics = Creation()
     broker, client = creating(topics)
     names = [*NAMES[: NEW_PARTITIONS_MAX - 2], "twice", "twice"]
@@ -156,7 +156,7 @@ def test_names_of_new_topics_are_counted_in_slices() -> None:
 
 
 def test_counting_of_new_topics_is_bounded_per_step() -> None:
-    """A step counts at most ``STEP_ROWS`` topics, and the number of partitions includes those assigned."""
+    """Each step counts at most ``STEP_ROWS`` topics, and the number of partitions includes assigned ones."""
     rows = [{"name": name, "num_partitions": 2, "assignments": [0, 0, 0]} for name in NAMES]
     results = []
 
@@ -168,7 +168,7 @@ def test_counting_of_new_topics_is_bounded_per_step() -> None:
 
 
 def test_new_topic_with_too_many_settings_is_refused() -> None:
-    """The settings are not read; another topic of the request is planned."""
+    """The settings are not read; another topic in the request is planned."""
     topics = Creation()
     broker, client = creating(topics)
     configs = [{"name": "retention.ms", "value": "1"}] * (CONFIGS_MAX + 1)
@@ -185,7 +185,7 @@ def partition_of(leader: int) -> PartitionMetadata:
 
 
 def electing(results: dict[TopicPartition, ErrorCode]) -> tuple[Broker, Client, MetadataCache]:
-    """A broker whose controller elects leaders as given, and whose metadata still has the old ones."""
+    """Return a broker whose controller has these election results, and whose metadata still has the old leaders."""
     broker = Broker()
     cache = MetadataCache(broker.clock)
     for name, _ in results:
@@ -202,7 +202,7 @@ def elections_frame(names: list[str]) -> bytes:
 
 
 def test_many_elections_are_read_and_answered_in_slices() -> None:
-    """The answer names every partition in its place."""
+    """The response contains every partition, in order."""
     results = {TopicPartition(name, 0): ErrorCode.ELECTION_NOT_NEEDED for name in NAMES}
     broker, client, _ = electing(results)
     client.send(elections_frame(NAMES))
@@ -213,7 +213,7 @@ def test_many_elections_are_read_and_answered_in_slices() -> None:
 
 
 def test_an_update_of_the_metadata_checks_one_elected_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are checked once that one is led; those that are not led in time get REQUEST_TIMED_OUT."""
+    """The others are checked once this one has a leader; those without one in time get REQUEST_TIMED_OUT."""
     names = NAMES[:1000]
     broker, client, cache = electing({TopicPartition(name, 0): ErrorCode.NONE for name in names})
     checked: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""A whole server on real sockets: listeners, disk reads, memory limits, priority of control connections."""
+"""A whole server with real sockets: listeners, disk reads, memory limits, priority of control connections."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_handlers_see_the_listener_name() -> None:
 
 
 def test_shared_port() -> None:
-    """Another process can listen on a shared port; its connections are those of the listener."""
+    """Another process can listen on a shared port; connections to it are those of the listener."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -84,7 +84,7 @@ def test_shared_port() -> None:
 
 
 def test_shared_port_in_use() -> None:
-    """A program that does not share the port keeps it; the error names the address and the remedy."""
+    """If a program uses the port without sharing it, the error names the address and the remedy."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -133,12 +133,12 @@ def test_socket_buffer_sizes_are_set_if_configured() -> None:
 
 
 def congestion_control(one: socket.socket) -> bytes:
-    """Return the name of its congestion control algorithm."""
+    """Return the name of a socket's congestion control algorithm."""
     return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0")
 
 
 def test_local_connections_are_not_paced() -> None:
-    """A connection between two addresses of this machine does not use BBR; others use the system's default."""
+    """A connection between two addresses on this machine does not use BBR; others use the system's default."""
     with socket.socket() as one:
         default = congestion_control(one)
 
@@ -160,7 +160,7 @@ def test_local_connections_are_not_paced() -> None:
 
 
 class ColdFile(OsFile):
-    """A file with only its last read range in the page cache."""
+    """A file of which only the last range that was read is in the page cache."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, os.open(path, os.O_RDWR))
@@ -182,7 +182,7 @@ class ColdFile(OsFile):
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
 def test_data_outside_of_the_page_cache_is_read_in_a_thread(environment: str, tmp_path: Path) -> None:
-    """A client that reads old data waits for the disk while others are answered; all get correct data."""
+    """While a client that reads old data waits for the disk, others are served; all get correct data."""
     data = os.urandom(3 * MEBI)
     (tmp_path / "segment").write_bytes(data)
     file = ColdFile(str(tmp_path / "segment"))
@@ -280,7 +280,7 @@ def test_disk_error_closes_the_connection(environment: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("environment", ["epoll", "tls", "twisted"])
 def test_file_stays_open_while_it_is_sent(environment: str, tmp_path: Path) -> None:
-    """A segment that is removed while a slow client reads it is sent completely, then closed."""
+    """A segment that is removed while a slow client reads it is sent completely, and then closed."""
     path = str(tmp_path / "segment")
     data = os.urandom(12 * MEBI)
     (tmp_path / "segment").write_bytes(data)
@@ -321,7 +321,7 @@ def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyP
         (data_transport,) = [
             connection._transport for connection in scene.handlers.connections if not connection.is_control
         ]
-        # Both have arrived before the reactor handles either, and it picks the data connection first.
+        # Both requests have arrived before the reactor handles either, and it selects the data connection first.
         data.transport.socket.send(produce_frame(4, b"x"))
         control.transport.socket.send(produce_frame(3, b"x"))
         data_transport.doRead()
@@ -334,7 +334,7 @@ def test_control_connections_have_priority_over_data(monkeypatch: pytest.MonkeyP
 
 
 def test_memory_follows_received_bytes_not_announced_lengths() -> None:
-    """200 clients that announce 100 MB each and send a part of it cost little more memory than that part."""
+    """200 clients that announce 100 MB each but send only a part cost little more memory than this part."""
     announced = struct.pack(">i", 100_000_000)
     head = announced + produce_frame(1, b"")[4:20]
     part = head + bytes(200_000)
@@ -365,8 +365,8 @@ def test_memory_follows_received_bytes_not_announced_lengths() -> None:
 
 
 def test_idle_connections_take_little_memory() -> None:
-    """A connection whose client has sent one request takes less than 1.4 KB, with the client's socket; 10,000 of them
-    take 9 MB of a broker."""
+    """A connection whose client has sent one request takes less than 1.4 KB, including the client's socket; 10,000 of
+    them take 9 MB in a broker."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -395,7 +395,7 @@ def test_idle_connections_take_little_memory() -> None:
 
 
 def is_readable(client: socket.socket) -> bool:
-    """Return whether a non-blocking socket has data."""
+    """Return True if a non-blocking socket has data."""
     try:
         return bool(client.recv(1, socket.MSG_PEEK))
     except BlockingIOError:

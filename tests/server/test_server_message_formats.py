@@ -1,4 +1,4 @@
-"""Produce of message formats 0 and 1: converted to format 2, as in Kafka's brokers, or refused with Kafka's error."""
+"""Batches in message formats 0 and 1 are converted to format 2, as in Kafka, or rejected with Kafka's error."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_old_message_formats_are_stored_as_format_2(tmp_path: Path, magic: int, 
 
 
 def test_errors_of_invalid_old_messages(tmp_path: Path) -> None:
-    """Each fault has its own error in every version that supports these formats; newer versions refuse the formats."""
+    """Each fault has its own error in every version that supports these formats; newer versions reject the formats."""
     good = message(1)
     damaged = good[:-1] + b"X"
     cases = [

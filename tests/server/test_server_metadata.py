@@ -33,7 +33,7 @@ def metadata() -> MetadataCache:
 
 
 def test_topics_are_added(metadata: MetadataCache) -> None:
-    """Topics that a request does not name stay unchanged."""
+    """Topics that are not in a request stay unchanged."""
     assert metadata.update(update_metadata("d")) == []
     assert set(metadata.topics) == {"a", "b", "c", "d"}
 
@@ -46,14 +46,14 @@ def test_deleted_topic_is_removed(metadata: MetadataCache) -> None:
 
 
 def test_full_update_removes_other_topics(metadata: MetadataCache) -> None:
-    """A controller may crash between deleting a topic and announcing it; its successor does not know the topic."""
+    """A controller may crash between deleting a topic and announcing this; its successor does not know the topic."""
     assert metadata.update(part(0, 1, "a", "d")) == ["b", "c"]
     assert set(metadata.topics) == {"a", "d"}
     assert metadata.name_of(IDS["c"]) is None
 
 
 def test_full_update_in_several_parts(metadata: MetadataCache) -> None:
-    """Topics are removed with the last part only; a part that is sent twice after a lost response changes nothing."""
+    """Topics are removed only with the last part; a part that is sent again after a lost response changes nothing."""
     assert metadata.update(part(0, 3, "a")) == []
     assert metadata.update(part(1, 3, "d")) == []
     assert metadata.update(part(1, 3, "d")) == []
@@ -64,14 +64,14 @@ def test_full_update_in_several_parts(metadata: MetadataCache) -> None:
 
 
 def test_controller_that_crashes_between_two_parts(metadata: MetadataCache) -> None:
-    """The controller's successor starts with the first part; parts of both are not combined."""
+    """The next controller starts with the first part; parts from both are not combined."""
     metadata.update(part(0, 2, "a"))
     metadata.update(part(0, 2, "b"))
     assert metadata.update(part(1, 2, "c")) == ["a"]
 
 
 def test_update_without_topics(metadata: MetadataCache) -> None:
-    """The last topic was deleted."""
+    """The update removes the last topic."""
     assert metadata.update(part(0, 1)) == ["a", "b", "c"]
     assert metadata.topics == {}
 
@@ -93,7 +93,7 @@ def test_observers_are_notified_of_removed_topics(metadata: MetadataCache) -> No
 
 
 def test_topic_is_unknown_only_after_a_full_update(metadata: MetadataCache) -> None:
-    """Before the last part a missing topic may still arrive."""
+    """Before the last part, a missing topic may still arrive."""
     assert not metadata.is_complete
     metadata.update(part(0, 2, "a"))
     assert not metadata.is_complete
@@ -105,7 +105,7 @@ def test_cache_without_any_update() -> None:
     """Before the first topic, or a full update without topics, no topic can be reported as unknown."""
     fresh: MetadataCache = MetadataCache(Clock())  # type: ignore[arg-type]
     fresh.update(update_metadata())
-    assert fresh.is_empty, "brokers alone say nothing of topics"
+    assert fresh.is_empty, "a list of brokers says nothing about topics"
     fresh.update(part(0, 1))
     assert not fresh.is_empty
 

@@ -1,4 +1,4 @@
-"""Offsets of partitions that the broker does not know."""
+"""Offset commits for partitions that the broker does not know."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def test_unknown_partitions() -> None:
 
 @pytest.mark.parametrize("topic", ["t", "u"])
 def test_before_the_metadata_arrives(topic: str) -> None:
-    """A restarted coordinator does not refuse the offsets of a topic that it does not know yet."""
+    """A restarted coordinator does not reject offsets of a topic that it does not know yet."""
     assert codes(View(is_complete=False), topic, 0, 1) == [0, 0]

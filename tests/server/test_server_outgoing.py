@@ -1,4 +1,4 @@
-"""Short file ranges are copied and sent together with the bytes around them; longer ones use sendfile."""
+"""Short file ranges are copied and sent together with the data around them; longer ones are sent with sendfile."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Counting(socket.socket):
 
 
 class Warm:
-    """All file data is in the page cache."""
+    """Read-ahead for files that are entirely in the page cache."""
 
     is_loading = False
     asked = 0
@@ -59,7 +59,7 @@ def ends() -> Any:
 
 
 def test_short_ranges_leave_with_their_headers(file: File, ends: Any) -> None:
-    """Several of them take one system call."""
+    """Several of them are sent with one system call."""
     read_ahead: Any = Warm()
     outgoing = OutgoingQueue(ends[0], read_ahead, "the test")
     outgoing.extend([b"first", FileRange(file, 7, 100), b"second", FileRange(file, 1, SMALL_BYTES_MAX), b"end"])
@@ -101,7 +101,7 @@ def test_socket_that_accepts_few_bytes_at_a_time(file: File, ends: Any) -> None:
 
 
 def test_truncated_file_closes_the_connection(file: File, ends: Any) -> None:
-    """The response header announced more bytes than the file has, so the connection cannot be used further."""
+    """The response header announced more bytes than the file has, so the connection cannot be used any more."""
     outgoing = OutgoingQueue(ends[0], Warm(), "the test")  # type: ignore[arg-type]
     outgoing.extend([b"head", FileRange(file, len(DATA) - 10, 100)])
     outgoing.send()

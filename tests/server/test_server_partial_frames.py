@@ -1,4 +1,4 @@
-"""Memory of incomplete frames: which connections wait, which continue, and which are closed."""
+"""Memory limits for incomplete frames: which connections wait, which continue, and which are closed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Scene:
 
 
 class FrameStub:
-    """A connection within a frame."""
+    """A connection that is receiving a frame."""
 
     def __init__(self, scene: Scene, name: str, host: str) -> None:
         self.name = name
@@ -66,7 +66,7 @@ def scene() -> Scene:
 
 
 def test_one_frame_continues_while_others_wait(scene: Scene) -> None:
-    """Above the limit, the first frame that grows continues; the others follow one after another."""
+    """Above the limit, the first frame that grows continues; then the others continue, one after another."""
     a, b, c = map(scene.holder, "abc")
     a.holds(80)
     b.holds(70)
@@ -117,7 +117,7 @@ def test_small_frames_never_wait_for_large_ones(scene: Scene) -> None:
 
 
 def test_slow_frames_are_evicted_largest_first(scene: Scene) -> None:
-    """Slow frames are closed as soon as others need their memory, only as many as needed."""
+    """Connections with slow frames are closed as soon as others need their memory, but only as many as necessary."""
     slow = [scene.holder(name) for name in ("s1", "s2", "s3")]
     for each, size in zip(slow, (20, 40, 30), strict=True):
         each.holds(size)
@@ -130,7 +130,7 @@ def test_slow_frames_are_evicted_largest_first(scene: Scene) -> None:
 
 
 def test_one_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> None:
-    """Slow frames are closed after a window, also the one that continues while others wait (S2)."""
+    """Slow frames are evicted after a window, even the one that continues while others wait (S2)."""
     attackers = [scene.holder(f"attacker {number}") for number in range(6)]
     for each in attackers:
         each.holds(19)
@@ -150,7 +150,7 @@ def test_one_byte_every_two_seconds_does_not_keep_the_memory(scene: Scene) -> No
 
 
 def test_frame_at_the_minimum_rate_is_never_evicted(scene: Scene) -> None:
-    """A slow client above the minimum rate continues while the memory is full; new frames are not judged yet."""
+    """A slow client above the minimum rate continues while memory is full; new frames are not evaluated yet."""
     scene = Scene(bytes_max=100_000)
     honest, attacker = scene.holder("honest"), scene.holder("attacker")
     attacker.holds(70_000)
@@ -187,7 +187,7 @@ def test_address_below_its_share_does_not_wait(scene: Scene) -> None:
 
 
 def test_length_that_arrives_late_moves_the_frame_to_its_pool(scene: Scene) -> None:
-    """Bytes that were counted before the length was known are counted once."""
+    """Bytes that were counted before the length was known are not counted twice."""
     holder = scene.holder("a")
     holder.holds(2, 4)
     holder.holds(90, LARGE)

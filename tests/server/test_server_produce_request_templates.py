@@ -1,4 +1,4 @@
-"""``ProduceTemplates`` reads the same fields as the parser, and nothing from a request that matches no template."""
+"""``ProduceTemplates`` reads the same fields as the parser, and nothing from requests that match no template."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""Produce requests of one read are handled as a batch; responses and logs are the same as if handled one by one."""
+"""Produce requests from one read are handled together; responses and logs are the same as one by one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def batch(value: bytes = b"v", **options: Any) -> bytes:
 
 
 def large_batch(number: int, codec: Codec) -> bytes:
-    """Return a batch that is small compressed and large decompressed."""
+    """Return a batch that is small when compressed and large when decompressed."""
     return batch(b"%d" % number * 100_000, codec=codec)
 
 
@@ -45,7 +45,7 @@ def produce(
 
 
 class Broker:
-    """The leader of ``t`` in a cluster, and connections to it."""
+    """The leader of topic ``t`` in a cluster, and connections to it."""
 
     def __init__(self, brokers: int = 1, overrides: Sequence[str] = ()) -> None:
         self.cluster = SimulatedCluster(seed=1, brokers=brokers, overrides=overrides)
@@ -165,7 +165,7 @@ def _compare_with_sequential_handling(version: int) -> None:
 
 @pytest.mark.parametrize("of_another_kind", [False, True])
 def test_requests_do_not_overtake_a_batch_in_validation(of_another_kind: bool) -> None:
-    """Requests of any API behind a large compressed batch on the same connection wait."""
+    """Requests of any API wait if they follow a large compressed batch on the same connection."""
     broker = Broker()
     other = broker.connect()
     frames = [produce(number, batch(b"%d" % number)) for number in range(9)]
@@ -191,7 +191,7 @@ def test_requests_do_not_overtake_a_batch_in_validation(of_another_kind: bool) -
 
 
 def test_leader_that_resigned_during_validation() -> None:
-    """Leadership is checked again after the validation."""
+    """Leadership is checked again after validation."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()))
     frame = produce(1, large_batch(1, Codec.GZIP))
@@ -221,7 +221,7 @@ def test_connection_that_closes_during_validation() -> None:
 
 
 def test_responses_are_sent_as_one_buffer() -> None:
-    """This starts with the second request of a template."""
+    """This applies from the second request that matches a template."""
     broker = Broker()
     broker.read(produce(0, batch()))
     sink = broker.sinks[broker.connection]
@@ -245,7 +245,7 @@ def test_connections_are_separate() -> None:
 
 
 def test_batch_behind_a_pending_one() -> None:
-    """Responses keep the order of their requests after the in-sync followers have replicated them."""
+    """Once the in-sync followers have replicated the records, responses are sent in request order."""
     broker = Broker(brokers=3)
     broker.read(produce(0, batch()), produce(1, batch(), acks=-1))
     broker.read(*(produce(number, batch(), acks=-1 if number % 3 else 1) for number in range(2, 20)))

@@ -1,4 +1,4 @@
-"""Quotas: rates as in Kafka, the quota that applies, bounded memory, and throttled requests in a simulated cluster."""
+"""Quotas: rates as in Kafka, choice of the quota, bounded memory, and throttled requests in a simulated cluster."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ class TestRates:
     """The arithmetic of Kafka's ``Rate`` and ``TokenBucket``."""
 
     def test_rate_below_the_limit_is_not_throttled(self) -> None:
-        """Ten windows' worth may be sent at once, since the rate is measured over at least ten windows."""
+        """The bytes of ten windows may be sent at once, since the rate is measured over at least ten windows."""
         rate = MeasuredRate(100.0, 11, 1.0)
         assert rate.record(1000.0, 5.0) == 0.0
         assert rate.record(1.0, 5.0) > 0.0
 
     def test_throttle_time_brings_the_rate_to_the_limit(self) -> None:
-        """Twice the allowed bytes of ten seconds take ten more seconds, and are forgotten after eleven."""
+        """Twice the bytes allowed in ten seconds take ten more seconds, and are forgotten after eleven."""
         rate = MeasuredRate(100.0, 11, 1.0)
         throttle_s = rate.record(2000.0, 0.0)
         assert throttle_s == pytest.approx(10.0)
         assert rate.record(0.0, 11.0) == 0.0
 
     def test_old_windows_are_forgotten(self) -> None:
-        """After all windows have passed, a client may send as much as at first."""
+        """After all windows have passed, a client may send as much as at the start."""
         rate = MeasuredRate(100.0, 11, 1.0)
         assert rate.record(1000.0, 0.0) == 0.0
         assert not rate.is_idle(10.0)
@@ -54,7 +54,7 @@ class TestRates:
         assert rate.record(1000.0, 11.0) == 0.0
 
     def test_steady_rate(self) -> None:
-        """A client that pauses for the throttle times gets its quota, within a tenth."""
+        """A client that pauses for the throttle times reaches its quota, within a tenth."""
         rate, now_s, sent = MeasuredRate(1000.0, 11, 1.0), 0.0, 0
         while now_s < 300.0:
             now_s += 0.01 + rate.record(300.0, now_s)
@@ -62,12 +62,12 @@ class TestRates:
         assert 0.9 * 300_000 < sent < 1.1 * 300_000
 
     def test_limit_of_zero(self) -> None:
-        """Each request pauses for the longest time; nothing is divided by zero."""
+        """Each request is throttled for the longest time; there is no division by zero."""
         assert MeasuredRate(0.0, 11, 1.0).record(1.0, 0.0) == THROTTLE_MAX_S
         assert TokenBucket(0.0, 11, 1.0).record(1.0, 0.0) == THROTTLE_MAX_S
 
     def test_token_bucket_recovers_at_its_rate(self) -> None:
-        """It may be overdrawn once, and is filled up to the burst."""
+        """The bucket may be overdrawn once, and is refilled up to the burst size."""
         bucket = TokenBucket(2.0, 5, 1.0)
         assert bucket.record(16.0, 0.0) == pytest.approx(3.0)
         assert bucket.wait_s(1.0) == pytest.approx(2.0)
@@ -77,7 +77,7 @@ class TestRates:
 
 
 class TestClientQuotas:
-    """The choice of the quota for a client, and its sharing."""
+    """Which quota applies to a client, and which clients share it."""
 
     @pytest.fixture
     def clock(self) -> Clock:
@@ -88,7 +88,7 @@ class TestClientQuotas:
         return ClientQuotas(clock.seconds)
 
     def test_the_most_specific_quota_applies(self, quotas: ClientQuotas) -> None:
-        """In Kafka's order, user and client ID first."""
+        """The order is Kafka's: user with client ID comes first."""
         order = [("a", "c"), ("a", D), ("a", None), (D, "c"), (D, D), (D, None), (None, "c"), (None, D)]
         entries = {QuotaEntity(*names): {PRODUCER_BYTE_RATE: 1.0 + n} for n, names in enumerate(order)}
         for number, names in enumerate(order):
@@ -118,7 +118,7 @@ class TestClientQuotas:
         shared_by_clients: bool,
         shared_by_users: bool,
     ) -> None:
-        """A user's client IDs share its quota; users share the quota of a client ID."""
+        """A user's client IDs share the user's quota; users share the quota of a client ID."""
         quotas.replace({QuotaEntity(*entity): {PRODUCER_BYTE_RATE: 5.0}})
         first = quotas.find(PRODUCER_BYTE_RATE, "User:a", "c")
         assert first is not None
@@ -126,7 +126,7 @@ class TestClientQuotas:
         assert (quotas.find(PRODUCER_BYTE_RATE, "User:b", "c") is first) is shared_by_users
 
     def test_changed_limits_keep_the_measured_use(self, quotas: ClientQuotas) -> None:
-        """A new value applies to requests before the change, too."""
+        """A new value also applies to the requests before the change."""
         quotas.replace({QuotaEntity("a", None): {PRODUCER_BYTE_RATE: 1000.0}})
         usage = quotas.find(PRODUCER_BYTE_RATE, "User:a", "c")
         assert usage is not None
@@ -138,7 +138,7 @@ class TestClientQuotas:
     def test_invented_client_ids_use_bounded_memory(
         self, quotas: ClientQuotas, clock: Clock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The oldest are forgotten, idle ones first."""
+        """The oldest client IDs are forgotten, idle ones first."""
         monkeypatch.setattr(client_quotas, "CLIENTS_MAX", 100)
         quotas.replace({QuotaEntity(None, D): {PRODUCER_BYTE_RATE: 5.0}})
         for number in range(1000):
@@ -166,7 +166,7 @@ def fetch_body(offset: int | None, session_id: int = 0, epoch: int = -1, bytes_m
 def fetch_header(scene: QuotaScene, body: Row) -> tuple[int, ...]:
     """Return the throttle time, error code, session ID and number of topics of a response with records.
 
-    The sink does not keep ranges of files, so that only the begin of the response can be read.
+    The sink does not keep file ranges, so only the beginning of the response can be read.
     """
     scene.cluster.run_until(lambda: not scene.connection.paused)
     before = len(scene.sink.sends)
@@ -178,7 +178,7 @@ def fetch_header(scene: QuotaScene, body: Row) -> tuple[int, ...]:
 
 
 def seconds_until_read(scene: QuotaScene) -> float:
-    """Return the time for which the connection is not read."""
+    """Return the time after which the connection is read again."""
     started_s = scene.program.runtime.reactor.seconds()
     scene.cluster.run_until(lambda: not scene.connection.paused)
     return scene.program.runtime.reactor.seconds() - started_s
@@ -201,10 +201,10 @@ def no_quota_left(scene: QuotaScene) -> Any:
 
 @pytest.mark.usefixtures("no_quota_left")
 class TestThrottledRequests:
-    """Responses with a throttle time, and connections that are not read meanwhile."""
+    """Responses have a throttle time, for which the connection is not read."""
 
     def test_producer_is_slowed_down(self, scene: QuotaScene) -> None:
-        """It gets its response at once, with a throttle time; nothing is refused."""
+        """It receives its response at once, with a throttle time; nothing is rejected."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         assert scene.produce(50_000)["throttle_time_ms"] == 0
         assert not scene.connection.paused
@@ -217,7 +217,7 @@ class TestThrottledRequests:
         assert metrics.throttled_s == pytest.approx(answer["throttle_time_ms"] / 1000, abs=0.01)
 
     def test_similar_requests_of_one_read(self, scene: QuotaScene) -> None:
-        """They are handled together, and have the throttle time of the whole run in each response."""
+        """They are handled together, and each response has the throttle time of the whole run."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10_000)
         scene.produce(3_000)  # the dispatcher learns the template
         answers = scene.ask_all(PRODUCE, 9, [produce_body(30_000) for _ in range(6)])
@@ -228,18 +228,18 @@ class TestThrottledRequests:
         assert scene.connection.paused
 
     def test_other_clients_are_not_slowed_down(self, scene: QuotaScene) -> None:
-        """A quota of one client ID does not concern another."""
+        """A quota for one client ID does not apply to another."""
         scene.set_quota(PRODUCER_BYTE_RATE, 10, [{"entity_type": "client-id", "entity_name": "another"}])
         assert scene.produce(50_000)["throttle_time_ms"] == 0
         entity = [{"entity_type": "client-id", "entity_name": "another"}]
         scene.set_quota(PRODUCER_BYTE_RATE, 0.0, entity, remove=True)
 
     def test_consumer_is_slowed_down(self, scene: QuotaScene) -> None:
-        """It pauses after a response that exceeds the quota, and gets no records until its rate has recovered."""
+        """It is muted after a response that exceeds the quota, and receives no records until its rate has recovered."""
         for _ in range(4):
             scene.produce(50_000)
         scene.set_quota(CONSUMER_BYTE_RATE, 10_000)
-        # The bytes of a response are limited to those that the quota allows at once.
+        # The size of a response is limited to the bytes that the quota allows at once.
         assert fetch_header(scene, fetch_body(0))[0] == 0
         throttle_ms = fetch_header(scene, fetch_body(0))[0]
         assert 0 < throttle_ms < 6_000
@@ -260,7 +260,7 @@ class TestThrottledRequests:
         [(300, 2**20, 1.15), (300, 500, 1.15), (2_500, 2**20, 1.15), (30_000, 2**20, 1.65)],
     )
     def test_consumer_gets_its_quota(self, scene: QuotaScene, size: int, fetch_bytes: int, most: float) -> None:
-        """With small and large batches and fetches; the burst is free for each batch that is larger than it."""
+        """This holds for small and large batches and fetches; a batch that is larger than the burst may exceed it."""
         for _ in range(3):
             offset = scene.produce(size)["responses"][0]["partition_responses"][0]["base_offset"]
         scene.set_quota(CONSUMER_BYTE_RATE, 1_000)
@@ -319,7 +319,7 @@ class TestThrottledRequests:
         assert [row["error_code"] for row in answer["responses"]] == [0]
 
     def test_described_quotas(self, scene: QuotaScene) -> None:
-        """Filters match exact names, defaults and any; ``strict`` excludes entities with other types."""
+        """Filters match exact names, defaults or anything; ``strict`` excludes entities with other types."""
         user, client = ({"entity_type": kind, "entity_name": "x/y z"} for kind in ("user", "client-id"))
         scene.set_quota(CONSUMER_BYTE_RATE, 7, [user, client])
         scene.set_quota(REQUEST_PERCENTAGE, 12.5, [user])
@@ -360,7 +360,7 @@ def test_handlers_without_quotas_are_not_wrapped(scene: QuotaScene) -> None:
 
 
 def test_closed_connections_are_forgotten(scene: QuotaScene) -> None:
-    """Clients that disconnect while they are muted do not fill the memory."""
+    """Clients that disconnect while they are muted do not fill up memory."""
     from kreplica.server.quotas.muted_connections import SWEEP_MIN, MutedConnections
 
     clock = Clock()

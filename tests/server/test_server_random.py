@@ -1,4 +1,4 @@
-"""Random traffic in the simulation: for all sizes, limits and timings every client gets its responses in order."""
+"""Random traffic: with all sizes, limits and timings, every client receives its responses in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILE_BYTES = 600_000
 
 
 class Traffic:
-    """The traffic of one seed."""
+    """The traffic for one seed."""
 
     def __init__(self, seed: int, path: str = "/data/segment") -> None:
         self.path = path

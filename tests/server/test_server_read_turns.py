@@ -20,7 +20,7 @@ REQUEST_S = 0.001
 
 
 class Reader:
-    """A connection whose turns take a given time and that requests turns until it has had all of them."""
+    """A connection whose turns take a given time, and that requests turns until it has had a given number."""
 
     def __init__(self, time_slice: ReadTurns, clock: IteratedClock, address: str, *, is_bulk: bool = True) -> None:
         self.share: AddressShare = time_slice.opened(address)
@@ -48,7 +48,7 @@ def _append_kind(log: list[str], kind: str, address: str) -> None:
 
 
 def test_addresses_share_turns_equally() -> None:
-    """An address with one connection has as many turns as an address with ten."""
+    """An address with one connection gets as many turns as an address with ten."""
     clock = IteratedClock()
     time_slice = ReadTurns(clock)
     log: list[str] = []
@@ -81,7 +81,7 @@ def test_few_requests_overtake_many_of_the_same_address() -> None:
 
 
 def test_failing_connection_does_not_stop_others() -> None:
-    """The failing connection is aborted, and the others have their turns."""
+    """The failing connection is aborted, and the others get their turns."""
     clock = IteratedClock()
     time_slice = ReadTurns(clock)
     failing, other = Reader(time_slice, clock, "a"), Reader(time_slice, clock, "a")
@@ -95,7 +95,7 @@ def test_failing_connection_does_not_stop_others() -> None:
 
 
 def test_used_time_is_reset_in_the_next_iteration() -> None:
-    """An address that used its share can be read at once in the next iteration; closed addresses leave no state."""
+    """An address that has used its share is read at once in the next iteration; closed addresses leave no state."""
     clock = IteratedClock()
     time_slice = ReadTurns(clock)
     share = time_slice.opened("a")
@@ -114,7 +114,7 @@ def test_used_time_is_reset_in_the_next_iteration() -> None:
 def test_many_connections_with_many_requests_do_not_delay_another(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A request that arrives behind 40 connections with 10 requests each is handled after a few of theirs."""
+    """A request that arrives after those of 40 connections with 10 requests each is handled after a few of them."""
     handled: list[int] = []
     sockets: list[socket.socket] = []
 

@@ -1,4 +1,4 @@
-"""Compressed batches are decompressed before they are stored; large ones outside of the event loop, in order."""
+"""Compressed batches are decompressed before they are stored; large ones outside the event loop, but in order."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_bad_batch_is_refused_and_changes_nothing(name: str) -> None:
 
 
 def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
-    """A broker refuses every invalid batch, and the valid ones around it get consecutive offsets."""
+    """A broker rejects every invalid batch, and the valid batches around it get consecutive offsets."""
 
     async def story(scene: Scene) -> None:
         await scene.make_topic("t")
@@ -95,7 +95,7 @@ def test_bad_batches_never_reach_a_log(tmp_path: Path) -> None:
 
 
 def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
-    """A record that is larger than the limit when decompressed is refused, for every codec."""
+    """With every codec, a record that is larger than the limit when decompressed is rejected."""
     section = encode_record(0, 0, None, b"\x00" * (3 * 2**20))
 
     async def story(scene: Scene) -> None:
@@ -109,7 +109,7 @@ def test_decompression_bomb_is_refused(tmp_path: Path) -> None:
 
 
 def test_max_timestamp_is_computed_from_the_records() -> None:
-    """Otherwise a producer could prevent retention of its records by a future timestamp in the batch header."""
+    """Otherwise, a future timestamp in the batch header could prevent retention from deleting the records."""
     section = section_of(0, 1, 2, timestamps=(0, 70, 30))
     data = sealed(Codec.GZIP, compress(Codec.GZIP, section), 3, max_timestamp=NOW_MS + 10**12)
     validated = validate(data, LogConfig(), NOW_MS, 2**20)
@@ -137,13 +137,13 @@ def test_large_batches_are_validated_outside_of_the_event_loop_in_order(tmp_path
         for offset, answer in answers:
             row = (await answer)["responses"][0]["partition_responses"][0]
             assert (row["error_code"], row["base_offset"]) == (0, offset)
-        assert runs, "the large ones left the reactor"
+        assert runs, "the large batches were validated in threads"
 
     on_broker(tmp_path, story)
 
 
 def test_batches_are_recompressed_with_the_codec_of_the_topic(tmp_path: Path) -> None:
-    """Large batches are recompressed outside of the event loop, with all records unchanged."""
+    """Large batches are recompressed outside the event loop, with all records unchanged."""
     sent = records(2000)
 
     async def story(scene: Scene) -> None:
@@ -176,7 +176,7 @@ def large() -> bytes:
 
 
 def test_concurrent_validations_are_bounded() -> None:
-    """Two of ten connections use threads, the others wait; those that close release their bytes."""
+    """Two of ten connections use threads, and the others wait; those that close release their memory."""
     broker = Broker()
     validation = broker.resources.dispatch.table[PRODUCE.key].handle._validation
     connections = [broker.connect() for _ in range(10)]
@@ -210,7 +210,7 @@ def test_validations_above_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
 def test_records_without_keys_are_reported_one_by_one(tmp_path: Path, codec: Codec) -> None:
-    """A compacted topic refuses the batch and returns the indexes of the invalid records (KIP-467)."""
+    """A compacted topic rejects the batch and returns the indexes of the invalid records (KIP-467)."""
     keys = [b"a", None, b"b", None]
     data = build_batch([Record(NEXT_OFFSET, NOW_MS, key, b"v", ()) for key in keys], codec=codec)
 
@@ -226,7 +226,7 @@ def test_records_without_keys_are_reported_one_by_one(tmp_path: Path, codec: Cod
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 def test_timestamps_out_of_range_are_reported_one_by_one(tmp_path: Path, codec: Codec) -> None:
-    """Records too far in the past or the future are reported; a record without a timestamp is valid."""
+    """Records too far in the past or future are reported; a record without a timestamp is valid."""
 
     async def story(scene: Scene) -> None:
         limits = {"message_timestamp_before_max_ms": "1000000", "message_timestamp_after_max_ms": "1000000"}

@@ -1,4 +1,4 @@
-"""Byte counters of the kernel for a connection."""
+"""The kernel's byte counters for a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.server.transport.tls_socket import TlsSocket
 
 
 def test_bytes_of_a_connection() -> None:
-    """Received and acknowledged bytes are those that the client sent and received, below any number of wrappers."""
+    """Received and acknowledged bytes are those that the client sent and received, even through several wrappers."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         served, _ = listener.accept()
         with served:
@@ -33,7 +33,7 @@ def test_bytes_of_a_connection() -> None:
 
 
 def test_bytes_of_a_tls_connection() -> None:
-    """Those of its socket, encrypted."""
+    """The bytes are the encrypted ones of its socket."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         served, _ = listener.accept()
         with served:

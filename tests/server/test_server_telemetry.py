@@ -1,4 +1,4 @@
-"""Subscriptions to client metrics, and the metrics that clients push (KIP-714)."""
+"""Client metrics subscriptions, and the metrics that clients push (KIP-714)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def push(
 
 
 def test_subscriptions_are_changed_like_other_settings(tmp_path: Path) -> None:
-    """They are validated as in Kafka, listed, described, and deleted with their last setting."""
+    """They are validated as in Kafka, listed, described, and deleted along with their last setting."""
 
     async def story(scene: Scene) -> None:
         async def change(*settings: tuple[str, int, str | None], name: str = "sub") -> int:
@@ -149,7 +149,7 @@ def test_change_on_another_broker_takes_effect(tmp_path: Path) -> None:
 
 
 def test_pushed_metrics_are_kept(tmp_path: Path) -> None:
-    """A client may compress its metrics in each format; the errors for bad requests are those of Kafka."""
+    """A client may compress its metrics in any format; the errors for bad requests are Kafka's."""
 
     async def story(scene: Scene) -> None:
         for name, metrics, interval, match in (
@@ -204,7 +204,7 @@ def test_pushed_metrics_are_kept(tmp_path: Path) -> None:
 
 
 def test_metrics_are_read() -> None:
-    """Gauges and sums have their attributes, units and times; a value that is not a number is shown as unknown."""
+    """Gauges and sums have their attributes, units and times; values that are not numbers are unknown."""
     data = compress(Codec.ZSTD, METRICS)
     assert count_metrics(Codec.ZSTD, data, 1000) == 2
     pushed = read_metrics(Codec.ZSTD, data, 1000)
@@ -218,7 +218,7 @@ def test_metrics_are_read() -> None:
 
 
 def test_bad_metrics_are_refused() -> None:
-    """Neither a wrong size nor a wrong content reaches the memory of the broker."""
+    """Neither data that is too large nor malformed data is stored in memory."""
     bomb = compress(Codec.GZIP, bytes(100_000))
     with pytest.raises(DecompressedTooLarge):
         count_metrics(Codec.GZIP, bomb, 99_999)
@@ -294,7 +294,7 @@ def test_interval_is_enforced() -> None:
 
 
 def test_changed_subscription_is_announced() -> None:
-    """The next push is refused once, and the client may request the new subscription at once."""
+    """The next push is rejected once, and the client may request the new subscription at once."""
     clients = Clients(match="client_software_version=1.*")
     client = clients.get()
     clients.push(client)
@@ -314,14 +314,14 @@ def test_changed_subscription_is_announced() -> None:
 
 
 def test_client_of_no_subscription_pushes_nothing() -> None:
-    """It requests its subscription again after the default interval."""
+    """The client requests its subscription again after the default interval."""
     clients = Clients(match="client_id=other")
     client = clients.get()
     assert (client.subscribed.metrics, client.subscribed.interval_ms) == ((), 300_000)
 
 
 def test_oldest_metrics_make_room() -> None:
-    """The size of all kept metrics stays below the limit."""
+    """The total size of the kept metrics stays below the limit."""
     clients = Clients(kept_bytes_max=30)
     for _ in range(5):
         clients.push(clients.get(), bytes(10))
@@ -332,7 +332,7 @@ def test_oldest_metrics_make_room() -> None:
 
 
 def test_silent_clients_are_forgotten() -> None:
-    """Three intervals without a request, as in Kafka, but at least five minutes."""
+    """They are forgotten after three intervals without a request, as in Kafka, but at least five minutes."""
     for interval_ms, kept_s in ((10_000, 300), (200_000, 600)):
         check_silent(Clients(**{"interval.ms": str(interval_ms)}), kept_s)
 
@@ -349,7 +349,7 @@ def check_silent(clients: Clients, kept_s: float) -> None:
 
 
 def test_number_of_clients_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that makes up new IDs displaces the clients with the oldest requests."""
+    """A client that invents new IDs displaces the clients with the oldest requests."""
     monkeypatch.setattr(telemetry_clients, "CLIENTS_MAX", 3)
     clients = Clients()
     first = clients.get()
@@ -386,7 +386,7 @@ class PushRequest:
 
 
 def test_waiting_pushes_are_limited() -> None:
-    """Pushes are read one at a time; beyond the limit, others are rejected with an error that clients retry."""
+    """Pushes are parsed one at a time; beyond the limit, they are rejected with an error that clients retry."""
     clients = Clients()
     started: list[Deferred[int]] = []
 

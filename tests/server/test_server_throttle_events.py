@@ -1,4 +1,4 @@
-"""Events in the timeline when quotas start and stop to slow down clients."""
+"""Timeline events that are recorded when quotas start and stop slowing down clients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kreplica.server.quotas.throttled_clients import ThrottledKey
 
 
 class Scene:
-    """Events on virtual time."""
+    """Throttle events in virtual time."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -44,7 +44,7 @@ def scene() -> Scene:
 
 
 def test_one_event_at_the_start_and_one_at_the_end(scene: Scene) -> None:
-    """Further throttled requests, also with pauses shorter than a minute, add no events; the end has the sums."""
+    """Further throttled requests, even after pauses of less than a minute, add no events; the end has the totals."""
     for _ in range(40):
         scene.throttle(seconds=2.5)
         scene.pass_time(5)
@@ -69,7 +69,7 @@ def test_one_event_at_the_start_and_one_at_the_end(scene: Scene) -> None:
 
 
 def test_a_long_throttle_time_counts_as_throttled(scene: Scene) -> None:
-    """The end is a minute after the throttle time, not after the request."""
+    """The end is recorded a minute after the throttle time, not a minute after the request."""
     scene.throttle(seconds=600)
     scene.pass_time(600 + QUIET_S - 1)
     assert scene.kinds == [STARTED]
@@ -78,7 +78,7 @@ def test_a_long_throttle_time_counts_as_throttled(scene: Scene) -> None:
 
 
 def test_refused_connections(scene: Scene) -> None:
-    """The address is the client, since its user is not known."""
+    """The event names the address, since the client's user is not known."""
     scene.throttle("", quota=CONNECTION_CREATION_RATE, user="")
     (event,) = scene.recorded
     assert event[1:3] == (
@@ -89,7 +89,7 @@ def test_refused_connections(scene: Scene) -> None:
 
 
 def test_many_clients(scene: Scene) -> None:
-    """A limited number of starts is recorded in a minute; the next record has the number of the other clients."""
+    """A limited number of starts is recorded per minute; the next record contains the number of other clients."""
     for number in range(STARTS_MAX + 7):
         scene.throttle(f"client-{number}")
         scene.throttle(f"client-{number}")
@@ -120,7 +120,7 @@ def test_memory_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_events_of_clients_do_not_displace_others() -> None:
-    """They are kept apart, and listed in the order of their times."""
+    """They are kept separately, and all events are listed in the order of their times."""
     kept = AuditEvents(1, lambda: 0)
     kept.record("broker_left", "broker 2", "broker 2 left", {}, 1)
     for _ in range(ENTRIES_MAX):

@@ -1,4 +1,4 @@
-"""The TLS socket, with a client of OpenSSL and a socket in memory."""
+"""The TLS socket, with an OpenSSL client and an in-memory socket."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ends:
         self.to_client()
 
     def to_server(self) -> None:
-        """Pass what the client has written to the server's socket."""
+        """Pass the data that the client has written to the server's socket."""
         try:
             while True:
                 self.wire.incoming += self.client.bio_read(2**16)
@@ -66,14 +66,14 @@ class Ends:
             pass
 
     def to_client(self) -> None:
-        """Pass what the server has sent to the client."""
+        """Pass the data that the server has sent to the client."""
         data = self.wire.sent[self._passed :]
         self._passed += len(data)
         if data:
             self.client.bio_write(bytes(data))
 
     def receive(self) -> bytes | None:
-        """Return what the server receives with one read; None at the end."""
+        """Return the data that the server receives with one read; None at the end."""
         try:
             size = self.server.recv_into(self._buffer)
         except BlockingIOError:
@@ -81,7 +81,7 @@ class Ends:
         return bytes(self._buffer[:size]) if size else None
 
     def read(self) -> bytes:
-        """Return what the client receives."""
+        """Return the data that the client receives."""
         self.to_client()
         data = b""
         try:
@@ -114,7 +114,7 @@ def test_receives_records_of_all_sizes(ends: Ends) -> None:
 
 
 def test_receives_into_several_buffers(ends: Ends) -> None:
-    """A record may be divided between two buffers."""
+    """A record may be split between two buffers."""
     ends.client.send(DATA[:1000])
     ends.client.send(DATA[1000:1500])
     ends.to_server()
@@ -126,7 +126,7 @@ def test_receives_into_several_buffers(ends: Ends) -> None:
 
 
 def test_sends_what_the_socket_accepts(ends: Ends) -> None:
-    """A full socket delays the data, and memory for it is bounded; nothing is lost or sent twice."""
+    """A full socket delays the data, and the memory for it is bounded; nothing is lost or sent twice."""
     random, view, position, received = Random(2), memoryview(DATA), 0, b""
     while position < len(DATA):
         ends.wire.send_limit = random.choice((0, 10, 1000, 100_000))
@@ -143,7 +143,7 @@ def test_sends_what_the_socket_accepts(ends: Ends) -> None:
 
 
 def test_sends_a_part_of_large_data(ends: Ends) -> None:
-    """One call does not take longer than the others may wait."""
+    """The duration of one call is bounded, because other connections wait."""
     assert ends.server.send(bytes(3 * SEND_BYTES_MAX)) == SEND_BYTES_MAX
     assert ends.read() == bytes(SEND_BYTES_MAX)
 
@@ -160,7 +160,7 @@ def test_more_data_is_sent_together(ends: Ends) -> None:
 
 
 def test_the_client_ends_the_connection(ends: Ends) -> None:
-    """Data before the end is received; the server's answer ends the connection for the client too."""
+    """Data before the end is received; the server's response ends the connection for the client too."""
     ends.client.send(b"last")
     ends.client.shutdown()
     ends.to_server()
@@ -174,7 +174,7 @@ def test_the_client_ends_the_connection(ends: Ends) -> None:
 
 
 def test_the_server_ends_the_connection(ends: Ends) -> None:
-    """The end follows all data, once."""
+    """The end is sent once, after all data."""
     ends.wire.send_limit = 1000
     ends.server.send(DATA[:20_000])
     assert not ends.server.close_notify()

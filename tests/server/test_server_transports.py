@@ -1,4 +1,4 @@
-"""Same behaviour of kreplica's and Twisted's transports, on real sockets and in the simulation."""
+"""kreplica's and Twisted's transports behave in the same way, with real sockets and in the simulation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.server.transport import epoll_transport
 
 
 class Slice(NamedTuple):
-    """Records spread over several files, as a log returns them."""
+    """Records in several files, as a log returns them."""
 
     ranges: list[FileRange]
     size: int
@@ -42,7 +42,7 @@ def logged() -> object:
 
 
 def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -> None:
-    """Twenty pipelined requests of all sizes, one of them sent byte by byte, are answered in order."""
+    """Twenty pipelined requests of all sizes, one of which is sent byte by byte, are answered in order."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -63,7 +63,7 @@ def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -
 
 
 def test_pending_request_holds_back_responses_but_not_requests(play_story: Play) -> None:
-    """While a produce waits for its replicas, later requests are handled; their responses follow its own."""
+    """While a Produce waits for its replicas, later requests are handled, but their responses follow its response."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -83,14 +83,14 @@ def test_pending_request_holds_back_responses_but_not_requests(play_story: Play)
 
 
 def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that sends many expensive requests at once is answered in order, with others' requests in between."""
+    """A client's many expensive requests are answered in order, with other clients' requests in between."""
     # Every request uses up the budget of one read.
     monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
 
     async def story(scene: Scene) -> None:
         scene.start()
         greedy, modest = await scene.connect(), await scene.connect()
-        # The small ones arrive with one read, and the last is still incomplete then.
+        # The small requests arrive in one read, in which the last is still incomplete.
         greedy.send(*(produce_frame(number, b"x") for number in range(100)), produce_frame(100, b"x" * 900_000))
         modest.send(produce_frame(1000, b"x"))
         assert await greedy.answered_ids(101) == [*range(101)]
@@ -102,7 +102,7 @@ def test_long_pipeline_is_interleaved_with_other_connections(monkeypatch: pytest
 
 @pytest.mark.parametrize("size", [10, 900_000])
 def test_slow_request_is_reported(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """For one read or many, the report has the API, version, size, client and address."""
+    """Whether it arrived in one read or many, the report has its API, version, size, client and address."""
     monkeypatch.setattr(epoll_transport, "READ_BUDGET_S", 0.0)
     monkeypatch.setattr(epoll_transport, "LONG_S", 0.0)
     reports: list[tuple[str, float]] = []
@@ -164,8 +164,7 @@ def test_bytes_of_pending_requests_are_bounded(play_story: Play) -> None:
 
 
 def test_slow_reader_is_paused(play_story: Play) -> None:
-    """A client that does not read its responses costs a bounded amount of memory, and gets all of them when it reads.
-    """
+    """A client that does not read its responses costs a bounded amount of memory, and later receives all of them."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), response_bytes_outstanding_max=3_000_000))
@@ -175,7 +174,7 @@ def test_slow_reader_is_paused(play_story: Play) -> None:
         client.send(*(fetch_frame(number) for number in range(50)))
         await scene.until(lambda: bool(scene.server.metrics.pauses))
         await scene.pause(0.1)
-        # The buffers of the two sockets come on top of the limit.
+        # The buffers of the two sockets are used in addition to the limit.
         handled = len(scene.handlers.received)
         assert handled < 30
         other.send(produce_frame(77, b"x"))
@@ -212,7 +211,7 @@ def test_responses_contain_file_ranges(play_story: Play, tmp_path: Path) -> None
 
 
 def test_truncated_file_closes_the_connection(play_story: Play, tmp_path: Path) -> None:
-    """If a file is shorter than the length announced to the client, only its connection ends."""
+    """If a file is shorter than the length announced to the client, only this connection is closed."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -231,7 +230,7 @@ def test_truncated_file_closes_the_connection(play_story: Play, tmp_path: Path) 
 
 
 def test_requests_of_a_closed_connection_are_abandoned(play_story: Play) -> None:
-    """Each pending request is notified once of the close; answering it afterwards does nothing."""
+    """Each pending request is notified once that the connection closed; responding afterwards does nothing."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -286,7 +285,7 @@ def test_invalid_input_closes_only_its_own_connection(
 
 
 def test_large_frame_in_many_parts(play_story: Play) -> None:
-    """A request of several megabytes, with others before and behind it, is complete."""
+    """A request of several megabytes, with others before and after it, is received completely."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -302,7 +301,7 @@ def test_large_frame_in_many_parts(play_story: Play) -> None:
 
 
 def test_scarce_memory_completes_one_frame_after_the_other(play_story: Play) -> None:
-    """When incomplete frames exceed the shared limit, they are completed one by one, and none is lost."""
+    """If incomplete frames exceed the shared limit, they are completed one by one, and none is lost."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=500_000))
@@ -333,7 +332,7 @@ def test_stalled_frame_is_evicted_while_others_wait_for_memory(play_story: Play)
 
 @pytest.mark.parametrize("honest_bytes", [200_000, 2_000_000], ids=["a small request", "a large request"])
 def test_slow_clients_do_not_keep_the_memory(play_story: Play, honest_bytes: int) -> None:
-    """Six large requests of a byte now and then hold all memory; another client's request is still answered."""
+    """Six large requests that arrive byte by byte occupy all memory, but another client's request is answered."""
 
     async def story(scene: Scene) -> None:
         scene.start(dataclasses.replace(Bounds(), partial_bytes_max=4_000_000, partial_stall_s=0.1))
@@ -378,7 +377,7 @@ def test_idle_connections_are_closed(play_story: Play) -> None:
 
 
 def test_stop_answers_pending_requests(play_story: Play) -> None:
-    """A stopping server accepts no requests, answers the pending ones, and then closes."""
+    """A stopping server accepts no more requests, answers the pending ones, and then closes the connections."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -413,7 +412,7 @@ def test_stop_sends_all_of_a_large_response(play_story: Play) -> None:
 
 
 def test_stop_does_not_wait_forever(play_story: Play) -> None:
-    """After a timeout a pending request is abandoned and its handler is notified."""
+    """After a timeout, a pending request is abandoned, and its handler is notified."""
 
     async def story(scene: Scene) -> None:
         scene.start()

@@ -1,4 +1,4 @@
-"""Requests to the controller for many partitions that do not exist reach it without them."""
+"""Partitions that do not exist are removed from requests before these reach the controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNKNOWN = range(20_000)
 
 
 class Controller:
-    """Records the partitions that it is asked for, and has nothing to do for them."""
+    """Records the requested partitions, and does nothing for them."""
 
     def __init__(self) -> None:
         self.asked: list[list[TopicPartition]] = []
@@ -45,7 +45,7 @@ class Controller:
 
 
 def response_of(api: Api, version: int, body: dict[str, Any], controller: Controller) -> dict[str, Any]:
-    """Send a request to a broker that knows partition 0 of the topic ``t`` only, and return the response."""
+    """Send a request to a broker that knows only partition 0 of the topic ``t``, and return the response."""
     broker = Broker()
     cache = MetadataCache(broker.clock)
     cache.topics["t"] = TopicMetadata("t", ZERO_UUID, {0: PartitionMetadata(0, 1, 0, [1], [1], [])})

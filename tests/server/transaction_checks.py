@@ -9,11 +9,11 @@ from kreplica.wire.messages import Api
 from tests.support.broker_scene import Scene, batch
 
 SOON = {14, 15, 16, 51}
-"""Errors while the coordinator loads, is being found, has just moved, or writes markers; all are retriable."""
+"""Retriable errors while the coordinator is loading, being found, has just moved, or is writing markers."""
 
 
 async def ask_until_served(scene: Scene, api: Api, body: dict[str, Any], version: int) -> dict[str, Any]:
-    """Send a request, again while the coordinator is not ready, as clients do."""
+    """Send a request, and retry it while the coordinator is not ready, as clients do."""
     answers: list[dict[str, Any]] = []
     while not answers or _code_of(answers[-1]) in SOON:
         if answers:
@@ -35,7 +35,7 @@ def _code_of(answer: dict[str, Any]) -> int:
 
 
 async def begin(scene: Scene, transactional_id: str, version: int = 5) -> dict[str, Any]:
-    """Return the producer ID and epoch of a new incarnation of a transactional producer."""
+    """Initialize a transactional producer, and return its producer ID and epoch."""
     await scene.ask(messages.FIND_COORDINATOR, {"key": transactional_id, "key_type": 1}, 1)
     body = {"transactional_id": transactional_id, "transaction_timeout_ms": 60_000}
     answer = await ask_until_served(scene, messages.INIT_PRODUCER_ID, body, version)
