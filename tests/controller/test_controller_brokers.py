@@ -156,7 +156,7 @@ def test_a_broker_may_change_its_endpoint(scene: ControllerScene) -> None:
 
 
 def test_a_failed_directory_takes_its_replicas_offline(scene: ControllerScene) -> None:
-    """Other replicas become leaders, the broker's other replicas stay, and all brokers learn what is offline."""
+    """Other replicas become leaders, the broker's other replicas stay, and all brokers learn which are offline."""
     scene.brokers[1].errors = {P0: ErrorCode.KAFKA_STORAGE_ERROR}
     parent = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/{znodes.LOG_DIR_EVENT_PREFIX}"
     scene.run(scene.brokers[1].client.create(parent, documents.encode_log_dir_event(1), sequence=True))

@@ -69,7 +69,7 @@ class Leading:
     def partition(
         self, first: Leadership | None = None, *, min_insync_replicas: int = 1, records: int = 0, **config: Any
     ) -> Partition:
-        """Return a partition of which this broker is leader, with a number of uncommitted records of epoch 0."""
+        """Return a partition that this broker leads, with a number of uncommitted records of epoch 0."""
         key = TopicPartition("t", 0)
         log = LogToOpen(f"/data/{key}", key, LogConfig(**config), self.disk, lambda: 1000).open()[0]
         for _ in range(records):

@@ -71,7 +71,7 @@ def test_template_equals_built_request(version: int) -> None:
 
 
 def test_each_leader_epoch_has_its_own_template() -> None:
-    """So does a recreated topic with the same name."""
+    """A recreated topic with the same name also has its own template."""
     requests = FetchRequests(2, CONFIG)
     for epoch in (3, 4):
         request = NextRequest(1, epoch, [followed("a", 0, epoch)], [])

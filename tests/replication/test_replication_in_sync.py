@@ -55,7 +55,7 @@ def test_union_contains_each_replica_once(isr: list[int], proposed: list[int]) -
 
 
 def test_follower_that_keeps_pace_never_lags() -> None:
-    """Under load, each of its fetches starts at what was the log end offset at its previous fetch."""
+    """Under load, each of its fetches reaches the leader's log end offset at the time of its previous fetch."""
     known = Progress(leader_epoch=1, caught_up_s=0.0)
     leader_end = 0
     for now_s in range(1, 100):

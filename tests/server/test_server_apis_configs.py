@@ -253,7 +253,7 @@ def test_setting_changed_by_another_tool_takes_effect(tmp_path: Path) -> None:
         change = b'{"version":2,"entity_path":"topics/t"}'
         await zookeeper.create("/config/changes/config_change_", change, sequence=True)
         settings = scene.broker.dynamic_settings
-        await scene.until(lambda: settings.log_config("t").max_message_bytes == 1000, "the broker has applied the change")
+        await scene.until(lambda: settings.log_config("t").max_message_bytes == 1000, "the broker applied it")
         assert (await scene.produce("t", batch(b"x" * 5000)))["error_code"] == 10
         await zookeeper.set_data("/config/topics/t", b"{not json")
         await zookeeper.create("/config/changes/config_change_", change, sequence=True)

@@ -160,7 +160,7 @@ def test_local_connections_are_not_paced() -> None:
 
 
 class ColdFile(OsFile):
-    """A file of which only the last range that was read is in the page cache."""
+    """A file with only the last range that was read in the page cache."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, os.open(path, os.O_RDWR))

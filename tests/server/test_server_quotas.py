@@ -77,7 +77,7 @@ class TestRates:
 
 
 class TestClientQuotas:
-    """Which quota applies to a client, and which clients share it."""
+    """The quota that applies to a client, and the clients that share it."""
 
     @pytest.fixture
     def clock(self) -> Clock:

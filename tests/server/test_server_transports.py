@@ -42,7 +42,7 @@ def logged() -> object:
 
 
 def test_requests_are_answered_in_order_for_any_segmentation(play_story: Play) -> None:
-    """Twenty pipelined requests of all sizes, one of which is sent byte by byte, are answered in order."""
+    """Twenty pipelined requests of all sizes, including one that is sent byte by byte, are answered in order."""
 
     async def story(scene: Scene) -> None:
         scene.start()
@@ -377,7 +377,7 @@ def test_idle_connections_are_closed(play_story: Play) -> None:
 
 
 def test_stop_answers_pending_requests(play_story: Play) -> None:
-    """A stopping server accepts no more requests, answers the pending ones, and then closes the connections."""
+    """A stopping server rejects new requests, answers the pending ones, and then closes the connections."""
 
     async def story(scene: Scene) -> None:
         scene.start()

@@ -315,7 +315,7 @@ def test_truncation_during_compaction_discards_the_result(log):
 
 
 def test_batches_without_removed_records_are_copied(log):
-    """Idempotent producers' batches of which all records are kept are copied unchanged."""
+    """Idempotent producers' batches are copied unchanged if all their records are kept."""
     sent = idempotent(0, 1)
     log.config = replace(log.config, cleanup_policy=frozenset({"delete"}))
     append(log, ("a", "1"), ("b", "2"), codec=Codec.SNAPPY)

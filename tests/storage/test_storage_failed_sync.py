@@ -197,7 +197,7 @@ def test_kill_while_files_are_rewritten() -> None:
 
 
 def test_device_on_which_no_mark_can_be_written() -> None:
-    """A log line tells the operator what to do."""
+    """A log line names the remedy for the operator."""
     logged: list[str] = []
 
     def observe(event: LogEvent) -> None:

@@ -1,7 +1,7 @@
 """Readers of committed records, with client-side filtering, see exactly the committed records.
 
-Producers write with and without transactions, some of which are aborted, to small segments; meanwhile the log is
-stopped, killed, truncated and compacted. Every read starts at a random offset and requests a random number of bytes.
+Producers write to small segments with and without transactions, and abort some; meanwhile the log is stopped, killed,
+truncated and compacted. Every read starts at a random offset and requests a random number of bytes.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_flipped_bit_below_the_recovery_point_is_an_error(path):
 
 
 def test_segment_that_lost_its_end_ends_the_log(path):
-    """After a power loss, later files may exist even if the end of an earlier one is lost; there must be no gap."""
+    """After a power loss, later files may exist even if the end of an earlier one is lost; no gap may remain."""
     log = open_log(path)
     fill(log, 25)
     first = sorted(path.glob("*.log"))[0]
