@@ -1,4 +1,4 @@
-"""Data of znodes: written as in Kafka, and readable in all older versions."""
+"""Data of znodes is written as in Kafka, and older versions can be read."""
 
 import json
 from random import Random
@@ -12,7 +12,7 @@ from kreplica.model import BrokerRegistration, Endpoint, LeaderAndIsr, TopicAssi
 
 
 def test_broker_round_trip():
-    """A registration survives encoding and decoding; its epoch is that of the znode."""
+    """A registration survives encoding and decoding; its epoch is taken from the znode."""
     registration = BrokerRegistration(
         7, (Endpoint("PLAINTEXT", "h", 9092), Endpoint("INSIDE", "::1", 9093)), "r1", 99, 1234, "http://h:8080"
     )
@@ -71,7 +71,7 @@ def test_partition_state_without_eligible_replicas_equals_kafkas():
     "data", [b"", b"[]", b"{", b'{"leader":1}', b'{"leader":"x","leader_epoch":0,"isr":[],"controller_epoch":0}']
 )
 def test_damaged_state_names_its_path(data):
-    """Errors contain the path of the znode."""
+    """The error contains the path of the znode."""
     with pytest.raises(znodes.ZnodeError, match="/brokers/topics/t/partitions/0/state"):
         documents.decode_partition_state(znodes.partition_state_path("t", 0), data, 0)
 
@@ -108,7 +108,7 @@ def test_producer_id_blocks_are_contiguous():
 
 
 def test_state_encoding_equals_json():
-    """The fast encoding has the same bytes."""
+    """The fast encoding produces the same bytes."""
     rng = Random(5)
     for _ in range(500):
         isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))

@@ -39,7 +39,7 @@ def test_replicas_are_balanced(brokers, partitions, data):
 
 @given(st.integers(2, 9))
 def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
-    """The load of a dead broker is shared by all others."""
+    """If a broker dies, its load is shared by all others."""
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, brokers * (brokers - 1), 2)
     for leader in range(brokers):
@@ -50,7 +50,7 @@ def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
 
 @given(st.integers(2, 4), st.integers(1, 4), st.integers(1, 40), st.data())
 def test_replicas_are_in_as_many_racks_as_possible(racks, per_rack, partitions, data):
-    """Losing a rack loses as few replicas of a partition as possible."""
+    """The loss of a rack affects as few replicas of a partition as possible."""
     places = [BrokerPlace(r * 100 + i, f"rack{r}") for r in range(racks) for i in range(per_rack)]
     factor = data.draw(st.integers(1, len(places)))
     for replicas in place(places, partitions, factor, start_index=data.draw(st.integers(0, 20))).values():
@@ -88,7 +88,7 @@ def test_placement_is_deterministic():
 
 
 def test_added_partitions_continue_the_placement():
-    """New partitions continue the numbering."""
+    """The numbers of new partitions continue those of existing ones."""
     places = [BrokerPlace(i) for i in range(3)]
     whole = place(places, 6, 2, start_index=1, shift=1)
     more = place(places, 3, 2, start_index=1, shift=2, first_partition=4)
@@ -132,7 +132,7 @@ def domains(hosts, racks=None):
     ],
 )
 def test_brokers_of_one_host_are_one_failure_domain(hosts, racks, expected):
-    """Hosts count only without racks, and only if they distinguish some brokers from others."""
+    """Hosts are used only if there are no racks, and only if some brokers, but not all, share a host."""
     assert list(domains(hosts, racks).values()) == expected
 
 

@@ -1,4 +1,4 @@
-"""Data of the znodes of plans."""
+"""Data of the znodes that store plans."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_plan_round_trip() -> None:
 
 @given(st.lists(steps, max_size=20))
 def test_steps_round_trip(some: list[Step]) -> None:
-    """Any topic names and replicas are possible."""
+    """Steps may have any topic names and replicas."""
     assert documents.decode_steps("/p", documents.encode_steps(some)) == tuple(some)
 
 
@@ -123,7 +123,7 @@ def test_large_plan_is_preparing_until_its_last_step_is_written() -> None:
 
 
 def test_small_plan_is_one_multi() -> None:
-    """Header, steps and totals are created together."""
+    """The header, the steps and the totals are created together."""
     plan = replace(PLAN, state=PlanState.PENDING)
     (batch,) = documents.creation(plan, [Step(Action.REORDER, "t", 0, (1, 2), (2, 1))])
     assert documents.decode_plan(PLAN.plan_id, batch[0].data) == plan
@@ -154,14 +154,14 @@ def test_header_omits_long_lists() -> None:
 
 
 def test_plan_numbers() -> None:
-    """The first plan has number 1, when the znode is empty."""
+    """If the znode is empty, the first plan has number 1."""
     assert documents.decode_last_number(b"") == 0
     assert documents.decode_last_number(documents.encode_last_number(41)) == 41
     assert documents.plan_id(42) == "plan-0000000042"
 
 
 def test_cordons() -> None:
-    """A znode with or without data is a cordon."""
+    """A znode is a cordon with or without data."""
     assert decode_cordon(3, b"") == Cordon()
     assert decode_cordon(3, encode_cordon(Cordon(5, "disk"))) == Cordon(5, "disk")
     with pytest.raises(ZnodeError, match="/kreplica/cordoned/3: "):

@@ -1,4 +1,4 @@
-"""Drafts of plans, and refused requests."""
+"""Drafts of plans, and rejected requests."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 def cluster(
     rows: dict[str, list[tuple[int, ...]]], brokers: tuple[int, ...] = (1, 2, 3, 4), **others: Any
 ) -> ClusterState:
-    """Return a cluster with all replicas in sync, first replicas as leaders, and partitions of 100 bytes."""
+    """Return a cluster in which all replicas are in sync, first replicas lead, and partitions have 100 bytes."""
     topics = {name: TopicAssignment(name, UUID(int=1), dict(enumerate(replicas))) for name, replicas in rows.items()}
     every = {TopicPartition(name, i): row for name, replicas in rows.items() for i, row in enumerate(replicas)}
     known: dict[str, Any] = {
@@ -97,7 +97,7 @@ def test_invalid_request_names_the_member(body: dict[str, Any], said: str) -> No
 
 
 def test_partition_occurs_once() -> None:
-    """Two targets for one partition are refused."""
+    """Two targets for one partition are rejected."""
     row = {"topic": "t", "partition": 0, "replicas": [1]}
     with pytest.raises(KafkaError, match="duplicate partition"):
         read_request({"kind": "reassign", "assignments": [row, row]})
@@ -118,7 +118,7 @@ def test_plan_keeps_its_request() -> None:
 
 
 def test_explicit_replicas() -> None:
-    """Each change is a step, also of the order only; unchanged partitions have none."""
+    """Each change is a step, even if only the order changes; unchanged partitions have none."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 4)]})
     steps = reassign(state, {T0: (2, 1), T1: (2, 4), TopicPartition("t", 2): (3, 4)}).steps
     assert steps == (
@@ -137,14 +137,14 @@ def test_higher_replication_factor_only_adds() -> None:
 
 
 def test_new_replicas_go_to_the_brokers_with_the_fewest() -> None:
-    """Replicas of all topics count."""
+    """Replicas of all topics are counted."""
     state = cluster({"full": [(1, 2)] * 6 + [(2, 3)] * 6, "t": [(1,)]})
     (step,) = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert step.after == (1, 4)
 
 
 def test_lower_replication_factor_drops_the_least_useful_replicas() -> None:
-    """Dead replicas are removed first, then out-of-sync ones, the preferred leader last."""
+    """Dead replicas are removed first, then out-of-sync ones; the preferred leader is removed last."""
     state = cluster({"t": [(9, 1, 2), (1, 2, 3), (1, 2, 3)]}, in_sync={T0: (1, 2), T1: (1, 3)})
     steps = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert steps[0].after == (1, 2)
@@ -161,7 +161,7 @@ def test_lower_replication_factor_keeps_the_last_in_sync_replica() -> None:
 
 
 def test_drain_moves_only_replicas_of_the_drained_brokers() -> None:
-    """New replicas take the positions of old ones, and the brokers are cordoned."""
+    """New replicas are at the positions of the old ones, and the drained brokers are cordoned."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1), (3, 4)]})
     plan = made(state, "drain", brokers=[1])
     assert plan.cordons == (1,)
@@ -206,7 +206,7 @@ def test_new_brokers_get_their_share() -> None:
 
 
 def test_rebalance_keeps_replicas_of_dead_brokers() -> None:
-    """A warning suggests to drain the dead broker."""
+    """A warning suggests draining the dead broker."""
     state = cluster({"t": [(1, 9), (1, 9), (1, 9), (1, 9)]}, in_sync={}, leaders={})
     plan = made(state, "rebalance")
     assert all(9 in step.after for step in plan.steps)
@@ -240,7 +240,7 @@ def test_rebalance_by_weights() -> None:
 
 
 def test_leaders_are_balanced_by_weights() -> None:
-    """With balanced replicas only their order changes."""
+    """If the replicas are balanced, only their order changes."""
     state = cluster({"t": [(1, 2), (1, 2), (2, 1), (2, 1)]}, brokers=(1, 2))
     (step,) = made(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
     assert (step.action, step.key, step.after) == (Action.REORDER, TopicPartition("t", 1), (2, 1))
@@ -256,7 +256,7 @@ def test_partitions_are_added_after_the_last() -> None:
 
 
 def test_highest_partitions_are_removed_first() -> None:
-    """Steps are in the order that the controller requires."""
+    """The steps are in the order that the controller requires."""
     plan = made(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
     assert [(step.action, step.partition, step.after) for step in plan.steps] == [
         (Action.REMOVE, 2, ()),
@@ -303,7 +303,7 @@ def test_invalid_replicas_are_refused(replicas: tuple[int, ...], said: str) -> N
 
 
 def test_unavailable_brokers_are_refused() -> None:
-    """Unknown brokers cannot be drained, dead or cordoned ones not added."""
+    """Unknown brokers cannot be drained; dead or cordoned ones cannot be added."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     assert "broker 9 is not alive" in refused(state, "add_brokers", brokers=[9])[1]
     assert "broker 3 is cordoned" in refused(state, "add_brokers", brokers=[3])[1]
@@ -311,7 +311,7 @@ def test_unavailable_brokers_are_refused() -> None:
 
 
 def test_factor_above_the_number_of_brokers_is_refused() -> None:
-    """Cordoned brokers do not count and are listed in the error."""
+    """Cordoned brokers are not counted, and are listed in the error."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
     code, said = refused(state, "replication_factor", topics=["t"], replication_factor=4)
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
@@ -329,7 +329,7 @@ def test_drain_with_too_few_remaining_brokers_is_refused() -> None:
 
 
 def test_invalid_partition_counts_are_refused() -> None:
-    """The counts change in the wrong direction or are too large."""
+    """Such counts change in the wrong direction or are too large."""
     state = cluster({"t": [(1,), (2,)]})
     assert "request a larger number" in refused(state, "add_partitions", topic="t", partitions=2)[1]
     assert "request a smaller number" in refused(state, "remove_partitions", topic="t", partitions=2)[1]
@@ -360,7 +360,7 @@ def test_partition_in_a_reassignment_is_refused() -> None:
 
 
 def test_partition_being_removed_is_refused() -> None:
-    """Read-only partitions are about to be removed and are refused."""
+    """Partitions that are read-only are about to be removed, and are rejected."""
     state = cluster({"t": [(1, 2), (2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], read_only=frozenset({1}))})
     with pytest.raises(KafkaError, match="t-1: being removed"):
@@ -369,7 +369,7 @@ def test_partition_being_removed_is_refused() -> None:
 
 
 def test_last_in_sync_replica_is_not_moved_unless_forced() -> None:
-    """Under-replicated partitions must keep an in-sync replica, others may move completely."""
+    """Under-replicated partitions must keep an in-sync replica; others may move completely."""
     state = cluster({"t": [(1, 2), (1, 2)]}, in_sync={T0: (1,), T1: (1, 2)})
     with pytest.raises(KafkaError, match="would remove every in-sync replica") as caught:
         reassign(state, {T0: (2, 3)})
@@ -380,14 +380,14 @@ def test_last_in_sync_replica_is_not_moved_unless_forced() -> None:
 
 
 def test_single_replica_may_move() -> None:
-    """The replica stays until the new replica is in sync."""
+    """The old replica is kept until the new one is in sync."""
     plan = reassign(cluster({"t": [(1,)]}), {T0: (2,)})
     assert [step.after for step in plan.steps] == [(2,)]
     assert plan.warnings == ()
 
 
 def test_partition_in_sync_only_on_a_dead_broker_is_not_moved_unless_forced() -> None:
-    """With force an out-of-sync replica becomes leader, and a warning explains the risk."""
+    """With force, an out-of-sync replica becomes leader, and a warning explains the risk."""
     state = cluster({"t": [(9, 1)]}, in_sync={T0: (9,)}, leaders={})
     with pytest.raises(KafkaError, match=r"t-0: the only in-sync replicas are on brokers \[9\]"):
         reassign(state, {T0: (2, 9)})
@@ -403,7 +403,7 @@ def test_warning_about_dead_brokers() -> None:
 
 
 def test_warning_about_unknown_sizes() -> None:
-    """Unknown sizes count as 0, with a warning."""
+    """Unknown sizes are counted as 0, with a warning."""
     state = cluster({"t": [(1, 2)]}, sizes={})
     plan = reassign(state, {T0: (3, 2)})
     assert plan.bytes == 0
@@ -424,7 +424,7 @@ def test_preview_by_broker() -> None:
 
 
 def test_duration_with_a_throttle() -> None:
-    """The busiest broker determines the duration; without a throttle it is unknown."""
+    """The busiest broker determines the duration; without a throttle, it is unknown."""
     state = cluster({"t": [(1, 2), (1, 2)]})
     moves = reassign(state, {T0: (3, 2), T1: (4, 2)}).steps
     assert expected_seconds(moves, state, 10) == 20
@@ -434,7 +434,7 @@ def test_duration_with_a_throttle() -> None:
 
 
 def test_remaining_duration() -> None:
-    """The remaining time is derived from copied bytes, or from steps without sizes."""
+    """The remaining time is derived from the copied bytes, or from the steps if sizes are unknown."""
     half = PlanProgress(waiting=1, finished=1, bytes=400, bytes_done=100, started_at_ms=1000)
     assert seconds_left(half, 11_000) == 30
     assert seconds_left(replace(half, bytes=0, bytes_done=0), 11_000) == 10

@@ -1,4 +1,4 @@
-"""Rebalance reaches balance, and no plan with fewer moves does."""
+"""A rebalance reaches balance, and no plan with fewer moves does."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plain(*ids):
 
 @st.composite
 def clusters(draw, *, brokers_max, partitions_max, racks=False):
-    """Strategy: an assignment, and the brokers that will hold it, some leaving and some new."""
+    """Strategy for an assignment and the brokers that will hold it; some brokers leave and some are new."""
     ids = range(1, draw(st.integers(2, brokers_max)) + 1)
     factor = draw(st.integers(1, min(3, len(ids))))
     replicas = st.permutations(ids).map(lambda order: tuple(order[:factor]))
@@ -43,7 +43,7 @@ def unevenness(counts):
 
 
 def quality(assigned, places, sizes, chosen):
-    """Return the cost of a plan in order of priority: rack spread, evenness, bytes copied."""
+    """Return the costs of a plan, in order of priority: rack spread, evenness, bytes copied."""
     rack_of = {broker.broker_id: broker.rack for broker in places}
     crowds = sum(unevenness(Counter(rack_of[r] for r in replicas).values()) for replicas in chosen.values())
     held = Counter(replica for replicas in chosen.values() for replica in replicas)
@@ -144,7 +144,7 @@ class TestLeastMovement:
     @settings(max_examples=80)
     @given(clusters(brokers_max=4, partitions_max=4), st.data())
     def test_other_replication_factor(self, cluster, data):
-        """Growing copies only new replicas, and shrinking copies nothing unnecessary."""
+        """A higher factor copies only new replicas, and a lower one copies nothing unnecessary."""
         assigned, places = cluster
         factor = data.draw(st.integers(1, min(3, len(places))))
         plan = rebalance(assigned, places, replication_factor=factor)
@@ -167,7 +167,7 @@ class TestLeastMovement:
 
     @given(st.integers(5, 9), st.integers(20, 60))
     def test_lost_broker_meets_the_lower_bound(self, brokers, partitions):
-        """Only replicas of the lost broker are copied, once each."""
+        """Only replicas of the lost broker are copied, each of them once."""
         assigned = {key(p): r for p, r in place(plain(*range(brokers)), partitions, 3).items()}
         plan = rebalance(assigned, plain(*range(1, brokers)))
         assert len(plan.moves) == sum(0 in replicas for replicas in assigned.values())
@@ -184,7 +184,7 @@ class TestLeaders:
         assert max(counts.values()) - min(counts.values()) <= 1
 
     def test_balanced_leaders_are_not_changed(self):
-        """One excess leader is one change of order."""
+        """One excess leader causes only one change of order."""
         assigned = {key(p): r for p, r in place(plain(1, 2, 3), 9, 3).items()}
         assert rebalance(assigned, plain(1, 2, 3)).changed(assigned) == {}
         first = next(k for k, replicas in assigned.items() if replicas[0] == 1)
@@ -196,7 +196,7 @@ class TestLeaders:
 
 class TestParticipatingBrokers:
     def test_cordoned(self):
-        """Cordoned brokers keep their replicas, and the others are balanced."""
+        """Cordoned brokers keep their replicas, and the other brokers are balanced."""
         assigned = {key(0): (1, 2), key(1): (1, 2), key(2): (1, 2), key(3): (1, 3)}
         plan = rebalance(assigned, plain(1, 2, 3), cordoned=[1])
         assert plan.moves == (ReplicaMove(key(0), 2, 3),)
@@ -219,13 +219,13 @@ class TestParticipatingBrokers:
 
     @pytest.mark.parametrize("factor", [0, 3])
     def test_impossible(self, factor):
-        """A replication factor above the number of brokers is refused with the partition."""
+        """A replication factor above the number of brokers is rejected; the error names the partition."""
         with pytest.raises(KafkaError) as refused:
             rebalance({key(0): (1, 2)}, plain(1, 2), replication_factor=factor)
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
     def test_too_few_brokers_remain(self):
-        """A plan that leaves too few brokers is refused."""
+        """A plan that leaves too few brokers is rejected."""
         with pytest.raises(KafkaError, match="too few brokers for 2 replicas of orders-0"):
             rebalance({key(0): (1, 2)}, plain(1))
 
@@ -236,7 +236,7 @@ class TestParticipatingBrokers:
 
 @pytest.mark.parametrize("racks", [1, 3])
 def test_ten_thousand_partitions(racks):
-    """The loss of one of 30 brokers is planned fast and moves only its replicas."""
+    """The plan for the loss of one of 30 brokers is computed quickly and moves only its replicas."""
     places = [BrokerPlace(broker, f"rack{broker % racks}") for broker in range(30)]
     assigned = {key(p): r for p, r in place(places, 10_000, 3, shift=Random(1).randrange(30)).items()}
     began = time.process_time()

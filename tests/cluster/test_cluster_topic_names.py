@@ -14,7 +14,7 @@ def test_valid_names(name):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "x" * 250, "a b", "a/b", "ä", "a\n"])
 def test_invalid_names(name):
-    """Other names are refused with a reason."""
+    """Other names are rejected with a reason."""
     with pytest.raises(KafkaError) as caught:
         check_topic_name(name)
     assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -79,7 +79,7 @@ class Scene:
         return self.shards(self.leader).shard_of("any")
 
     def cut_followers(self) -> None:
-        """Cut the followers off from the leader."""
+        """Disconnect the followers from the leader."""
         for number in self.cluster.brokers:
             if number != self.leader:
                 self.cluster.simulation.network.cut(f"broker-{self.leader}", f"broker-{number}")
@@ -94,7 +94,7 @@ class Scene:
 
 @contextmanager
 def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterator[Scene]:
-    """Yield three brokers; one leads the only partition, and restarted brokers coordinate again."""
+    """Yield a cluster in which one broker leads the only partition; restarted brokers coordinate again."""
     cluster = SimulatedCluster(seed, brokers=brokers, overrides=["controlled.shutdown.enable=false"])
     shards: dict[int, list[Shards[Notes]]] = {number: [] for number in cluster.brokers}
 

@@ -1,4 +1,4 @@
-"""State stored in a partition: acknowledged changes survive changes of the leader."""
+"""State stored in a partition: acknowledged changes survive a change of leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Answers = list[tuple[bytes, ErrorCode]]
 
 
 def test_callbacks_follow_the_commit() -> None:
-    """The callbacks follow the commit by all in-sync replicas, and are never synchronous."""
+    """The callbacks are called once all in-sync replicas have the records, and never synchronously."""
     with scene() as run:
         notes = run.notes()
         answers: Answers = []
@@ -30,7 +30,7 @@ def test_callbacks_follow_the_commit() -> None:
 
 
 def test_appends_of_one_iteration_share_a_batch() -> None:
-    """The appends are answered in log order."""
+    """Their callbacks are called in log order."""
     with scene(brokers=1) as run:
         notes = run.notes()
         partition = run.cluster.brokers[1].program.partitions.led_partition(KEY)
@@ -46,7 +46,7 @@ def test_appends_of_one_iteration_share_a_batch() -> None:
 
 
 def test_oversized_append_fails_alone() -> None:
-    """If a batch is too large, appends are written one by one and only the large one is refused."""
+    """If a batch is too large, appends are written one by one, and only the large one is rejected."""
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
@@ -94,7 +94,7 @@ def test_pending_appends_fail_on_a_leader_change() -> None:
 
 
 def test_append_times_out() -> None:
-    """Without follower fetches the callback gets an error, but a later commit takes effect."""
+    """Without follower fetches, the callback gets an error, but a later commit takes effect."""
     with scene(timeout_s=2.0) as run:
         notes = run.notes()
         run.cut_followers()
@@ -109,7 +109,7 @@ def test_append_times_out() -> None:
 
 
 def test_leader_in_a_new_epoch_keeps_its_state() -> None:
-    """The leader neither reloads nor fails requests."""
+    """The leader neither reloads its state nor fails requests."""
     with scene() as run:
         notes = run.notes()
         epoch = notes.log.epoch
@@ -145,7 +145,7 @@ def test_transactions_take_effect_at_their_markers() -> None:
 
 
 def test_unverified_records_open_no_transaction() -> None:
-    """Records after the end of their transaction are refused (KIP-890)."""
+    """Records that arrive after the end of their transaction are rejected (KIP-890)."""
     with scene(brokers=1) as run:
         notes = run.notes()
         answers: Answers = []
@@ -186,7 +186,7 @@ def test_missing_topic_has_no_coordinator() -> None:
 
 
 def test_no_response_without_zookeeper() -> None:
-    """The state of the coordinator may be outdated."""
+    """Without ZooKeeper, the coordinator's state may be outdated."""
     with scene() as run:
         run.notes()
         leader = run.leader

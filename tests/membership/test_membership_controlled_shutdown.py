@@ -1,4 +1,4 @@
-"""Controlled shutdown: leadership moves to other brokers, without waiting in vain."""
+"""Controlled shutdown moves leadership to other brokers, and does not wait if waiting cannot help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOT_CONTROLLER: Row = {"error_code": int(ErrorCode.NOT_CONTROLLER), "remaining_p
 
 
 class Controller:
-    """Scripted controller that repeats its last response."""
+    """Scripted controller, which repeats its last response."""
 
     def __init__(self, simulation: Simulation, name: str, *answers: Row) -> None:
         self.endpoint = Endpoint("PLAINTEXT", name, 9092)
@@ -97,21 +97,21 @@ def world() -> World:
 
 
 def test_all_partitions_are_taken_over(world: World) -> None:
-    """The controller gets one request, with the broker's epoch."""
+    """The controller receives one request, with the broker's epoch."""
     controller = world.ask(NOTHING_LEFT)
     assert world.stop() < 1
     assert controller.asked == [{"broker_id": 7, "broker_epoch": 70}]
 
 
 def test_followers_are_catching_up(world: World) -> None:
-    """Remaining partitions are requested again after the backoff."""
+    """The request for the remaining partitions is retried after the backoff."""
     controller = world.ask(LEFT, LEFT, NOTHING_LEFT)
     assert 10 <= world.stop(backoff_s=5) < 11
     assert len(controller.asked) == 3
 
 
 def test_followers_never_catch_up(world: World) -> None:
-    """After all retries the broker stops anyway."""
+    """After all retries, the broker stops anyway."""
     controller = world.ask(LEFT)
     assert 10 <= world.stop(retries_max=2, backoff_s=5) < 11
     assert len(controller.asked) == 3
@@ -149,7 +149,7 @@ def test_other_controller_is_elected(world: World) -> None:
 
 
 def test_controller_is_unreachable(world: World) -> None:
-    """Without a reachable controller the broker stops after its retries."""
+    """Without a reachable controller, the broker stops after its retries."""
     world.at = Endpoint("PLAINTEXT", world.simulation.host("gone").name, 9092)
     assert 3 <= world.stop(retries_max=3, backoff_s=1) < 4
 

@@ -51,7 +51,7 @@ def confirmed(registrations: Registrations, known: FollowerIncarnations, broker_
 
 @pytest.mark.parametrize(("broker_id", "epoch"), [(2, 19), (2, 21), (2, 2**63 - 1), (3, 20), (3, NO_BROKER_EPOCH)])
 def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> None:
-    """Other epochs and unregistered brokers are refused."""
+    """Other epochs and unregistered brokers are rejected."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     assert not confirmed(registrations, known, broker_id, epoch)
@@ -61,7 +61,7 @@ def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> N
 
 
 def test_broker_that_sent_its_epoch_cannot_omit_it() -> None:
-    """Fetches without epoch (before KIP-903) are accepted only until the process has sent an epoch."""
+    """Fetches without an epoch (before KIP-903) are accepted only until the process has sent an epoch."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     assert confirmed(registrations, known, 2, NO_BROKER_EPOCH)
@@ -88,7 +88,7 @@ def test_one_batch_of_reads_at_a_time() -> None:
 
 
 def test_zookeeper_outage_confirms_nothing() -> None:
-    """Without ZooKeeper the fetch is refused, and the follower retries."""
+    """Without ZooKeeper, the fetch is rejected, and the follower retries."""
     registrations = Registrations(b2=20)
     known = followers(registrations)
     outcome: list[bool] = []

@@ -23,9 +23,9 @@ OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2
     ("notes", "boot_id", "clean_epoch", "logs_missing", "expected"),
     [
         pytest.param([NOTE, NOTE], "up", None, False, 50, id="killed, and the machine stayed up"),
-        pytest.param([NOTE, NOTE], "up", 70, False, 50, id="stopped in order"),
-        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="stopped in order, then the machine was restarted"),
-        pytest.param([NOTE, NOTE], "", 70, False, 50, id="stopped in order, boot ID unknown"),
+        pytest.param([NOTE, NOTE], "up", 70, False, 50, id="clean stop"),
+        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="clean stop, then the machine was restarted"),
+        pytest.param([NOTE, NOTE], "", 70, False, 50, id="clean stop, boot ID unknown"),
         pytest.param([NOTE, NOTE], "another", None, False, -1, id="the machine went down"),
         pytest.param([NOTE, NOTE], "", None, False, -1, id="killed, boot ID unknown"),
         pytest.param([NOTE, NOTE], "another", 69, False, -1, id="the marker is of another incarnation"),
@@ -41,7 +41,7 @@ OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2
 def test_intact_since_at_a_start(
     notes: list[Note | None], boot_id: str, clean_epoch: int | None, logs_missing: bool, expected: int
 ) -> None:
-    """Logs are intact after an orderly stop or without a reboot, if all directories agree."""
+    """Logs are intact after a clean stop or without a reboot, if all directories agree."""
     found = intact_since(notes, boot_id=boot_id, clean_epoch=clean_epoch, logs_missing=logs_missing)
     assert found == expected
 
@@ -85,7 +85,7 @@ def world() -> World:
 
 
 def test_chain_of_kills_and_orderly_stops(world: World) -> None:
-    """The first registration counts while nothing is lost, across kills and stops."""
+    """While nothing is lost, the first registration counts, across kills and stops."""
     assert world.start() == NO_BROKER_EPOCH
     world.registered(10)
     world.kill()
@@ -100,7 +100,7 @@ def test_chain_of_kills_and_orderly_stops(world: World) -> None:
 
 
 def test_power_loss_ends_the_chain(world: World) -> None:
-    """After a power loss the next registration starts a new incarnation."""
+    """After a power loss, the next registration starts a new incarnation."""
     world.start()
     world.registered(10)
     world.power_loss()
@@ -111,7 +111,7 @@ def test_power_loss_ends_the_chain(world: World) -> None:
 
 
 def test_power_loss_after_an_orderly_stop(world: World) -> None:
-    """The stop synced all data, its marker and the notes, so nothing is lost."""
+    """The stop has synced all data, its marker and the notes, so nothing is lost."""
     world.start()
     world.registered(10)
     world.stop(10)
@@ -131,7 +131,7 @@ def test_kill_before_the_loss_is_recorded(world: World) -> None:
 
 
 def test_omitted_directory(world: World) -> None:
-    """A start without one of the directories counts as a loss."""
+    """A start without one of the directories is treated as a loss."""
     world.start()
     world.registered(10)
     world.stop(10)
@@ -139,7 +139,7 @@ def test_omitted_directory(world: World) -> None:
 
 
 def test_removed_log(world: World) -> None:
-    """A log removed by hand counts as a loss, so that it is copied from the leader."""
+    """A log that was removed by hand is treated as a loss, so that it is copied from the leader."""
     world.start()
     world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
     world.registered(10)
@@ -150,7 +150,7 @@ def test_removed_log(world: World) -> None:
 
 
 def test_failed_directory(world: World) -> None:
-    """After a device error the next start counts as a loss."""
+    """After a device error, the next start is treated as a loss."""
     world.start()
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
     world.registered(10)
@@ -172,7 +172,7 @@ def test_only_directory_failed(world: World) -> None:
 
 @pytest.mark.parametrize("operation", ["open", "read"])
 def test_directory_on_a_dead_device_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
-    """The broker starts with the other directory, and its logs count as incomplete."""
+    """The broker starts with the other directory, and its logs are treated as incomplete."""
     world.start()
     world.registered(10)
     world.kill()
@@ -187,7 +187,7 @@ def test_directory_on_a_dead_device_at_the_start(world: World, operation: Litera
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"broker_epoch":"x"}'])
 def test_damaged_note(world: World, data: bytes) -> None:
-    """A damaged note counts as missing."""
+    """A damaged note is treated as missing."""
     world.start()
     world.registered(10)
     world.host.disk.write_file(f"/data/one/{FILE_NAME}", data)
@@ -196,7 +196,7 @@ def test_damaged_note(world: World, data: bytes) -> None:
 
 
 def test_full_disk_prevents_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a full disk the broker registers, and the next start counts as a loss."""
+    """With a full disk, the broker registers, and the next start is treated as a loss."""
 
     def full(path: str, data: bytes, **_: Any) -> None:
         raise OSError(errno.ENOSPC, "full")

@@ -73,7 +73,7 @@ def test_failure_during_a_zookeeper_outage(world: World) -> None:
 
 
 def test_stopped_broker_reports_nothing(world: World) -> None:
-    """After a stop no timer or request is left."""
+    """After a stop, no timer or request is left."""
     world.simulation.network.cut("broker", "coordinator")
     world.events.directory_failed()
     world.simulation.run(1)
@@ -82,4 +82,4 @@ def test_stopped_broker_reports_nothing(world: World) -> None:
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(60)
     assert world.simulation.host("broker").runtime.reactor.getDelayedCalls() == []
-    assert world.notifications() == [7], "the write in progress when it stopped"
+    assert world.notifications() == [7], "only the write that was in progress at the stop"

@@ -38,7 +38,7 @@ MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removi
 def test_stray_detection(
     partition: int, topic_id: UUID | None, assignment: TopicAssignment | None, reason: str | None
 ) -> None:
-    """A log is kept if topic, topic ID and assignment match."""
+    """A log is kept if its topic, topic ID and assignment match."""
     topic = Topic(assignment, czxid=9) if assignment is not None else None
     found = stray_reason(TopicPartition("orders", partition), topic_id, topic, broker_id=1)
     assert (found is None) if reason is None else (found or "").startswith(reason)
@@ -79,7 +79,7 @@ def world() -> World:
 
 
 def test_strays_are_removed_with_their_files(world: World) -> None:
-    """Stray logs and, after the usual delay, their files are removed; other logs stay."""
+    """Stray logs are removed, and their files after the usual delay; other logs are kept."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 0, ORDERS)
     world.make_log("orders", 1, ORDERS)
@@ -97,7 +97,7 @@ def test_cluster_without_topics_removes_nothing(world: World) -> None:
 
 
 def test_logs_of_an_unreadable_topic_are_kept(world: World) -> None:
-    """The topic's znode is invalid."""
+    """This is the case if the topic's znode is invalid."""
     world.make_topic(TopicAssignment("others", PAYMENTS, {0: (2,)}))
     world.run(world.client.create(znodes.topic_path("orders"), b"not JSON"))
     world.make_log("orders", 0, ORDERS)
@@ -126,7 +126,7 @@ def test_topic_with_another_id(world: World, registered: str, left: list[str]) -
 
 
 def test_zookeeper_error_removes_nothing(world: World) -> None:
-    """The start fails and keeps every log."""
+    """The start fails, and every log is kept."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 1, ORDERS)
     world.simulation.network.cut("broker", "coordinator")

@@ -1,4 +1,4 @@
-"""Watched data in ZooKeeper: cordoned brokers and the throttle of plans."""
+"""Watched data in ZooKeeper: cordoned brokers and the throttle for plans."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_cordoned_brokers_are_read_at_the_start_and_after_changes() -> None:
 
 
 def test_throttle_is_read_after_changes() -> None:
-    """An invalid throttle counts as none."""
+    """An invalid throttle is treated as none."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
     world.run(throttle.watch.start())
@@ -92,7 +92,7 @@ def test_new_session_reads_everything_again() -> None:
 
 
 def test_removed_path_counts_as_empty() -> None:
-    """The path is watched for."""
+    """The watch notices when the path is created again."""
     world = World()
     world.run(world.operator.delete(znodes.PLAN_THROTTLE))
     throttle = PlanThrottle(world.reactor, world.broker)

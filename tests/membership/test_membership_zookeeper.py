@@ -1,4 +1,4 @@
-"""Registration and producer ids against the embedded ZooKeeper on virtual time."""
+"""Registration and producer ids, with the embedded ZooKeeper in virtual time."""
 
 from dataclasses import replace
 
@@ -42,7 +42,7 @@ class World:
         return self.run(register(self.simulation.host("watcher").runtime.reactor, client, wanted))
 
     def client(self, name, **options):
-        """Return a started client on a host of that name."""
+        """Return a started client on a host with this name."""
         runtime = self.simulation.host(name).runtime
         client = ZooKeeperClient(runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options)
         self.run(client.start())
@@ -50,7 +50,7 @@ class World:
 
 
 def resuming(runtime):
-    """Return the factory of clients that resume a session."""
+    """Return a factory for clients that resume a session."""
     return lambda session: ZooKeeperClient(
         runtime.reactor, CONNECT, random=runtime.random, connection_timeout_ms=1000, resume=session
     )
@@ -76,7 +76,7 @@ def test_persistent_paths_are_created_once(world):
 
 
 def test_cluster_id_is_unique(world):
-    """The first broker creates the cluster ID of 22 characters, and all others read it."""
+    """The first broker creates the cluster ID (22 characters), and all others read it."""
     runtime, one = world.client("one")
     other_runtime, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -86,7 +86,7 @@ def test_cluster_id_is_unique(world):
 
 
 def test_registration_has_its_epoch(world):
-    """The epoch is the czxid of the znode; repeating it in the same session changes nothing."""
+    """The epoch is the czxid of the znode; registering again in the same session changes nothing."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     made = world.register(client, registration())
@@ -111,7 +111,7 @@ def test_persistent_paths_have_no_data(world):
 
 
 def test_registration_with_a_lost_response(world):
-    """The registration is read back; the same one is kept, another one is replaced."""
+    """The registration is read back: it is kept if it is the same, and replaced if it differs."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     network = world.simulation.network
@@ -142,7 +142,7 @@ def test_leftover_registration_is_awaited_while_zookeeper_restarts(world):
     waiting = Deferred.fromCoroutine(register(runtime.reactor, again, registration()))
     for _ in range(3):
         world.simulation.run(3)
-        world.simulation.network.heal("one", "coordinator")  # its session lives on
+        world.simulation.network.heal("one", "coordinator")  # its session has not expired
         world.simulation.network.drop_connections("two", "coordinator")
         world.simulation.run(3)
     world.simulation.host("one").kill()
@@ -170,7 +170,7 @@ def test_own_leftover_registration_is_awaited(world):
 
 
 def test_live_broker_of_the_same_id_is_not_awaited_forever(world):
-    """With the same ID and address on two machines, the second gives up."""
+    """If two machines have the same ID and address, the second broker gives up."""
     _, living = world.client("one")
     world.run(create_persistent_paths(living))
     earlier = world.register(living, registration())
@@ -198,7 +198,7 @@ def test_session_of_a_killed_broker_is_ended(world):
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"connect":"other:1","session_id":1,"password":"00"}'])
 def test_unusable_session_file(world, data):
-    """A missing or damaged file, or one of another cluster, does not prevent the start."""
+    """A file that is missing, damaged or from another cluster does not prevent the start."""
     runtime, client = world.client("one")
     runtime.disk.make_directories("/data")
     if data is not None:
@@ -211,7 +211,7 @@ def test_unusable_session_file(world, data):
 
 
 def keep_registered(runtime, client, joined, replaced=None):
-    """Return a membership whose later registrations are intact since the first."""
+    """Return a membership whose later registrations say that the logs are intact since the first."""
     return Membership(
         runtime.reactor,
         runtime.random,
@@ -223,7 +223,7 @@ def keep_registered(runtime, client, joined, replaced=None):
 
 
 async def registered(client):
-    """Return data and epoch of broker 1's znode."""
+    """Return the data and the epoch of broker 1's znode."""
     data, stat = await client.get_data("/brokers/ids/1")
     return data, stat.czxid
 
@@ -251,7 +251,7 @@ def test_other_broker_took_the_id(world):
 
 
 def test_lost_session_is_replaced(world):
-    """After losing its session a broker registers again with a higher epoch."""
+    """After losing its session, a broker registers again, with a higher epoch."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     joined = []
@@ -284,7 +284,7 @@ def test_producer_ids_are_unique(world):
 
 
 def test_producer_id_block_with_a_lost_response(world):
-    """A block that was written without a response is used."""
+    """A block is used if it was written although the response was lost."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     ids = ProducerIds(client, 1)

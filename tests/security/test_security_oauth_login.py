@@ -239,7 +239,7 @@ def test_refresh_times(
         ({"sasl_jaas_config": None}, "sasl.jaas.config is not set"),
         ({"sasl_jaas_config": f"{LOGIN} required;"}, "no clientId and no clientSecret"),
         ({"sasl_jaas_config": f"{LOGIN} required"}, "sasl.jaas.config: column"),
-        ({"sasl_jaas_config": CLIENT.replace("traceId", "auth")}, "the name of the extension 'auth'"),
+        ({"sasl_jaas_config": CLIENT.replace("traceId", "auth")}, "the extension name 'auth' is not allowed"),
         ({"sasl_oauthbearer_token_endpoint_url": None}, "token.endpoint.url is not set"),
         ({"sasl_oauthbearer_token_endpoint_url": "http://issuer.example/"}, "use https://"),
         ({"sasl_login_refresh_window_factor": "0.4"}, "expected a number from 0.5 to 1"),

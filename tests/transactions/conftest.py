@@ -1,4 +1,4 @@
-"""Fails a test if a coordinator logs a failure of its own."""
+"""Makes a test fail if a coordinator logs an unexpected failure."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -24,7 +24,7 @@ STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMM
     ],
 )
 def test_other_producers_are_refused_in_every_state(state, claimed, code):
-    """Refused are the previous epoch, an unknown epoch, and another producer id."""
+    """The previous epoch, an unknown epoch, and another producer id are rejected."""
     known = transaction(state=state, partitions=[P0])
     assert add(known, claimed, [P0], NOW) == ((code, (-1, -1), (-1, -1)), None, False)
     assert verify(known, claimed, [P0, P1]) == {P0: code, P1: code}
@@ -37,7 +37,7 @@ def test_unknown_transactional_id_is_refused():
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_first_partition_starts_a_transaction(state):
-    """The transaction has no partitions of the previous one."""
+    """The transaction does not contain partitions of the previous one."""
     known = transaction(state=state, start_ms=1, client_version=2)
     new = add(known, CURRENT, [P0], NOW).new
     assert (new.state, new.partitions, new.start_ms, new.client_version) == (S.ONGOING, {P0}, NOW, 0)
@@ -45,7 +45,7 @@ def test_first_partition_starts_a_transaction(state):
 
 
 def test_further_partitions_are_added_to_the_ongoing_transaction():
-    """Further partitions keep the start time; known partitions are answered immediately."""
+    """Further partitions do not change the start time; for known partitions, the response is immediate."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=1)
     new = add(known, CURRENT, [P0, P1], NOW).new
     assert (new.partitions, new.start_ms, new.last_update_ms) == ({P0, P1}, 1, NOW)

@@ -1,4 +1,4 @@
-"""Three simulated brokers: the coordinator of a transaction is killed at each of its steps."""
+"""In a cluster of three simulated brokers, the coordinator of a transaction is killed at each step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
         self.producer = self.new_producer()
 
     def new_producer(self) -> TransactionalProducer:
-        """Return another incarnation of the transactional id, on its own host."""
+        """Return a new producer with the transactional id, on its own host."""
         self._count += 1
         name = f"producer-{self._count}"
         return TransactionalProducer(
@@ -70,7 +70,7 @@ class Scene:
         return self.cluster.leader_of(TRANSACTION_STATE, partition_of(ID, 3))
 
     def entry(self) -> Entry | None:
-        """Return the coordinator's entry of the transactional id."""
+        """Return the coordinator's entry for the transactional id."""
         leader = self.coordinator
         if leader < 0 or not self.cluster.brokers[leader].running:
             return None
@@ -175,7 +175,7 @@ def test_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits: bool) -> None:
-    """After its timeout another incarnation takes it over and ends it in all partitions (KIP-939)."""
+    """After the timeout, another incarnation takes it over and ends it in all partitions (KIP-939)."""
     scene = Scene(1, grows=True)
     cluster = scene.cluster
     client = scene.coordinator_client("two-phase")

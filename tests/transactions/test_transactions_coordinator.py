@@ -1,4 +1,4 @@
-"""Complete transactions at one coordinator: responses and log records."""
+"""Complete transactions with one coordinator: responses and log records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.transactions.records import decode_value, encode_value
 
 
 def test_transaction_commits_in_all_its_partitions():
-    """EndTxn is answered when the decision is committed; markers follow."""
+    """EndTxn is answered when the decision is committed; the markers follow."""
     scene = Scene()
     producer = scene.begin()
     assert scene.add(producer, P0, P1) is E.NONE
@@ -49,7 +49,7 @@ def test_no_response_before_the_commit():
 
 
 def test_epochs_grow_with_each_transaction():
-    """Each EndTxn returns the next epoch, a repeated one the same (KIP-890)."""
+    """Each EndTxn returns the next epoch; a repeated one returns the same epoch (KIP-890)."""
     scene = Scene()
     producer = scene.begin()
     for number in range(3):
@@ -63,7 +63,7 @@ def test_epochs_grow_with_each_transaction():
 
 
 def test_new_incarnation_aborts_the_open_transaction():
-    """The new incarnation has to retry until the abort completes; the old one is fenced from the decision on."""
+    """The new incarnation must retry until the abort is complete; from the decision on, the old one is fenced."""
     scene = Scene()
     zombie = scene.begin()
     scene.add(zombie, P0)
@@ -94,7 +94,7 @@ def test_concurrent_requests_are_refused():
 
 
 class TestRequestsWhileMarkersAreWritten:
-    """Requests during marker writes are delayed until the transaction is complete."""
+    """Requests that arrive while markers are written are delayed until the transaction is complete."""
 
     def completing(self) -> tuple[Scene, Identity]:
         scene = Scene()
@@ -106,7 +106,7 @@ class TestRequestsWhileMarkersAreWritten:
         return scene, producer
 
     def test_they_are_answered_afterwards(self):
-        """Delayed are AddPartitionsToTxn, InitProducerId and repeated EndTxn requests."""
+        """AddPartitionsToTxn, InitProducerId and repeated EndTxn requests are delayed."""
         for ask, code in (
             (lambda scene, producer: scene.ask_to_add(producer, P1), E.NONE),
             (lambda scene, producer: scene.ask_to_begin(producer), E.NONE),
@@ -139,7 +139,7 @@ class TestRequestsWhileMarkersAreWritten:
         scene.stop()
 
     def test_fenced_producer_does_not_wait(self):
-        """PRODUCER_FENCED is final."""
+        """It gets PRODUCER_FENCED, which is final."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
         scene.ask_to_end(Identity(producer.producer_id, producer.epoch - 1), commits=False)
@@ -166,7 +166,7 @@ class TestRequestsWhileMarkersAreWritten:
         scene.stop()
 
     def test_coordinator_changes(self):
-        """NOT_COORDINATOR is returned."""
+        """The response is NOT_COORDINATOR."""
         scene, producer = self.completing()
         scene.ask_to_add(producer, P1)
         scene.fail_over()
@@ -200,7 +200,7 @@ def test_coordinator_resigns_while_a_producer_id_is_allocated():
 
 
 def test_stopped_broker_coordinates_nothing():
-    """Pending and later requests get NOT_COORDINATOR, and nothing more is written."""
+    """Pending and later requests get NOT_COORDINATOR, and nothing else is written."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -213,7 +213,7 @@ def test_stopped_broker_coordinates_nothing():
 
 
 def test_stop_answers_requests_that_wait_for_a_producer_id():
-    """Every request is answered once."""
+    """Every request gets one response."""
     scene = Scene()
     scene.holds_ids = True
     scene.ask_to_begin()
@@ -234,7 +234,7 @@ def test_wrong_broker_refuses_every_request(code):
 
 
 def test_invalid_timeouts_are_refused():
-    """The timeouts are too long or 0; two-phase transactions have none."""
+    """Timeouts that are too long or 0 are invalid; two-phase transactions have none."""
     scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
     for timeout_ms in (-1, 0, 10_001):
         answer = scene.response_to(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
@@ -255,7 +255,7 @@ def test_two_phase_commit_needs_permission():
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_prepared_transaction_is_ended_by_the_next_incarnation(commits):
-    """After a crash between the phases, the successor decides, at any coordinator."""
+    """After a crash between the phases, the next incarnation decides, with any coordinator."""
     scene = Scene()
     producer = scene.begin(is_two_phase=True)
     scene.add(producer, P0, P1)
@@ -287,7 +287,7 @@ def test_last_epoch_is_followed_by_another_producer_id():
 
 
 def test_write_that_timed_out_is_repeated():
-    """The producer gets an error, but the decision stays and cannot be changed."""
+    """The producer gets an error, but the decision is kept and cannot be changed."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

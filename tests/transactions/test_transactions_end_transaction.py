@@ -1,4 +1,4 @@
-"""Results of EndTxn in every state, for producers with and without growing epochs."""
+"""Results of EndTxn in every state, for producers whose epochs are or are not bumped by each transaction."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ DECIDED_BY_CLIENT = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COM
 
 @pytest.mark.parametrize("state", OLD)
 def test_repeated_end_with_a_constant_epoch(state):
-    """A repeated EndTxn succeeds, the opposite one is refused, and the epoch does not grow."""
+    """A repeated EndTxn succeeds, the opposite one is rejected, and the epoch is not bumped."""
     known = transaction(state=state, partitions=[P0])
     assert tuple(outcome(decide(known, CURRENT, which, grows=False)) for which in (COMMIT, ABORT)) == OLD[state]
     for which in (COMMIT, ABORT):
@@ -62,8 +62,7 @@ def test_repeated_end_with_a_constant_epoch(state):
 
 @pytest.mark.parametrize("state", GROWING)
 def test_repeated_end_with_a_growing_epoch(state):
-    """The previous epoch marks a repeated request for the last transaction (KIP-890); the current one means the next.
-    """
+    """The previous epoch identifies a repeated request for the last transaction, the current one the next (KIP-890)."""
     known = transaction(state=state, partitions=[P0], client_version=2 if state in DECIDED_BY_CLIENT else 0)
     found = tuple(
         outcome(decide(known, claimed, which, grows=True))
@@ -78,12 +77,12 @@ def test_repeated_end_with_a_growing_epoch(state):
 
 
 def test_end_of_an_unknown_transactional_id():
-    """The ID may have expired: the producer has to start again."""
+    """The ID may have expired, so the producer must start again."""
     assert outcome(decide(None, CURRENT, COMMIT, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_epoch_grows_with_the_decision():
-    """The marker and the response have the next epoch, also for a repeated request."""
+    """The marker and the response have the next epoch, even for a repeated request."""
     first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
     assert first.response.identity == first.new.identity == Identity(7, 4)
     assert (first.new.partitions, first.new.start_ms, first.new.client_version) == ({P0}, 1, 2)
@@ -100,7 +99,7 @@ def test_old_producer_keeps_its_epoch():
 
 
 def test_last_epoch_is_followed_by_another_producer_id():
-    """The marker has the last epoch of the old id, the next transaction epoch 0 of the new id."""
+    """The marker has the last epoch of the old id; the next transaction has epoch 0 of the new id."""
     exhausted = Identity(7, 32766)
     known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
     assert decide(known, exhausted, COMMIT, grows=True).needs_producer_id
@@ -116,7 +115,7 @@ def test_last_epoch_is_followed_by_another_producer_id():
 
 
 def test_transaction_that_has_not_started_can_be_aborted():
-    """A producer with growing epochs does not know whether its transaction has started."""
+    """A producer whose epoch is bumped by each transaction does not know whether its transaction has started."""
     first = decide(transaction(), CURRENT, ABORT, grows=True)
     assert (first.response.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
     assert complete(first.new, NOW).identity == Identity(7, 4)
@@ -124,7 +123,7 @@ def test_transaction_that_has_not_started_can_be_aborted():
 
 @pytest.mark.parametrize("grows", [False, True])
 def test_fenced_and_timed_out_producers_get_an_error(grows):
-    """An end by another cause is distinguished from the producer's own, before and after completion."""
+    """An end for another reason is distinguished from the producer's own, before and after completion."""
     aborted = aborted_by_fence(transaction(state=S.ONGOING, partitions=[P0]), NOW)
     assert (aborted.state, aborted.identity) == (A, Identity(7, 4))
     for known in (aborted, complete(aborted, NOW)):

@@ -1,4 +1,4 @@
-"""Failover of the coordinator between any two steps: responses stay true, and all partitions have the same outcome."""
+"""After a coordinator failover between any two steps, responses stay true, and all partitions have one outcome."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Step = Callable[[Scene], object]
 
 
 class Story:
-    """One transaction of one producer, in the smallest observable steps."""
+    """A transaction of one producer, in the smallest observable steps."""
 
     def __init__(self, *, commits: bool, grows: bool) -> None:
         self.commits = commits
@@ -61,7 +61,7 @@ STEP_COUNT = len(Story(commits=True, grows=True).steps())
 @pytest.mark.parametrize("survives", [False, True])
 @pytest.mark.parametrize("step", range(STEP_COUNT + 1))
 def test_transaction_is_decided_once_across_failovers(step, survives, commits, grows):
-    """After a retry all partitions have the acknowledged outcome."""
+    """After a retry, all partitions have the acknowledged outcome."""
     story = Story(commits=commits, grows=grows)
     scene = story.scene
     for one in story.steps()[:step]:
@@ -108,7 +108,7 @@ def test_abandoned_transaction_is_decided(survives):
 
 
 def test_replaced_coordinator_gives_up():
-    """The former coordinator's late markers are refused, and it completes nothing."""
+    """The former coordinator's late markers are rejected, and it completes nothing."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -143,7 +143,7 @@ def test_ongoing_transaction_continues_at_another_broker():
 
 
 def test_fence_without_a_decision():
-    """A transaction loaded in Kafka's unwritten fence state stays ongoing until its timeout."""
+    """A transaction that is loaded in Kafka's fence state, which is never written, stays ongoing until its timeout."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)

@@ -46,7 +46,7 @@ TABLE = {
 
 @pytest.mark.parametrize("state", TABLE)
 def test_producer_gets_the_next_epoch_without_an_open_transaction(state):
-    """An ongoing transaction is aborted first; fenced producers are refused."""
+    """An ongoing transaction is aborted first; fenced producers are rejected."""
     known = transaction(state=state, partitions=[P0])
     expected = TABLE[state]
     for claimed, row in zip((NO_IDENTITY, CURRENT, Identity(7, 2)), expected, strict=True):
@@ -76,7 +76,7 @@ def test_new_incarnation_fences_repeated_requests():
 
 
 def test_last_epoch_is_followed_by_another_producer_id():
-    """After epoch 32766 comes epoch 0 of a new id, also for a repeated request."""
+    """After epoch 32766 comes epoch 0 of a new id, even for a repeated request."""
     exhausted = Identity(7, 32766)
     known = transaction(producer_epoch=32766, state=S.COMPLETE_COMMIT)
     assert decide(known, exhausted).needs_producer_id
@@ -148,7 +148,7 @@ def test_takeover_with_exhausted_epochs_gets_another_producer_id():
 
 
 def test_takeover_without_a_prepared_transaction():
-    """Without a transaction, the response contains no ongoing one."""
+    """Without a prepared transaction, the response contains no ongoing one."""
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
         decision = keep(transaction(state=state))
         assert response(decision) == NEXT

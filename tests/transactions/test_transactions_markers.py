@@ -9,7 +9,7 @@ from kreplica.transactions import EndRequest, Identity, InitRequest, MarkersConf
 
 
 def decided(*keys, markers=None, **cluster):
-    """Return a scene in which a transaction of these partitions was just decided."""
+    """Return a scene in which a transaction with these partitions was just decided."""
     scene = Scene(markers=markers)
     producer = scene.begin()
     scene.add(producer, *keys)
@@ -22,7 +22,7 @@ def decided(*keys, markers=None, **cluster):
 
 
 def test_leader_that_has_moved_is_found():
-    """After NOT_LEADER_OR_FOLLOWER the marker is sent to the new leader."""
+    """After NOT_LEADER_OR_FOLLOWER, the marker is sent to the new leader."""
     scene = decided(P0, P1, moved={P0: 1})
     scene.clock.advance(0)
     assert scene.markers_in(P0) == []
@@ -35,7 +35,7 @@ def test_leader_that_has_moved_is_found():
 
 
 def test_broker_that_is_down_delays_no_other():
-    """Other brokers get their markers immediately, and its partitions after a leader change."""
+    """Other brokers receive their markers at once; the down broker's partitions get theirs after a leader change."""
     scene = decided(P0, P1, down={1: True})
     scene.settle(5.0)
     assert scene.markers_in(P1) == [True]
@@ -50,7 +50,7 @@ def test_broker_that_is_down_delays_no_other():
 
 
 def test_markers_wait_for_a_leader():
-    """There is no limit on the wait."""
+    """They wait without a time limit."""
     scene = decided(P0, P1, leaders={P0: None, P1: 2})
     scene.settle(100.0)
     assert scene.state == "PrepareCommit"
@@ -61,7 +61,7 @@ def test_markers_wait_for_a_leader():
 
 
 def test_deleted_partition_is_given_up_after_a_delay():
-    """Metadata may be outdated."""
+    """The delay is needed because metadata may be outdated."""
     scene = decided(P0, P1, leaders={P1: 2})
     del scene.cluster.leaders[P1]
     scene.settle(9.0)
@@ -111,7 +111,7 @@ def test_retriable_errors_are_retried(code):
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_partition_that_never_accepts_the_marker_is_skipped(code):
-    """A later producer epoch, or an old message format, needs no marker."""
+    """Partitions with a later producer epoch or an old message format need no marker."""
     scene = decided(P0, P1, answers={P0: code})
     scene.settle()
     assert scene.state == "CompleteCommit"
@@ -120,7 +120,7 @@ def test_partition_that_never_accepts_the_marker_is_skipped(code):
 
 
 def test_later_coordinator_completes_the_transaction():
-    """The error is TRANSACTION_COORDINATOR_FENCED."""
+    """The marker is rejected with TRANSACTION_COORDINATOR_FENCED."""
     scene = decided(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"

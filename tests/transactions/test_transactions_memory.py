@@ -1,4 +1,4 @@
-"""Limits on the memory of transactional ids."""
+"""Limits on the memory used by transactional ids."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add(scene: Scene, transactional_id: str, identity: Identity, *keys: object) 
 
 
 def test_address_is_bounded_and_others_are_not_affected() -> None:
-    """New IDs of the address get a retriable error without using a producer ID; producers of known IDs can restart."""
+    """New IDs of the address get a retriable error, and use no producer ID; producers with known IDs can restart."""
     scene = limited(address_max=3 * (ID_BYTES + 4))
     assert codes(scene, 4, ADDRESS) == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
     assert E.COORDINATOR_NOT_AVAILABLE.retriable
@@ -86,7 +86,7 @@ def test_expired_id_releases_its_memory() -> None:
 
 
 def test_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
-    """After a failover it is charged to no address until then; an unloaded shard releases its memory."""
+    """After a failover, it is not charged to any address until then; an unloaded shard releases its memory."""
     scene = limited(address_max=2 * (ID_BYTES + 4))
     assert codes(scene, 2, ADDRESS) == [E.NONE] * 2
     memory = scene.coordinator.memory
@@ -100,7 +100,7 @@ def test_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
 
 
 def test_oversized_record_is_not_charged() -> None:
-    """The new ID is forgotten and its memory released."""
+    """The new ID is removed and its memory released."""
     scene = limited()
     scene.log.rejects = E.MESSAGE_TOO_LARGE
     answers: list[ProducerResponse] = []

@@ -1,4 +1,4 @@
-"""Random schedules of producers, log, partitions and coordinators: responses and records are consistent."""
+"""Responses and records are consistent under random schedules of producers, log, partitions and coordinators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMEOUT_MS = 15_000
 
 
 class Watched(Scene):
-    """Checks every marker, record and response."""
+    """A scene that checks every marker, record and response."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
@@ -155,7 +155,7 @@ class Watched(Scene):
         self.fail_over(survives=self.random.random() < 0.5)
 
     def stop_all_faults(self) -> None:
-        """Stop all faults; every transaction is then decided in all partitions."""
+        """Stop all faults; then every transaction is decided in all partitions."""
         self.log.rejects = None
         self.cluster.holds = False
         for _ in range(4):
@@ -177,7 +177,7 @@ def run(seed: int) -> Watched:
 
 @pytest.mark.parametrize("seeds", [SEEDS[start::3] for start in range(3)], ids=["first", "second", "third"])
 def test_responses_match_the_log(seeds: Any) -> None:
-    """Markers match the decision, completion implies all markers, and fenced producers are refused."""
+    """Markers match the decision, completion implies all markers, and fenced producers are rejected."""
     decided: list[bool] = []
     acknowledged_ends = 0
     for seed in seeds:

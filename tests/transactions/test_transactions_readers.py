@@ -1,4 +1,4 @@
-"""read_committed consumers of leaders and followers while leaders die during transactions."""
+"""read_committed consumers read from leaders and followers while leaders die during transactions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class Scene:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def read(self, broker: int) -> list[bytes]:
-        """Return the records a read_committed consumer gets from one broker, leader or follower (KIP-392)."""
+        """Return the records that a read_committed consumer reads from a broker, leader or follower (KIP-392)."""
         return self.run(self._read(self.cluster.client(broker=broker)))
 
     async def _read(self, client: WireClient) -> list[bytes]:
@@ -139,7 +139,7 @@ class Scene:
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_leaders_die_in_the_middle_of_transactions(seed: int, grows: bool) -> None:
-    """Transactions have the same state at the next leader and all followers."""
+    """Transactions have the same state on the next leader and all followers."""
     scene = Scene(seed, grows=grows)
     for turn in range(5):
         commits = turn % 2 == seed % 2

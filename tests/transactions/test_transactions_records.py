@@ -79,7 +79,7 @@ def test_unknown_key_versions_are_ignored():
 
 
 def test_version_0_is_preferred():
-    """Transactions without growing epochs are readable by all Kafka versions."""
+    """Transactions whose epochs are not bumped can be read by all Kafka versions."""
     assert encode_value(ongoing()) == PLAIN
     assert decode_value("tx", PLAIN) == ongoing()
     empty = Transaction("tx", 7, 3, 60_000, last_update_ms=1_700_000_000_001)
@@ -122,7 +122,7 @@ def test_value_of_an_unknown_version_is_refused(version):
 
 
 def test_value_of_an_unknown_state_is_refused():
-    """Unknown states of later versions are errors."""
+    """Unknown states from later versions are errors."""
     with pytest.raises(ProtocolError, match="status: unknown status 8 for 'tx'"):
         decode_value("tx", PLAIN[:16] + b"\x08" + PLAIN[17:])
 

@@ -1,4 +1,4 @@
-"""Log lines of refused EndTxn requests."""
+"""Log lines about rejected EndTxn requests."""
 
 from collections.abc import Iterator
 
@@ -51,7 +51,7 @@ def test_retries_are_not_logged(lines):
 
 
 def test_repeated_requests_do_not_fill_the_log(lines):
-    """Above the limit per interval only the number of requests is logged."""
+    """Above the limit per interval, only the number of requests is logged."""
     scene = Scene()
     producer = scene.begin()
     for _ in range(LINES_PER_INTERVAL_MAX + 5):

@@ -17,7 +17,7 @@ from kreplica.transactions.states import (
 
 
 def test_every_transition_is_either_in_the_table_or_refused():
-    """Every state is reachable, and transitions outside of the table are refused."""
+    """Every state is reachable, and transitions that are not in the table are rejected."""
     allowed = 0
     for old, new in product(TransactionState, TransactionState):
         before = transaction(state=old)
@@ -52,6 +52,6 @@ def test_state_names_are_kafkas():
 
 
 def test_last_epoch_is_reserved():
-    """The last epoch is used for fencing only."""
+    """The last epoch is used only for fencing."""
     assert not Identity(7, 32765).is_exhausted
     assert Identity(7, 32766).is_exhausted

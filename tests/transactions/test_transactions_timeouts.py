@@ -28,7 +28,7 @@ def test_long_transaction_is_aborted():
 
 
 def test_timeout_starts_with_the_first_partition():
-    """The timeout starts neither with the producer nor with the last partition."""
+    """The timeout starts neither when the producer starts nor when the last partition is added."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.settle(100.0)
@@ -56,7 +56,7 @@ def test_change_of_the_wall_clock_aborts_nothing(jump_ms):
 
 
 def test_pending_end_is_not_aborted():
-    """The log may be slow."""
+    """The append to the log may be slow."""
     scene = Scene()
     producer = scene.begin(timeout_ms=9_000)
     scene.add(producer, P0)

@@ -27,7 +27,7 @@ PRODUCER = Producer("tx", 7, 0)
 
 
 class Gate:
-    """An admission with a scripted coordinator, in front of two logs."""
+    """An admission with a scripted coordinator and two logs."""
 
     def __init__(self, directory: Path) -> None:
         self.asked: list[tuple[VerificationRequest, OnVerified]] = []
@@ -107,7 +107,7 @@ def test_batches_share_a_verification(gate: Gate) -> None:
 
 
 def test_refusal_applies_to_all_waiting_batches(gate: Gate) -> None:
-    """All waiting batches are refused; the next one starts a new verification."""
+    """All waiting batches are rejected; the next one starts a new verification."""
     gate.write(0)
     gate.write(1)
     gate.answer(ErrorCode.TRANSACTION_ABORTABLE)
@@ -129,7 +129,7 @@ def test_partitions_and_producers_are_independent(gate: Gate) -> None:
 
 
 def test_several_partitions_share_one_request(gate: Gate) -> None:
-    """Open transactions proceed immediately."""
+    """Partitions with open transactions proceed immediately."""
     gate.write(0, OTHER)
     gate.answer()
     admitted: list[tuple[TopicPartition, ErrorCode]] = []
@@ -141,7 +141,7 @@ def test_several_partitions_share_one_request(gate: Gate) -> None:
 
 
 def test_marker_before_the_response_refuses_the_batch(gate: Gate) -> None:
-    """The transaction ended after the verification."""
+    """The transaction ended after it was verified."""
     gate.write(0)
     gate.end()
     gate.answer()
@@ -149,7 +149,7 @@ def test_marker_before_the_response_refuses_the_batch(gate: Gate) -> None:
 
 
 def test_marker_of_the_previous_transaction_is_harmless(gate: Gate) -> None:
-    """With growing epochs a batch may arrive before the marker of the previous transaction."""
+    """If epochs are bumped, a batch may arrive before the marker of the previous transaction."""
     gate.write(0, adds=True)
     gate.answer()
     following = Producer("tx", 7, 1)
@@ -161,7 +161,7 @@ def test_marker_of_the_previous_transaction_is_harmless(gate: Gate) -> None:
 
 
 def test_verification_turned_off(gate: Gate) -> None:
-    """Only partitions that have to be added are verified."""
+    """Only partitions that must be added are verified."""
     gate.is_enabled = False
     gate.write(5)
     assert (gate.admitted_batches, gate.asked) == ([(5, NONE)], [])
@@ -170,7 +170,7 @@ def test_verification_turned_off(gate: Gate) -> None:
 
 
 def test_verification_turned_off_keeps_the_order(gate: Gate) -> None:
-    """Waiting batches are not overtaken after the setting was turned off."""
+    """Waiting batches are not overtaken after the setting has been turned off."""
     gate.write(0)
     gate.is_enabled = False
     gate.write(1)
@@ -180,7 +180,7 @@ def test_verification_turned_off_keeps_the_order(gate: Gate) -> None:
 
 
 def test_queue_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit writes get a retriable error, until responses make room."""
+    """Above the limit, writes get a retriable error until responses have arrived."""
     monkeypatch.setattr(admission, "WAITING_MAX", 2)
     for sequence in range(3):
         gate.write(sequence)
@@ -192,7 +192,7 @@ def test_queue_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_failing_callback_does_not_affect_others(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failing callback is logged and does not affect the ones behind it."""
+    """A failing callback is logged and does not affect later ones."""
     partition = gate.partitions[KEY]
     logged: list[str] = []
     noting = SimpleNamespace(failure=lambda text, **_: logged.append(text))

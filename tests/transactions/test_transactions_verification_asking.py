@@ -94,7 +94,7 @@ def world() -> World:
 
 
 def test_questions_of_one_iteration_share_a_request(world: World) -> None:
-    """Questions of one reactor iteration share one request per coordinator."""
+    """Verifications from the same reactor iteration share one request per coordinator."""
     world.leaders = {partition_of("b", COUNT): 2}
     for name in ("a", "b", "c"):
         world.ask(name, KEY, OTHER, adds=name == "c")
@@ -112,7 +112,7 @@ def test_questions_of_one_iteration_share_a_request(world: World) -> None:
 
 
 def test_transactional_id_occurs_once_per_request(world: World) -> None:
-    """Two incarnations of a transactional id need separate requests."""
+    """Two producers with the same transactional id need separate requests."""
     world.ask("tx", epoch=0)
     world.ask("tx", epoch=1)
     world.end_turn()
@@ -123,7 +123,7 @@ def test_transactional_id_occurs_once_per_request(world: World) -> None:
 
 
 def test_questions_are_collected_during_a_request() -> None:
-    """Requests in flight per coordinator and questions per request are limited."""
+    """The numbers of requests in flight per coordinator and of verifications per request are limited."""
     world = World(VerifierConfig(requests_max=2, per_request_max=2))
     for number in range(7):
         world.ask(f"id{number}")
@@ -174,7 +174,7 @@ def test_connection_failure_is_retriable(world: World, error: ClientError) -> No
 
 @pytest.mark.parametrize(("adds", "code"), [(False, ErrorCode.NONE), (True, ErrorCode.COORDINATOR_NOT_AVAILABLE)])
 def test_old_coordinator(world: World, adds: bool, code: ErrorCode) -> None:
-    """A coordinator without verification counts as verified; adding partitions fails."""
+    """If the coordinator does not support verification, partitions are treated as verified; adding them fails."""
     world.ask(adds=adds)
     world.end_turn()
     world.requests.pop()[2].errback(UnsupportedVersion("old"))
@@ -185,7 +185,7 @@ def test_old_coordinator(world: World, adds: bool, code: ErrorCode) -> None:
 
 
 def test_top_level_error_applies_to_each_partition(world: World) -> None:
-    """Missing partitions count as unanswered."""
+    """Partitions that are missing in the response are treated as not answered."""
     world.ask()
     world.end_turn()
     world.answer(top=31)
@@ -224,7 +224,7 @@ def test_retry_is_limited(world: World) -> None:
 
 
 def test_stop_answers_all_questions() -> None:
-    """All questions get NETWORK_EXCEPTION, and no timers or requests are left."""
+    """All verifications get NETWORK_EXCEPTION, and no timers or requests are left."""
     world = World(VerifierConfig(requests_max=1))
     world.ask("again", adds=True)
     world.end_turn()

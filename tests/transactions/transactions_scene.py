@@ -1,4 +1,4 @@
-"""Transaction coordinators on a log and partitions that tests commit, refuse and advance step by step."""
+"""Transaction coordinators with a log and partitions that tests commit, reject and advance step by step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ E = ErrorCode
 
 
 class SteppedLog:
-    """A ``StateLog`` whose appends wait until the test decides about them."""
+    """A ``StateLog`` whose appends wait until the test commits or rejects them."""
 
     def __init__(self, committed: list[Pair], epoch: int) -> None:
         self.partition = 0
@@ -60,7 +60,7 @@ class SteppedLog:
             self.waiting.append((records, committed, answer))
 
     def commit(self, count: int | None = None) -> None:
-        """Commit the first appends, or all including those that follow from them."""
+        """Commit this number of appends, or all, including those that they cause."""
         done = 0
         while self.waiting and (count is None or done < count):
             records, committed, answer = self.waiting.popleft()
@@ -70,14 +70,14 @@ class SteppedLog:
             done += 1
 
     def reject(self) -> None:
-        """Call back for refused appends."""
+        """Reject all pending appends."""
         code = self.rejects or ErrorCode.COORDINATOR_NOT_AVAILABLE
         rejected, self.rejected = self.rejected, []
         for answer in rejected:
             answer(code)
 
     def time_out(self) -> None:
-        """Answer pending appends with a timeout; they may be committed later."""
+        """Let pending appends time out; they may be committed later."""
         for index, (records, committed, answer) in enumerate(self.waiting):
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self.waiting[index] = (records, committed, _ignore)
@@ -85,7 +85,7 @@ class SteppedLog:
     def lose(self, *, survives: bool) -> None:
         """Let another broker become leader.
 
-        :param survives: true if its log has the last appends.
+        :param survives: True if its log has the last appends.
         """
         for records, _, answer in self.waiting:
             if survives:
@@ -109,12 +109,12 @@ class Marker(NamedTuple):
 
 @dataclass
 class Cluster:
-    """A ``ClusterView``, and the ``BrokerConnections`` to it: partitions that accept markers.
+    """A ``ClusterView`` and its ``BrokerConnections``, with partitions that accept markers.
 
-    :ivar leaders: leaders by existing partition; None without a leader.
-    :ivar moved: partitions that respond NOT_LEADER_OR_FOLLOWER once, for any leader.
-    :ivar answers: error code by partition of leaders that refuse markers.
-    :ivar holds: true if requests wait until ``release``.
+    :ivar leaders: leader by existing partition; None if it has no leader.
+    :ivar moved: partitions for which the next response is NOT_LEADER_OR_FOLLOWER, from any leader.
+    :ivar answers: error code by partition, for leaders that reject markers.
+    :ivar holds: True if requests wait until ``release``.
     """
 
     leaders: dict[TopicPartition, int | None] = field(default_factory=lambda: {P0: 1, P1: 2, P2: 2, OFFSETS: 1})
@@ -155,7 +155,7 @@ class Cluster:
         return waiting
 
     def release(self, count: int | None = None, *, lose_answer: bool = False) -> None:
-        """Deliver the held requests, and their responses unless those are lost."""
+        """Deliver the waiting requests, and their responses unless these are lost."""
         held, self.held = self.held[:count], self.held[count:] if count is not None else []
         for _, body, waiting in held:
             answer = {"markers": [self._write(marker) for marker in body["markers"]]}
@@ -193,7 +193,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def decisions(self) -> dict[tuple[int, int], set[bool]]:
-        """Return the outcomes by producer id and epoch of the markers."""
+        """Return the outcomes, by producer id and epoch of the markers."""
         found: dict[tuple[int, int], set[bool]] = {}
         for written in self.markers.values():
             for marker in written:
@@ -222,7 +222,7 @@ class OneShard:
 
 
 class Scene:
-    """Successive coordinators on one log; responses are kept in order."""
+    """Successive coordinators with the same log; responses are kept in order."""
 
     def __init__(self, config: TransactionsConfig | None = None, markers: MarkersConfig | None = None) -> None:
         self.clock = Clock()
@@ -241,7 +241,7 @@ class Scene:
     # --- coordinators ------------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Another broker loads the log and coordinates."""
+        """Let another broker load the log and become coordinator."""
         self._epoch += 1
         self.log = SteppedLog(self.records, self._epoch)
         reactor = cast(Any, self.clock)
@@ -264,7 +264,7 @@ class Scene:
     def fail_over(self, *, survives: bool = False) -> None:
         """Replace the coordinator.
 
-        :param survives: true if uncommitted appends are in the log that the next coordinator reads.
+        :param survives: True if uncommitted appends are in the log that the next coordinator reads.
         """
         self.shards.error = ErrorCode.NOT_COORDINATOR
         self.shard.unload()
@@ -321,7 +321,7 @@ class Scene:
         self.coordinator.end(ID, EndRequest(claimed, commits, grows), self.answers.append)
 
     def begin(self, claimed: Identity = NO_IDENTITY, **more: Any) -> Identity:
-        """Return a producer's identity, with retries."""
+        """Initialize a producer, with retries, and return its identity."""
         answer = self._until_served(lambda: self.ask_to_begin(claimed, **more))
         assert answer.code is ErrorCode.NONE, answer
         return answer.identity
