@@ -14,7 +14,7 @@ from kreplica.wire.messages.api import Api
 
 BROKER_ID = 1
 TOPIC, BROKER = 2, 4
-"""Types of resources with settings."""
+"""Types of resources that have settings."""
 
 BOTH = [OWN, OTHER]
 PRODUCER = {"producer_id": 1, "producer_epoch": 0}
@@ -42,7 +42,7 @@ COMMITTED = {"committed_offset": 1, "committed_metadata": ""}
 
 
 def always(**body: Any) -> Callable[[Context], Row]:
-    """Return a function that returns the same body for each case."""
+    """Return a function that returns this body for every case."""
     return lambda _: body
 
 
@@ -71,7 +71,7 @@ def broker_settings() -> Callable[[Context], Row]:
 def ip_quota(
     address: str | None, *more: Row, key: str = "connection_creation_rate"
 ) -> Callable[[Context], Row]:
-    """Return the body of AlterClientQuotas for an IP address, or for all.
+    """Return the body of AlterClientQuotas for an IP address, or for all addresses.
 
     :param more: other parts of the entity.
     """
@@ -82,9 +82,9 @@ def ip_quota(
 def key_store(
     location: str | None = None, prefix: str = "listener.name.tls.", broker: str = str(BROKER_ID)
 ) -> tuple[Api, Callable[[Context], Row]]:
-    """Return IncrementalAlterConfigs of the location of a key store, with its body.
+    """Return IncrementalAlterConfigs, and a body that changes the location of a key store.
 
-    :param location: by default the current key store.
+    :param location: the new location; by default that of the current key store.
     """
 
     def body(context: Context) -> Row:

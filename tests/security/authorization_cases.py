@@ -1,4 +1,4 @@
-"""Runs the authorization matrix against a broker of kreplica or of Apache Kafka."""
+"""Runs the authorization matrix against a kreplica or Apache Kafka broker."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PREFIXED, LITERAL, ALLOW = 4, 3, 3
 UNENCRYPTED, UNAUTHENTICATED, REJECTED = "plaintext on a TLS listener", "not authenticated", "wrong password"
 
 Versions = Mapping[str, tuple[int, int]]
-"""Versions to try by API key, as text."""
+"""Versions to try, by API key as text."""
 
 
 class Case(NamedTuple):
-    """One request of one client.
+    """A request of a client.
 
-    :param user: None for a client that does not authenticate, or fails to.
+    :param user: None for a client that does not authenticate or fails to.
     """
 
     entry: Entry
@@ -51,9 +51,9 @@ class Case(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """A client of an entry.
+    """A client for an entry.
 
-    :param acls: its ACLs; None for a user without ACLs, or with all rights.
+    :param acls: ACLs of the client; None for a user without ACLs, or with all permissions.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Identity(NamedTuple):
 
 
 def identities(entry: Entry) -> Iterator[Identity]:
-    """Iterate over the authenticated clients of an entry."""
+    """Iterate over the authenticated clients for an entry."""
     yield Identity("no ACL", UNPRIVILEGED)
     number = TABLE.index(entry)
     for index, way in enumerate(entry.ways):
@@ -88,7 +88,7 @@ def cases(versions: Versions) -> Iterator[Case]:
 
 
 def properties(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Return the settings of a broker, which are valid for kreplica and for Apache Kafka."""
+    """Return settings for a broker, which are valid for both kreplica and Apache Kafka."""
     keys = certificates / "keys.json"
     keys.write_bytes(key_set(jwk(ec_key(1), KEY_ID)))
     users = {each.user for entry in TABLE for each in identities(entry)}
@@ -128,7 +128,7 @@ def properties(certificates: Path, ports: Mapping[str, int]) -> dict[str, str]:
 class Matrix:
     """Runs the cases against one broker; blocking.
 
-    :param ports: by listener.
+    :param ports: ports by listener.
     :param certificates: directory with the key store of the listener TLS.
     """
 
@@ -139,7 +139,7 @@ class Matrix:
         self._topic_ids: dict[str, UUID] = {}
 
     def run(self) -> dict[str, Any]:
-        """Prepare the broker; return the answers by the names of the cases."""
+        """Prepare the broker; return the answers by name of the case."""
         self._prepare()
         answers = {case.name: self._answer(case) for case in self._cases}
         answers |= run_sequences(lambda: Connection(self._ports["LOCAL"]))
@@ -168,7 +168,7 @@ class Matrix:
         return CLOSED if response is None else reduced(response, only_shared=entry.only_shared)
 
     def _response(self, connection: Connection, case: Case, body: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the response; None if the connection is closed, and nothing in it if there is no response."""
+        """Return the response; None if the connection was closed, an empty dict if there is no response."""
         entry = case.entry
         try:
             connection.send(entry.api, case.version, body)

@@ -1,4 +1,4 @@
-"""Client of the authorization matrix: one connection per request, and answers reduced to what a client relies on."""
+"""Client for the authorization matrix: one connection per request, and answers without irrelevant parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLOSED, NOTHING = "closed", "no response"
 PASSWORD = "planted-secret"
 
 LEFT_OUT = frozenset({"throttle_time_ms", "error_message", "host", "port", "documentation", "api_keys"})
-"""Fields that are not compared: texts, addresses, and lists that other tests compare."""
+"""Fields that are not compared: messages, addresses, and lists that other tests compare."""
 
 REDUCED = frozenset([
     "base_offset", "client_host", "client_id", "cluster_id", "configs", "controller_id", "end_offset",
@@ -31,13 +31,13 @@ REDUCED = frozenset([
     "topic_id", "total_bytes", "transaction_start_time_ms", "usable_bytes",
     "zk_migration_ready",
 ])  # fmt: skip
-"""Fields that differ between two runs; only is compared if they have a value."""
+"""Fields that differ between two runs; only the presence of a value is compared."""
 
 NO_VALUE: tuple[Any, ...] = (None, -1, "", b"", UUID(int=0), [])
 
 
 class Connection:
-    """A blocking connection without any checks of versions."""
+    """A blocking connection that does not check versions."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), TIMEOUT_S)
@@ -75,7 +75,7 @@ class Connection:
         return int(response["error_code"])
 
     def is_silent(self) -> bool:
-        """Return True if the next response is that to a new request, so that the last request has none."""
+        """Return True if the last request has no response: the next response is that to a new request."""
         self.send(API_VERSIONS, 0, {})
         return self.receive(API_VERSIONS, 0) is not None
 
@@ -103,7 +103,7 @@ class Connection:
 
 
 def reduced(value: Any, name: str = "", only_shared: bool = False) -> Any:
-    """Return an answer without the parts that differ between two runs.
+    """Return an answer without the parts that differ between runs.
 
     :param only_shared: True to remove rows whose name has a hyphen.
     """

@@ -1,4 +1,4 @@
-"""Differences between the answers of kreplica and of Apache Kafka 3.9.1 to the authorization matrix.
+"""Differences between kreplica's and Apache Kafka 3.9.1's answers to the authorization matrix.
 
 ``docs/reference/kafka-compatibility.md`` shows these rows.
 """
@@ -14,10 +14,10 @@ from kreplica.errors import ErrorCode
 
 
 class Difference(NamedTuple):
-    """A difference.
+    """A difference between the answers.
 
-    :param cases: patterns of the names of cases.
-    :param own: error codes that answers of kreplica may have; None for a closed connection.
+    :param cases: patterns for the names of cases.
+    :param own: error codes that kreplica's answers may have; None for a closed connection.
     """
 
     cases: tuple[str, ...]
@@ -28,12 +28,12 @@ class Difference(NamedTuple):
     reason: str
 
     def covers(self, case: str, answer: Any) -> bool:
-        """Return True if the difference explains an answer of kreplica."""
+        """Return True if the difference explains an answer from kreplica."""
         return any(fnmatchcase(case, pattern) for pattern in self.cases) and _codes(answer) <= self.own
 
     @property
     def row(self) -> str:
-        """Row of the table in the documentation."""
+        """Return the row for the table in the documentation."""
         return f"| {self.behaviour} | {self.kafka} | {self.kreplica} | {self.reason} |"
 
 

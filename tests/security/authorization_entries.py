@@ -1,4 +1,4 @@
-"""Entries of the authorization matrix: a request of one API, and the ACLs that it needs."""
+"""Entries of the authorization matrix: a request, and the ACLs that it needs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ ABSENT = "own-absent"
 class Context(NamedTuple):
     """Input of the functions that build requests.
 
-    :param suffix: unique per case, for names of things that the request creates or deletes.
-    :param topic_ids: of the topics that exist before the first case.
+    :param suffix: unique per case; part of the names that the request creates or deletes.
+    :param topic_ids: IDs of the topics that exist before the first case.
     :param key_store: path of the key store of the listener TLS.
     """
 
@@ -35,12 +35,12 @@ class Context(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the names of things that only this case uses; ACLs apply to the first."""
+        """Return two names that only this case uses; ACLs apply to the first."""
         return f"{OWN}-{self.suffix}", f"{OTHER}-{self.suffix}"
 
 
 class Acl(NamedTuple):
-    """An ACL of the prefix ``own``, or of the cluster."""
+    """An ACL for the prefix ``own``, or for the cluster."""
 
     type: ResourceType
     operation: AclOperation
@@ -60,11 +60,11 @@ class Entry:
     """A request of one API.
 
     :param body: builds the request.
-    :param ways: sets of ACLs; each set is sufficient. Empty for a request that needs none.
-    :param versions: versions between the lowest and the highest to try as well.
+    :param ways: alternative sets of ACLs, any one is sufficient; empty for a request that needs none.
+    :param versions: further versions to try, between the lowest and the highest.
     :param first: lowest version to try.
     :param last: highest version to try.
-    :param made: kind of the names that must exist before the request: ``topic``, ``group`` or an empty string.
+    :param made: type of resource that must exist before the request: ``topic``, ``group`` or an empty string.
     :param is_silent: True if an authorized request has no response.
     :param only_shared: True if names with a hyphen, which other cases create, are removed from lists in the response.
     """
@@ -123,5 +123,5 @@ def topics(
 
 
 def named(*names: str) -> list[Row]:
-    """Return rows with a name only."""
+    """Return rows that contain only a name."""
     return [{"name": each} for each in names]

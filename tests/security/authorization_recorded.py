@@ -1,4 +1,4 @@
-"""The answers of Apache Kafka 3.9.1, recorded by ``test_security_authorization_kafka``."""
+"""Apache Kafka 3.9.1's answers, as recorded by ``test_security_authorization_kafka``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def load() -> tuple[dict[str, tuple[int, int]], dict[str, Any]]:
 
 
 def save(versions: Mapping[str, tuple[int, int]], answers: Mapping[str, Any]) -> None:
-    """Write the file, with a line per case."""
+    """Write the file, with one line per case."""
     lines = [f"{json.dumps(name)}: {json.dumps(answer, sort_keys=True)}" for name, answer in answers.items()]
     text = ",\n".join(lines)
     ANSWERS.write_text(f'{{"versions": {json.dumps(versions)},\n"answers": {{\n{text}\n}}}}\n')

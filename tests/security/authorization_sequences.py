@@ -1,4 +1,4 @@
-"""Sequences of requests of one connection around its authentication, for the authorization matrix."""
+"""Sequences of requests on a connection before, during and after authentication, for the authorization matrix."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ SEQUENCES: Mapping[str, Sequence[Step]] = {
 def bearer(
     key: Any = None, algorithm: str = "ES256", extensions: Mapping[str, str] | None = None, **changes: Any
 ) -> Step:
-    """Return the first message of OAUTHBEARER with a valid token, or a changed one."""
+    """Return the first message of OAUTHBEARER, with a valid or a changed token."""
     signed = jwt.encode(claims(time.time(), **changes), key or ec_key(1), algorithm, {"kid": KEY_ID})
     return token(build_first_message(signed, extensions or {}))
 
 
 def bearer_sequences() -> Mapping[str, Sequence[Step]]:
-    """Return sequences with bearer tokens, whose times depend on the clock."""
+    """Return sequences with bearer tokens, which contain the current time."""
     start, confirm, end = handshake("OAUTHBEARER"), token(b"\x01"), METADATA_STEP
     valid = bearer().body["auth_bytes"]
     first = {
@@ -97,7 +97,7 @@ def bearer_sequences() -> Mapping[str, Sequence[Step]]:
 
 
 def run_sequences(connect: Callable[[], Connection]) -> dict[str, list[Any]]:
-    """Return the error codes by the name of the sequence."""
+    """Return the error codes by name of the sequence."""
     all_steps = {**SEQUENCES, **bearer_sequences()}
     return {f"sequence: {name}": _run(connect(), steps) for name, steps in all_steps.items()}
 

@@ -1,6 +1,6 @@
-"""Table of the authorization matrix: requests of all APIs with the ACLs that they need.
+"""Table of the authorization matrix: requests of all APIs, with the ACLs that they need.
 
-Requests that change state do so for names that only their case uses.
+Requests that change state use names that no other case uses.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Fixtures of the tests with real brokers."""
+"""Fixtures for the tests with real brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def coordinator(tmp_path: Path) -> Iterator[CoordinatorProcess]:
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """Texts of all log events; no secret may be among them."""
+    """The messages of all log events; they must not contain secrets."""
     texts: list[str] = []
 
     def observe(event: Any) -> None:

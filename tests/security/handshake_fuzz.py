@@ -1,4 +1,4 @@
-"""Mutated TLS records and requests before authentication, sent to the listeners of a server without sockets."""
+"""Sends mutated TLS records and requests before authentication to the listeners of a server without sockets."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOW_S = 1_800_000_000
 USER, PASSWORD = "alice", "planted-secret"
 ITERATIONS, SALT = 4096, b"salt"
 TLS_SHARE, SCRAM_SHARE, BEARER_SHARE = 0.08, 0.1, 0.2
-"""Shares of the cases that mutate TLS records and the final message of SCRAM, and of tokens for OAUTHBEARER."""
+"""Shares of the cases that mutate TLS records, SCRAM's final message, and tokens for OAUTHBEARER."""
 
 TIMEOUT_S = 31
 """Time after which the server closes a connection that is not authenticated."""
@@ -78,7 +78,7 @@ class PlainPeer:
 
 
 class _Wire(StringTransport):
-    """Transport of a connection; a closed one receives no data."""
+    """Transport of a connection; it receives no data after it was closed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class Fuzzer:
     def __init__(self, certificates: Path, seed: int) -> None:
         self._random = Random(seed)
         self._clock = MemoryReactorClock()
-        # Installed before the runtime replaces the clock of a reactor, which this one must keep.
+        # Installed before the runtime replaces the reactor's clock, because this reactor must keep its own.
         runtime = replace(real_runtime(MemoryReactorClock()), reactor=self._clock)
         table = {METADATA.key: HandlerEntry.of(METADATA, _metadata)}
         self._plain = Server(runtime, table, use_twisted_transport=True)
@@ -119,7 +119,7 @@ class Fuzzer:
     def run(self, count: int) -> None:
         """Run cases.
 
-        :raise AssertionError: a case had a forbidden effect; the message contains what the client sent.
+        :raise AssertionError: a case had a forbidden effect; the message contains the data that the client sent.
         """
         globalLogPublisher.addObserver(self._observe)  # type: ignore[arg-type]
         gc_was_enabled = gc.isenabled()
@@ -188,7 +188,7 @@ class Fuzzer:
             self.outcomes["closed" if peer.lost else "open"] += 1
 
     def _requests(self, peer: PlainPeer | TlsPeer) -> Iterator[bytes]:
-        """Yield requests, one of them mutated."""
+        """Yield requests, and mutate one of them."""
         random = self._random
         if random.random() < SCRAM_SHARE:
             yield from self._scram(peer)
@@ -218,7 +218,7 @@ class Fuzzer:
         yield _mutated(random, whole) if random.random() < 0.9 else whole
 
     def _tls(self, peer: PlainPeer | TlsPeer) -> Iterator[bytes]:
-        """Yield records of a client's handshake, one of them mutated, or a mutated request."""
+        """Yield the records of a client's handshake with one mutated record, or a mutated request."""
         random = self._random
         if random.random() < 0.1:
             yield _mutated(random, _request(random, 0))

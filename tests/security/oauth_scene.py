@@ -22,7 +22,7 @@ VALIDATOR = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCa
 
 
 def oauth_settings(server: TokenServer, certificates: Path, more: str = "") -> str:
-    """Return settings in addition to those of ``sasl_scene.settings``."""
+    """Return further settings, in addition to those of ``sasl_scene.settings``."""
     tls = f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates}/ca.pem"'
     jaas = f'{LOGIN} required clientId="broker" clientSecret="{SECRET}" {tls};'
     return f"""
@@ -43,9 +43,9 @@ def oauth_settings(server: TokenServer, certificates: Path, more: str = "") -> s
 
 
 class OAuthClients:
-    """Clients of the brokers of a scene.
+    """Clients of a scene's brokers.
 
-    :param certificates: directory of the authority, if the token server uses TLS.
+    :param certificates: directory of the CA if the token server uses TLS.
     """
 
     def __init__(self, scene: Brokers, server: TokenServer, certificates: Path | None) -> None:
@@ -54,7 +54,7 @@ class OAuthClients:
         self._certificates = certificates
 
     def config(self, listener: str, user: str, secret: str = SECRET, **more: str) -> dict[str, str]:
-        """Return the configuration of a client, as for Java."""
+        """Return a client's configuration, as for a Java client."""
         ca = f"{self._certificates}/ca.pem"
         tls = f' ssl.truststore.type="PEM" ssl.truststore.location="{ca}"' if self._certificates else ""
         base = self.scene.config(listener, "PLAIN", user, secret)
@@ -155,7 +155,7 @@ class OAuthClients:
         return asyncio.run(read())
 
     def read_with_librdkafka(self, listener: str, user: str, method: str) -> int:
-        """Read with a callback for tokens, or with the token endpoint (``oidc``)."""
+        """Read with tokens from a callback, or from the token endpoint (``oidc``)."""
         from confluent_kafka import Consumer
 
         def callback(_: str) -> tuple[str, float]:

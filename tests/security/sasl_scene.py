@@ -57,7 +57,7 @@ def settings(
 
 
 class Brokers:
-    """Started brokers, and clients of the first."""
+    """Running brokers, and clients of the first one."""
 
     def __init__(self, reactor: Any, brokers: list[Broker], certificates: Path) -> None:
         self.reactor = reactor
@@ -68,7 +68,7 @@ class Brokers:
         return self.brokers[0]._ports[listener]
 
     def config(self, listener: str, mechanism: str, user: str, password: str | None = None) -> dict[str, str]:
-        """Return the configuration of a client, as for Java."""
+        """Return a client's configuration, as for a Java client."""
         module = PLAIN_LOGIN if mechanism == "PLAIN" else SCRAM_LOGIN
         chosen = {
             "security.protocol": "SASL_SSL" if listener == "SASL_SSL" else "SASL_PLAINTEXT",
@@ -91,7 +91,7 @@ class Brokers:
         return {each.user for server in servers if server is not None for each in server.resources.connections}
 
     async def create_user(self, user: str) -> None:
-        """Create SCRAM credentials as Kafka's tools do."""
+        """Create SCRAM credentials, as Kafka's tools do."""
         from hashlib import pbkdf2_hmac
 
         connection = await self.connection("LOCAL", "PLAIN", "admin")
@@ -114,7 +114,7 @@ class Brokers:
             (SHA_512, 4096),
         ]
         await connection.close()
-        for broker in self.brokers:  # the others learn it from a notification
+        for broker in self.brokers:  # the other brokers learn of the change from a notification
             while broker.dynamic_settings.scram_credentials.find("SCRAM-SHA-512", user) is None:
                 await pause(self.reactor, 0.05)
 
@@ -142,7 +142,7 @@ def with_brokers(
     *,
     wall_clock_ms: Callable[[], int] | None = None,
 ) -> None:
-    """Run brokers and a story with them on the real reactor.
+    """Run brokers, and a test coroutine with them, on the real reactor.
 
     :param wall_clock_ms: the brokers' wall clock; the real one by default.
     """

@@ -1,4 +1,4 @@
-"""Clients of other projects, which write a record over SASL_SSL and read it back as members of a group."""
+"""Other projects' clients, which write a record over SASL_SSL and read it back as members of a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Login(NamedTuple):
 
     @property
     def librdkafka(self) -> dict[str, str]:
-        """Configuration of librdkafka."""
+        """Configuration for librdkafka."""
         return {
             "bootstrap.servers": self.bootstrap,
             "security.protocol": "SASL_SSL",

@@ -1,4 +1,4 @@
-"""Explanations of decisions about access."""
+"""Explanations of authorization decisions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CASES: list[tuple[list[Any], AclOperation, str, bool, Reason]] = [
 def test_explanation_is_that_of_the_authorizer(
     acls: list[Any], operation: AclOperation, user: str, allowed: bool, reason: Reason
 ) -> None:
-    """An explanation names the reason, and never differs from the decision."""
+    """An explanation contains the reason, and always agrees with the decision."""
     rules = AclRules()
     rules.replace({ResourcePattern(ResourceType.TOPIC, name, kind): frozenset({acl}) for name, kind, acl in acls})
     authorizer = AclAuthorizer(rules, ["User:root"], lambda: 0.0, allow_without_acls=False)

@@ -1,4 +1,4 @@
-"""Decisions of ACLs, their data in ZooKeeper, and brokers that enforce them."""
+"""Decisions based on ACLs, their data in ZooKeeper, and brokers that enforce them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ INVALID_REQUEST = 42
 
 
 def rules(*acls: tuple[str, PatternType, Acl]) -> AclRules:
-    """Return ACLs of topics."""
+    """Return rules with these ACLs for topics."""
     found: dict[ResourcePattern, frozenset[Acl]] = {}
     for name, pattern, acl in acls:
         resource = ResourcePattern(TOPIC, name, pattern)
@@ -102,7 +102,7 @@ def test_decisions(acls: list[tuple[str, PatternType, Acl]], operation: AclOpera
 
 
 def test_any_resource() -> None:
-    """An idempotent producer needs the right to write to one topic (KIP-679)."""
+    """An idempotent producer needs permission to write to at least one topic (KIP-679)."""
     assert rules(("t", LITERAL, acl(WRITE))).allows_on_any("User:a", "h", WRITE, TOPIC)
     assert not rules(("t", LITERAL, acl(READ))).allows_on_any("User:a", "h", WRITE, TOPIC)
     denied = rules(("t", PREFIXED, acl(WRITE)), ("*", LITERAL, acl(WRITE, DENY)))
@@ -131,7 +131,7 @@ def test_filters() -> None:
 
 
 def test_data_in_zookeeper() -> None:
-    """The layout of Kafka's ``AclEntry`` and ``ZkAclStore``."""
+    """The layout is that of Kafka's ``AclEntry`` and ``ZkAclStore``."""
     data = encode_acls([acl(AclOperation.CLUSTER_ACTION), acl(READ, DENY)])
     assert decode_acls(data) == {acl(AclOperation.CLUSTER_ACTION), acl(READ, DENY)}
     assert b'"operation":"ClusterAction"' in data
@@ -144,13 +144,13 @@ def test_data_in_zookeeper() -> None:
 
 
 def test_cached_decisions() -> None:
-    """A cached decision takes less than 1 microsecond on average; the cache follows changes."""
+    """A cached decision takes less than 1 microsecond on average; changes invalidate the cache."""
     made = rules(("t", LITERAL, acl(READ)))
     authorizer = AclAuthorizer(made, ["User:root"], lambda: 0.0, allow_without_acls=False)
     principal, resource = Principal("User:a", "h", "L", None), Resource(PluginResourceType.TOPIC, "t")
     assert authorizer.is_allowed(principal, Operation.READ, resource)
     fastest = min(_seconds_per_call(authorizer, principal) for _ in range(200))
-    assert fastest < 1e-6, "seven times the usual time, since other tests run in parallel"
+    assert fastest < 1e-6, "the limit is seven times the usual time, since other tests run in parallel"
     made.replace({})
     authorizer.forget()
     assert not authorizer.is_allowed(principal, Operation.READ, resource)
@@ -161,7 +161,7 @@ def test_cached_decisions() -> None:
 
 
 def _seconds_per_call(authorizer: AclAuthorizer, principal: Principal) -> float:
-    """Return the time of a decision about a resource whose name comes from a request."""
+    """Return the duration of a decision about a resource whose name was received in a request."""
     resources = [Resource(PluginResourceType.TOPIC, "t") for _ in range(500)]
     started_s = time.perf_counter()
     for resource in resources:
@@ -197,7 +197,7 @@ def row_filter(**more: Any) -> dict[str, Any]:
 def test_brokers_enforce_acls(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """ACLs of a user allow only their operations, and their removal ends the permission."""
+    """A user's ACLs allow only their operations; removing them ends the permission."""
 
     async def story(scene: Brokers) -> None:
         admin = await scene.connection("LOCAL", "PLAIN", "admin")
@@ -269,7 +269,7 @@ def test_brokers_enforce_acls(
 def test_checks_of_each_row(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Offsets, epochs, producers and transactions: refused rows have an error, and lists leave them out."""
+    """In responses about offsets, epochs, producers and transactions, denied rows have an error; lists omit them."""
     group_refused, topic_refused, id_refused = (
         ErrorCode.GROUP_AUTHORIZATION_FAILED,
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -318,7 +318,7 @@ def test_checks_of_each_row(
 
 
 async def prepare(scene: Brokers, admin: Any) -> None:
-    """Create two topics, a committed offset for each, two transactional IDs, and the ACLs of alice."""
+    """Create two topics, a committed offset for each, two transactional IDs, and alice's ACLs."""
     topics = [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         for name in ("seen", "hidden")

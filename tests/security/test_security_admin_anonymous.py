@@ -1,4 +1,4 @@
-"""The admin API for callers without credentials: generated requests to all routes, headers, sessions of browsers."""
+"""The admin API for callers without credentials: generated requests to all routes, headers, browser sessions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 20
 SECRET_TOPIC = "unannounced-product"
 STRANGE_PATHS = ("/v1", "/absent", "/v1/../v1/topics", "/metrics", "//v1/topics", "/dashboard/../v1/topics")
 MALFORMED = (400, 413, 414, 431)
-"""Codes for requests that are not valid HTTP, or too long."""
+"""Status codes for requests that are not valid HTTP or too long."""
 
 EVIL = "evil.example.org"
 
@@ -70,7 +70,7 @@ def refused(response: requests.Response) -> None:
 
 
 def generated_requests(url: str) -> int:
-    """Send generated requests without credentials to each operation of the document; return their number."""
+    """Send generated requests without credentials to each operation in the OpenAPI document; return their number."""
     headers = {"authorization": f"Bearer {TOKEN}"}
     document = requests.get(f"{url}/openapi.json", headers=headers, timeout=TIMEOUT_S).json()
     schema = schemathesis.openapi.from_dict(document)
@@ -119,7 +119,7 @@ def _send_all(operation: Any, mode: GenerationMode) -> int:
 
 
 def _plain(response: Any) -> requests.Response:
-    """Return the response of requests from one of schemathesis."""
+    """Return the ``requests`` response for a schemathesis response."""
     made = requests.Response()
     made.status_code, made._content, made.url = response.status_code, response.content, str(response.request.url)
     made.headers.update({name: values[0] for name, values in response.headers.items()})
@@ -143,7 +143,7 @@ def _with_wrong_credentials(url: str, value: str) -> None:
 def test_callers_without_credentials(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
 ) -> None:
-    """Each generated request is refused before its parameters are validated; no response shows anything."""
+    """Each generated request is rejected before its parameters are validated; no response reveals anything."""
 
     async def story(scene: Brokers) -> None:
         async with scene.cluster("SASL_SSL", "PLAIN", "admin") as cluster:
@@ -173,7 +173,7 @@ def test_callers_without_credentials(
 
 
 def test_browsers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str) -> None:
-    """No response with data is cached; a session alone changes nothing; other sites and names are refused."""
+    """No response with data is cacheable; a session alone cannot change anything; other sites and names are rejected."""
 
     async def story(scene: Brokers) -> None:
         await scene.create_user("bob")

@@ -129,7 +129,7 @@ def more(tmp_path: Path) -> str:
 def test_each_route_needs_authentication_and_permission(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
 ) -> None:
-    """Without credentials only public routes respond; a user without ACLs sees nothing, with ACLs the own topics."""
+    """Without credentials, only public routes respond; without ACLs, a user sees nothing; with ACLs, its own topics."""
 
     async def story(scene: Brokers) -> None:
         cluster = scene.cluster("SASL_SSL", "PLAIN", "admin")
@@ -191,7 +191,7 @@ def test_each_route_needs_authentication_and_permission(
 def test_brokers_forward_requests_with_the_permissions_of_the_caller(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
 ) -> None:
-    """Requests that need all brokers work for users with passwords, and do not give them more rights."""
+    """Requests that involve all brokers work for users with passwords, and do not give them more permissions."""
 
     async def story(scene: Brokers) -> None:
         await scene.create_user("bob")
@@ -322,7 +322,7 @@ def test_session_of_the_dashboard(
 def test_client_certificates(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str
 ) -> None:
-    """A client with a certificate is the user of its subject; others use passwords on the same port."""
+    """A client with a certificate is the user named by its subject; others use passwords on the same port."""
     text = (certificates / "broker.pem").read_text()
     begin = text.index("-----BEGIN CERTIFICATE")
     key, chain = tmp_path / "admin-key.pem", tmp_path / "admin.pem"

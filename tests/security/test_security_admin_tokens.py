@@ -1,4 +1,4 @@
-"""Delegation tokens by the admin API of real brokers."""
+"""Delegation tokens in the admin API of real brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settings(directory: Path, *lines: str) -> str:
 def test_tokens_by_rest(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Users manage their own tokens, and others only with ACLs; only the creation shows the secret."""
+    """Users manage their own tokens, and other tokens only with ACLs; the secret is returned only at creation."""
 
     async def story(scene: Brokers) -> None:
         for user in ("alice", "bob"):
@@ -116,7 +116,7 @@ def test_tokens_by_rest(
 
 
 def test_disabled_and_unauthenticated(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """The errors are those of Kafka; a caller without authentication cannot create a credential."""
+    """The errors are Kafka's; an unauthenticated caller cannot create a credential."""
 
     async def disabled(scene: Brokers) -> None:
         response = await deferToThread(Client(scene.brokers[0].admin.url, token=TOKEN).send, "GET", "/v1/tokens")
@@ -136,7 +136,7 @@ def test_disabled_and_unauthenticated(tmp_path: Path, certificates: Path, coordi
 
 
 def test_tokens_on_the_command_line(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """A user creates a token for a job; a client with the written settings acts as the user."""
+    """A user creates a token for a job; a client with the settings that are written acts as this user."""
     password = tmp_path / "password"
     password.write_text(PASSWORDS["bob"])
 

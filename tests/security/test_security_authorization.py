@@ -1,4 +1,4 @@
-"""The authorization matrix: each API, called by clients without and with each right, answers as Apache Kafka does."""
+"""The authorization matrix: each API, called with and without each permission, responds as Apache Kafka does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.real_reactor import run
 
 
 def answers_of_kreplica(directory: Path, certificates: Path, connect_string: str) -> dict[str, Any]:
-    """Return the answers of a broker in this process."""
+    """Return the answers from a broker in this process."""
     more = {"zookeeper.connect": connect_string, "log.dirs": str(directory / "logs")}
     chosen = {**properties(certificates, {"LOCAL": 0, "TLS": 0}), **more}
     settings = BrokerSettings.from_text("\n".join(f"{name}={value}" for name, value in chosen.items()))
@@ -45,7 +45,7 @@ def test_answers(tmp_path: Path, certificates: Path, coordinator: CoordinatorPro
     """Each answer is that of Apache Kafka 3.9.1, or one of the listed differences."""
     own = answers_of_kreplica(tmp_path, certificates, coordinator.address)
     _, theirs = load()
-    assert set(own) == set(theirs), "the table has changed: record the answers of Apache Kafka again"
+    assert set(own) == set(theirs), "the table has changed: record Apache Kafka's answers again"
     used = set()
     for case, answer in own.items():
         if answer == theirs[case]:

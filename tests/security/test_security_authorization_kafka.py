@@ -1,4 +1,4 @@
-"""Records the answers of Apache Kafka 3.9.1 to the authorization matrix."""
+"""Records Apache Kafka 3.9.1's answers to the authorization matrix."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def supported(port: int) -> dict[int, tuple[int, int]]:
 
 
 def test_record(tmp_path: Path, certificates: Path) -> None:
-    """The recorded answers are those of Apache Kafka; if they are not, the file is written and the test fails."""
+    """The recorded answers are Apache Kafka's; if they are not, the file is rewritten and the test fails."""
     try:
         apache_kafka.class_path()
     except apache_kafka.NoKafka as missing:
@@ -50,4 +50,4 @@ def test_record(tmp_path: Path, certificates: Path) -> None:
     recorded = load() if ANSWERS.exists() else None
     if recorded != (versions, answers):
         save(versions, answers)
-    assert recorded == (versions, answers), f"the answers differ; {ANSWERS} is rewritten"
+    assert recorded == (versions, answers), f"the answers differ; {ANSWERS} was rewritten"

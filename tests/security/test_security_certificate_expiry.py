@@ -1,4 +1,4 @@
-"""Warnings before certificates expire, on virtual time."""
+"""Warnings before certificates expire, in virtual time."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class AtOnce:
 
 
 class Scene:
-    """A listener with a certificate of 40 days, and the watch of a broker that warns 30 days before the expiry."""
+    """A listener whose certificate is valid for 40 days, and a broker's check that warns 30 days before expiry."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = Clock()
@@ -66,7 +66,7 @@ def warnings(logged: list[str]) -> list[str]:
 
 
 def test_days_pass(tmp_path: Path, logged: list[str]) -> None:
-    """There is one log line a day below the threshold, with the days; none after the file was replaced."""
+    """Below the threshold, there is one log line per day, with the number of days; after the file is replaced, none."""
     scene = Scene(tmp_path)
     scene.watch.start()
     (expiry,) = scene.watch.expiries
@@ -94,7 +94,7 @@ def test_days_pass(tmp_path: Path, logged: list[str]) -> None:
 
 
 def test_issuer_that_expires_first(tmp_path: Path) -> None:
-    """The first expiry of the chain counts, because clients then reject the connection."""
+    """The certificate in the chain that expires first counts, because then clients reject the connection."""
     authority = open_authority(tmp_path / "short", 5)
     scene = Scene(tmp_path / "long")
     path = create_certificate(tmp_path / "short", authority, "broker", ["127.0.0.1"], 300)

@@ -1,4 +1,4 @@
-"""Clients of other projects over SASL_SSL, with each mechanism that they support."""
+"""Other projects' clients over SASL_SSL, with each mechanism that they support."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ WRITE, READ = AclOperation.WRITE, AclOperation.READ
 
 
 def test_documented_clients() -> None:
-    """The table of the documentation has a row for each client, with its mechanisms."""
+    """The table in the documentation has a row for each client, with its mechanisms."""
     rows = [f"| {name} | {' | '.join('yes' for _ in MECHANISMS)} | " for name in CLIENTS]
     page = PAGE.read_text()
     assert [row for row in rows if row not in page] == []

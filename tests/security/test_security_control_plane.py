@@ -1,4 +1,4 @@
-"""A listener for requests of the controller only, with its own security protocol, with real sockets (KIP-291)."""
+"""A listener only for the controller's requests, with its own security protocol and real sockets (KIP-291)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def settings(broker_id: int, directory: Path, certificates: Path, connect: str, 
 
 @pytest.fixture
 def arrived(monkeypatch: pytest.MonkeyPatch) -> dict[str, set[tuple[str, str]]]:
-    """Listeners and users of the controller's requests and of followers' fetches, by name of the handler."""
+    """The (listener, user) pairs of the controller's requests and of followers' fetches, by name of the handler."""
     found: dict[str, set[tuple[str, str]]] = defaultdict(set)
 
     def observe(handler: Any) -> None:
@@ -84,7 +84,7 @@ def test_requests_of_the_controller(
     arrived: dict[str, set[tuple[str, str]]],
     logged: list[str],
 ) -> None:
-    """They arrive on their listener, authenticated; followers use the listener between brokers."""
+    """They arrive on their own listener, authenticated; followers use the inter-broker listener."""
 
     async def story(scene: Brokers) -> None:
         await use_topic(scene)
@@ -109,6 +109,6 @@ def test_requests_of_the_controller(
 def test_without_the_setting(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, arrived: dict[str, set[tuple[str, str]]]
 ) -> None:
-    """They arrive on the listener between brokers; the other listener may exist already."""
+    """They arrive on the inter-broker listener; the other listener may already exist."""
     with_brokers(2, tmp_path, certificates, coordinator.address, use_topic, "", settings)
     assert {listener for found in arrived.values() for listener, _ in found} == {"INTERNAL"}

@@ -1,4 +1,4 @@
-"""The coordinator's process with TLS and users: clients of Java and kazoo, a broker that protects its znodes."""
+"""The coordinator process with TLS and users: Java's client, kazoo, and a broker that protects its znodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class Coordinator:
     """A coordinator process.
 
-    :ivar address: of the listener without TLS; ``tls_address`` of that with TLS.
+    :ivar address: address of the listener without TLS; ``tls_address`` is that of the listener with TLS.
     """
 
     def __init__(self, directory: Path, certificates: Path, *lines: str) -> None:
@@ -145,7 +145,7 @@ def kazoo(address: str, certificates: Path | None = None, **options: Any) -> Kaz
 
 
 def test_kazoo_with_digests(coordinator: Coordinator, certificates: Path) -> None:
-    """Claimed identities (addauth) own znodes of their own, on a connection that a certificate authenticates."""
+    """Identities added with addauth own their znodes, on a connection that is authenticated by a certificate."""
     owner, other = (
         kazoo(coordinator.tls_address, certificates, auth_data=[("digest", f"{name}:secret")])
         for name in ("owner", "other")
@@ -179,7 +179,7 @@ def test_kazoo_without_authentication(coordinator: Coordinator) -> None:
 
 
 def test_broker_that_protects_its_znodes(tmp_path: Path, coordinator: Coordinator, certificates: Path) -> None:
-    """A broker process with TLS and SASL starts, and its znodes have the ACLs of Kafka."""
+    """A broker process with TLS and SASL starts, and its znodes have Kafka's ACLs."""
     (port,) = free_ports(1)
     path = tmp_path / "broker.properties"
     path.write_text(f"""

@@ -50,7 +50,7 @@ from tests.support.coordinator import CoordinatorProcess
 
 @pytest.fixture
 def logged(logged: list[str]) -> Iterator[list[str]]:
-    """Texts of all log events; the key of the tokens is not among them."""
+    """The messages of all log events, which must not contain the key of the tokens."""
     yield logged
     assert not [text for text in logged if KEY in text]
 
@@ -101,7 +101,7 @@ def test_life_of_a_token(
                 assert "User:alice" in {each.user for each in server.resources.connections}
                 await connection.close()
 
-        # The renewer renews at the other broker, for less and for more than the maximum lifetime.
+        # The renewer renews the token on the other broker, for less and for more than the maximum lifetime.
         far = await connect_to(scene, "admin", 1)
         code, expires_ms = await renew(far, token["hmac"], 2 * DAY_MS)
         assert (code, abs(expires_ms - token["issue_timestamp_ms"] - 2 * DAY_MS) < 60_000) == (0, True)
@@ -139,7 +139,7 @@ async def connect_to(scene: Brokers, user: str, broker: int) -> Any:
 def test_permissions(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Owners and renewers need no ACL; others need CreateTokens, DescribeTokens or Describe (KIP-373)."""
+    """Owners and renewers need no ACLs; others need CreateTokens, DescribeTokens or Describe (KIP-373)."""
 
     async def story(scene: Brokers) -> None:
         alice, admin = [await scene.connection("LOCAL", "PLAIN", user) for user in ("alice", "admin")]
@@ -197,7 +197,7 @@ def test_permissions(
         connection = await token_connection(scene, third)
         assert "User:bob" in scene.users
 
-        # A client with a token cannot obtain others, so a token cannot outlive its maximum lifetime.
+        # A client with a token cannot obtain another, so access cannot outlive the token's maximum lifetime.
         assert (await create(connection))["error_code"] == NOT_ALLOWED
         assert await renew(connection, third["hmac"]) == (NOT_ALLOWED, -1)
         assert await expire(connection, third["hmac"]) == (NOT_ALLOWED, -1)
@@ -209,7 +209,7 @@ def test_permissions(
 
 
 def test_disabled_tokens(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """Without a key, requests have the error of Kafka, and no client can authenticate with a token."""
+    """Without a key, requests fail with Kafka's error, and no client can authenticate with a token."""
 
     async def story(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
@@ -297,7 +297,7 @@ def test_sessions_of_tokens(
         with pytest.raises(errors.ConnectionLost):
             await idle.request(METADATA, 1, {"topics": []})
         assert any("its session has expired" in text for text in logged)
-        # Sessions of passwords have no end on this listener, so they cannot authenticate again.
+        # Sessions with passwords do not expire on this listener, so they cannot authenticate again.
         response = await alice.request(SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"})
         assert response["error_code"] == ILLEGAL_SASL_STATE
 
@@ -313,7 +313,7 @@ def test_sessions_of_tokens(
 def test_clients_of_every_kind(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Both clients of kreplica use a token with the option of Java's login module; kafka-python announces it too."""
+    """Both kreplica clients use a token with the option of Java's login module; kafka-python announces it too."""
 
     async def story(scene: Brokers) -> None:
         alice = await scene.connection("LOCAL", "PLAIN", "alice")
@@ -342,7 +342,7 @@ def test_clients_of_every_kind(
 def test_administration(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Both clients create, renew, list and delete tokens, and Java's settings of a token work for them."""
+    """Both clients create, renew, list and delete tokens, and can use Java's settings for a token."""
 
     async def story(scene: Brokers) -> None:
         async with scene.cluster("LOCAL", "PLAIN", "alice") as cluster:
@@ -404,7 +404,7 @@ def read_blocking(port: int, config: dict[str, str]) -> int:
 
 
 def read_with_kafka_python(port: int, token: dict[str, Any], mechanism: str) -> int:
-    """Read with kafka-python's implementation of SCRAM, extended by the announcement of a token."""
+    """Read with kafka-python's SCRAM implementation, extended to announce a token."""
     from kafka import KafkaConsumer
     from kafka.net import sasl
     from kafka.net.sasl import scram
@@ -443,7 +443,7 @@ def read_with_kafka_python(port: int, token: dict[str, Any], mechanism: str) -> 
 
 
 def error_of_librdkafka(port: int, token: dict[str, Any]) -> str:
-    """Return the error of a client that sends the token as a user and password."""
+    """Return the error of a client that sends the token as user and password without announcing it."""
     from confluent_kafka.admin import AdminClient
 
     found: list[str] = []
@@ -492,7 +492,7 @@ def test_restart(tmp_path: Path, certificates: Path, coordinator: CoordinatorPro
 def test_damaged_znodes(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """A damaged token is logged and ignored; the others work."""
+    """A damaged token is logged and ignored; other tokens work."""
 
     async def story(scene: Brokers) -> None:
         client = scene.brokers[0].client
@@ -511,7 +511,7 @@ def test_damaged_znodes(
 
 
 def test_change_during_a_read(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """A read that listed the tokens before this broker created one does not remove it."""
+    """A read that listed the tokens before this broker created one does not remove the new token."""
 
     async def story(scene: Brokers) -> None:
         client = scene.brokers[0].client

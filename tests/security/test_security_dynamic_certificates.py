@@ -1,4 +1,4 @@
-"""Certificates of listeners that change by dynamic settings, with real sockets (KIP-226)."""
+"""Listeners' certificates that are changed by dynamic settings, with real sockets (KIP-226)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SECRET = "planted-secret-9"
 
 @pytest.fixture
 def renewed(tmp_path: Path, certificates: Path) -> Path:
-    """A certificate of the same authority with the same name."""
+    """A certificate from the same authority with the same name."""
     directory = tmp_path / "renewed"
     directory.mkdir()
     authority = open_authority(certificates, 10)
@@ -95,7 +95,7 @@ async def until_presented(scene: Brokers, path: Path, broker: int = 1) -> None:
 def test_changed_keystore(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, renewed: Path, logged: list[str]
 ) -> None:
-    """A valid key store is used by new connections; refused ones change nothing, and the error names the setting."""
+    """New connections use a valid key store; rejected ones change nothing, and the error names the setting."""
     junk = tmp_path / "junk.pem"
     junk.write_text("junk")
     fewer_hosts = tmp_path / "fewer"
@@ -157,7 +157,7 @@ def encrypted_key(directory: Path, certificate: Path) -> Path:
 
 
 def test_other_authority(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """The brokers change to certificates of another authority in two steps, and replicate all the time."""
+    """The brokers change to another authority's certificates in two steps, and replicate all the time."""
     both = tmp_path / "both.pem"
     both.write_bytes((certificates / "ca.pem").read_bytes() + (certificates / "other" / "ca.pem").read_bytes())
     changed = tmp_path / "changed"
@@ -184,7 +184,7 @@ def test_other_authority(tmp_path: Path, certificates: Path, coordinator: Coordi
         for number in (1, 2):
             assert await alter(scene, {KEYSTORE: str(new)}, number) is None
             await until_presented(scene, new, number)
-            for broker in scene.brokers:  # connections between the brokers are made again
+            for broker in scene.brokers:  # the brokers reconnect to each other
                 for connection in list(broker.server.resources.connections if broker.server else ()):
                     connection.drop("test")
             await write()
@@ -198,7 +198,7 @@ def test_other_authority(tmp_path: Path, certificates: Path, coordinator: Coordi
 def test_pem_text(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, renewed: Path, logged: list[str]
 ) -> None:
-    """Keys and passwords are encrypted in ZooKeeper, even after the secret was replaced, and shown nowhere."""
+    """Keys and passwords are encrypted in ZooKeeper, even after the secret was replaced, and are never shown."""
     data = encrypted_key(tmp_path, renewed).read_text()
     key, chain = data[: data.index("-----BEGIN CERT")], data[data.index("-----BEGIN CERT") :]
     values = {

@@ -10,7 +10,7 @@ import pytest
 from handshake_fuzz import Fuzzer
 
 GROWTH_BYTES_MAX = 16 * 1024 * 1024
-"""Memory that the process may gain; one connection takes kilobytes."""
+"""Maximum growth of the process's memory; one connection takes kilobytes."""
 
 
 def resident_bytes() -> int:

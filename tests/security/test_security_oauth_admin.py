@@ -1,4 +1,4 @@
-"""Callers of the admin API with bearer tokens of an authorization server."""
+"""Callers of the admin API with bearer tokens from an authorization server."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def more(tmp_path: Path) -> str:
 def test_tokens_need_the_same_permissions(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str, logged: list[str]
 ) -> None:
-    """A token names a user, whose ACLs decide about each route, also at other brokers; an invalid token is rejected."""
+    """A token names a user, whose ACLs apply to each route, even on other brokers; an invalid token is rejected."""
     with token_server() as server:
 
         async def story(scene: Brokers) -> None:

@@ -1,4 +1,4 @@
-"""HTTP requests of clients to authorization servers that fail or misbehave, with and without a reactor."""
+"""Clients' HTTP requests to authorization servers that fail or misbehave, with and without a reactor."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def refusal(log_in: Login, chosen: dict[str, str]) -> str:
 
 @both
 def test_tls(log_in: Login, certificates: Path) -> None:
-    """The certificate of the server is verified with the options of the login module."""
+    """The server's certificate is verified with the options of the login module."""
     with token_server(certificates) as server:
         trusted = f'ssl.truststore.type="PEM" ssl.truststore.location="{certificates}/ca.pem"'
         other = trusted.replace("/ca.pem", "/other/ca.pem")
@@ -153,7 +153,7 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_connections_share_a_request() -> None:
-    """Connections that need a token at the same time cause one request."""
+    """Connections that need a token at the same time cause only one request."""
     from twisted.internet import reactor
     from twisted.internet.defer import Deferred, gatherResults
 
@@ -164,7 +164,7 @@ def test_connections_share_a_request() -> None:
             endpoints = [make(reactor, "127.0.0.1", 1, 1.0) for _ in range(5)]  # type: ignore[arg-type]
             first, *others = [Deferred.fromCoroutine(each.sasl.new_exchange()) for each in endpoints]  # type: ignore
             first.addErrback(lambda _: None)
-            first.cancel()  # a connection that is given up does not stop the request of the others
+            first.cancel()  # an abandoned connection does not stop the request of the others
             exchanges = await gatherResults(others)
             assert len({each.step(b"") for each in exchanges}) == 1
             assert await deferToThread(lambda: len(server.tokens)) == 1

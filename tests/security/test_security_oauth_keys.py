@@ -1,4 +1,4 @@
-"""Keys are read on schedule and on demand, on virtual time."""
+"""Keys are read on schedule and on demand, in virtual time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Inline:
 
 
 class Scene:
-    """A source whose readings the test answers."""
+    """A key source whose reads the test completes."""
 
     def __init__(self, keys: KeySet | None = None) -> None:
         self.clock = Clock()
@@ -52,7 +52,7 @@ class Scene:
 
 
 def test_schedule() -> None:
-    """The keys are read at the start and every hour; a reading on demand starts the hour again."""
+    """The keys are read at the start and every hour; a read on demand restarts the hour."""
     scene = Scene()
     assert scene.key_ids == []
     scene.readings[0].callback(FIRST)
@@ -83,7 +83,7 @@ def test_keys_of_a_file_are_there_at_once() -> None:
 
 
 def test_failures() -> None:
-    """The last keys remain while readings fail, with growing delays."""
+    """While reads fail, the last keys remain, and the delays grow."""
     scene = Scene()
     scene.readings[0].callback(FIRST)
     scene.clock.advance(3600)
@@ -102,11 +102,11 @@ def test_failures() -> None:
 
 
 def test_readings_on_demand_are_limited() -> None:
-    """All waiters share one reading, and the next one begins only after a while."""
+    """All waiters share one read, and the next one starts only after a while."""
     scene = Scene(KeySet.parse(FIRST))
     waiters = [scene.demand() for _ in range(WAITERS_MAX + 5)]
     assert len(scene.readings) == 1
-    assert [each.called for each in waiters].count(True) == 5  # too many are not made to wait
+    assert [each.called for each in waiters].count(True) == 5  # the others exceed the limit and do not wait
     scene.readings[0].callback(SECOND)
     assert all(each.called for each in waiters)
     assert scene.demand().called
@@ -121,7 +121,7 @@ def test_readings_on_demand_are_limited() -> None:
 
 
 def test_a_reading_continues_without_waiters() -> None:
-    """A client that disconnects while it waits cancels neither the reading nor the next ones."""
+    """A client that disconnects while it waits cancels neither this read nor later ones."""
     scene = Scene(KeySet.parse(FIRST))
     waiting = scene.demand()
     waiting.addErrback(lambda _: None)

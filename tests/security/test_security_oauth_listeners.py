@@ -34,7 +34,7 @@ REFUSED = 'Authentication failed: {"status": "invalid_token"}'
 
 @pytest.fixture
 def server(logged: list[str]) -> Iterator[TokenServer]:
-    """A token server; no log contains a token of it, or a secret."""
+    """A token server; no log may contain its tokens or a secret."""
     with token_server() as running:
         yield running
     assert not [text for text in logged for token in running.tokens if token[20:] in text or SECRET in text]
@@ -147,7 +147,7 @@ def test_keys_change_and_the_server_fails(
         requests = server.key_requests
         _, response = await authenticate(scene, old)
         assert json.loads(response["auth_bytes"]) == INVALID
-        for _ in range(20):  # invented keys do not cause requests
+        for _ in range(20):  # invented key IDs do not cause requests
             _, response = await authenticate(scene, old)
             assert json.loads(response["auth_bytes"]) == INVALID
         assert server.key_requests == requests
@@ -173,7 +173,7 @@ def test_keys_change_and_the_server_fails(
 def test_start_without_the_server(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
 ) -> None:
-    """The broker starts, rejects tokens meanwhile, and reads the keys when the server is back."""
+    """The broker starts, rejects tokens until the server is back, and then reads the keys."""
 
     async def story(scene: Brokers) -> None:
         _, response = await authenticate(scene, server.token())
@@ -189,7 +189,7 @@ def test_start_without_the_server(
         assert (keys.samples[0].value, failures.samples[0].value) == (1.0, 0.0)
 
     server.is_down = True
-    # A start waits for the controller for as long as a session.
+    # A start waits for the controller for up to the session timeout.
     more = """
         zookeeper.session.timeout.ms=4000
         sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms=200
@@ -200,7 +200,7 @@ def test_start_without_the_server(
 def test_sessions_end_with_the_token(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
 ) -> None:
-    """kreplica's clients keep their connections with new tokens; another connection ends with its token (KIP-368)."""
+    """kreplica's clients keep their connections with new tokens; other connections end with their token (KIP-368)."""
 
     async def story(scene: Brokers) -> None:
         clients = OAuthClients(scene, server, None)
@@ -293,7 +293,7 @@ def test_tokens_without_headers(
 def test_unsecured_tokens_need_a_setting(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, server: TokenServer, logged: list[str]
 ) -> None:
-    """With it, Kafka's tokens without a signature work; a signed token is rejected there."""
+    """With the setting, Kafka's unsigned tokens work, and signed tokens are rejected."""
     unsecured = f"""
         listener.name.short.oauthbearer.sasl.oauthbearer.jwks.endpoint.url=
         listener.name.short.oauthbearer.sasl.server.callback.handler.class=
@@ -351,7 +351,7 @@ def test_invalid_settings(tmp_path: Path, certificates: Path, change: str, messa
 
 
 def test_readings_that_fail_have_a_delay(tmp_path: Path, certificates: Path) -> None:
-    """Settings without a delay would let the readings occupy the event loop."""
+    """There is a delay even if the settings have none, because reads would otherwise occupy the event loop."""
     from twisted.internet import reactor
 
     for name in ("retry.backoff.ms", "retry.backoff.max.ms"):

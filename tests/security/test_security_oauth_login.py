@@ -1,4 +1,4 @@
-"""Tokens of clients: requests, replacement before they expire, retries, and errors without secrets."""
+"""Clients' tokens: requests, replacement before they expire, retries, and errors without secrets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOGIN = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 CLIENT = f'{LOGIN} required clientId="alice" clientSecret="{SECRET}" scope="a b" extension_traceId="7";'
 URL = "https://issuer.example/token"
 SIGNING_KEY = "k" * 64
-"""Clients do not verify their tokens."""
+"""Key that signs the tokens; any key can be used, because clients do not verify their tokens."""
 
 
 def config(**changes: str | None) -> dict[str, str]:
@@ -43,7 +43,7 @@ def options(**changes: str | None) -> LoginOptions:
 
 
 class Io:
-    """A token endpoint on virtual time."""
+    """A token endpoint in virtual time."""
 
     def __init__(self) -> None:
         self.now_s = 1_800_000_000.0
@@ -109,7 +109,7 @@ def test_request() -> None:
 
 
 def test_encoded_credentials() -> None:
-    """RFC 6749 requires to encode the ID and the secret; Kafka does so only with a setting."""
+    """RFC 6749 requires that the ID and the secret are encoded; Kafka does this only with a setting."""
     for urlencode, expected in ((True, "YSUzQWI6YyUyQmQ="), (False, "YTpiOmMrZA==")):
         request = token_request(URL, ClientSecret("a:b", "c+d", urlencode=urlencode))
         assert request.headers["Authorization"] == f"Basic {expected}"
@@ -149,7 +149,7 @@ def test_replacement_fails() -> None:
 
 
 def test_retries() -> None:
-    """Failed requests are repeated with growing delays; an error of the client is final."""
+    """Failed requests are retried with growing delays; an error that the client caused is final."""
     io = Io()
     login = TokenLogin(options(), io)
     io.failures = [down(), HttpResponse(503, b""), HttpResponse(500, b"<html>"), HttpResponse(200, b"{}")]
@@ -216,7 +216,7 @@ def test_unsecured() -> None:
         (RefreshRules(), 1000, 1000, 4600, 3880),
         (RefreshRules(), 2000, 1000, 4600, 3880),
         (RefreshRules(), 1000, None, 4600, 3880),
-        (RefreshRules(), 1000, 1000, 1360, 1060),  # the buffer of 300 s comes first
+        (RefreshRules(), 1000, 1000, 1360, 1060),  # the buffer of 300 s applies first
         (RefreshRules(), 1000, 1000, 1300, 1240),  # too short for the buffer
         (RefreshRules(), 4200, 1000, 4600, 4260),
         (RefreshRules(buffer_s=0), 3870, 1000, 4600, 3930),  # not before the minimum period
@@ -226,7 +226,7 @@ def test_unsecured() -> None:
 def test_refresh_times(
     rules: RefreshRules, now_s: int, issued_s: int | None, expires_s: int, expected_s: int
 ) -> None:
-    """Kafka's rules (KIP-255)."""
+    """The times follow Kafka's rules (KIP-255)."""
     issued_ms = None if issued_s is None else issued_s * 1000
     assert rules.time_ms(now_s * 1000, issued_ms, expires_s * 1000, 0.0) == expected_s * 1000
     latest_ms = rules.time_ms(now_s * 1000, issued_ms, expires_s * 1000, 1.0)
@@ -272,7 +272,7 @@ def test_settings() -> None:
 
 
 def test_options_of_spark() -> None:
-    """Spark's options with the prefix ``kafka.`` log in with tokens too."""
+    """Spark's options with the prefix ``kafka.`` support login with tokens too."""
     from kreplica.spark.connection_security import ConnectionSecurity
 
     security = ConnectionSecurity.of(config())

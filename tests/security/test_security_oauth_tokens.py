@@ -1,4 +1,4 @@
-"""Validation of bearer tokens, and the exchange of OAUTHBEARER."""
+"""Validation of bearer tokens, and the OAUTHBEARER exchange."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = JwtRules(audiences=("other", AUDIENCE), issuer=ISSUER)
 
 
 class Keys:
-    """Keys that a refresh replaces."""
+    """Keys that are replaced by a refresh."""
 
     def __init__(self, *contents: bytes) -> None:
         self.keys = KeySet.parse(contents[0])
@@ -73,7 +73,7 @@ def test_other_algorithms() -> None:
 
 
 def test_accepted_variants() -> None:
-    """Times within the clock skew, other names of claims, and several audiences."""
+    """Times within the clock skew, other claim names and several audiences are accepted."""
     for rules, changes, user in (
         (RULES, {"iat": NOW_S - 100, "exp": NOW_S - 29}, "alice"),
         (RULES, {"nbf": NOW_S + 30}, "alice"),
@@ -139,7 +139,7 @@ def rejected_tokens() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("text", "message"), rejected_tokens())
 def test_rejected_tokens(text: str, message: str) -> None:
-    """The error names the reason, and contains nothing of the token."""
+    """The error contains the reason, but no part of the token."""
     with pytest.raises(InvalidToken) as caught:
         run(validator().validate(text))
     assert message in str(caught.value)
@@ -214,7 +214,7 @@ def test_mutated_key_sets() -> None:
 
 
 def mutate(rng: random.Random, text: str) -> str:
-    """Change a token as an attacker would: characters, sections, or the JSON in a section."""
+    """Change characters, sections or the JSON of a token, as an attacker would."""
     kind = rng.randrange(4)
     if kind == 0:
         characters = list(text)
@@ -250,7 +250,7 @@ def _decode(text: str) -> bytes:
 
 
 def test_mutated_tokens() -> None:
-    """A mutated token is accepted as a valid one of alice, or raises the typed error."""
+    """A mutated token is either still a valid token of alice, or raises the typed error."""
     rng = random.Random(7)
     originals = [token(), token(ec_key(1), "ES256", {"kid": "curve"}), token(headers={}, scope="a", nbf=NOW_S)]
     checked = validator()
@@ -267,7 +267,7 @@ def test_mutated_tokens() -> None:
 
 
 def test_mutated_messages() -> None:
-    """The exchange with mutated messages raises only the typed error, or rejects the token."""
+    """With mutated messages, the exchange raises only the typed error, or rejects the token."""
     rng = random.Random(8)
     message = OAuthBearerClient(token(), {"traceId": "1"}).step(b"")
     refused = 0

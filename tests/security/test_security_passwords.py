@@ -31,7 +31,7 @@ def test_values_of_kafka(encoded: str) -> None:
 @pytest.mark.parametrize("cipher", CIPHERS)
 @pytest.mark.parametrize("key_factory", KEY_FACTORIES)
 def test_round_trip(cipher: str, key_factory: str) -> None:
-    """Each value has its own salt and the names that Kafka reads, and any encoder with the secret decrypts it."""
+    """Each value has its own salt and the names that Kafka reads, and can be decrypted with the same secret."""
     encoder = PasswordEncoder(
         secret="sesame", cipher=cipher, key_factory=key_factory, key_bits=256, iterations=1024
     )
@@ -64,7 +64,7 @@ def test_damaged_values(encoded: str) -> None:
 
 
 def test_wrong_secret() -> None:
-    """The error and the representation contain no secret."""
+    """Neither the error nor the representation contains a secret."""
     encoder = PasswordEncoder(secret="planted-secret")
     for encoded in (KAFKA_CBC, KAFKA_GCM):
         with pytest.raises(ValueError, match="cannot be decrypted") as caught:

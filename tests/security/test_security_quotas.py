@@ -1,4 +1,4 @@
-"""Real clients with quotas: they are slowed down, and nothing fails."""
+"""Real clients with quotas are slowed down, and nothing fails."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHORT_WINDOWS = "quota.window.num=2"
 
 
 def write_and_read(scene: Brokers, user: str, topic: str) -> tuple[float, float]:
-    """Write and read records with librdkafka; return the seconds of both."""
+    """Write and read records with librdkafka; return the duration of both in seconds."""
     from confluent_kafka import Consumer, Producer
 
     config: dict[str, Any] = {
@@ -60,7 +60,7 @@ def write_and_read(scene: Brokers, user: str, topic: str) -> tuple[float, float]
 
 
 def produce_once(scene: Brokers, topic: str) -> None:
-    """Write a record with a new librdkafka client, which connects again if its connections are closed."""
+    """Write a record with a new librdkafka client, which reconnects if its connections are closed."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -84,7 +84,7 @@ def closed_by_peer(port: int, count: int) -> int:
     while (left_s := deadline_s - time.monotonic()) > 0:
         for each in select.select(list(served), [], [], left_s)[0]:
             served.remove(each)
-            each.close()  # the broker sends nothing, so it has closed the connection
+            each.close()  # the broker sends no data, so it has closed the connection
     for each in served:
         each.close()
     return count - len(served)
@@ -105,7 +105,7 @@ async def set_configs(scene: Brokers, connection: Any, values: dict[str, str | N
 def test_limited_connections(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """With limits of connections, clients wait, and librdkafka writes nevertheless; brokers keep their connections."""
+    """With connection limits, clients wait, but librdkafka can still write; brokers keep their connections."""
 
     async def story(scene: Brokers) -> None:
         connection = await scene.connection("LOCAL", "PLAIN", "admin")
@@ -113,7 +113,7 @@ def test_limited_connections(
         limits = scene.brokers[0].connection_limits.limits
         before = limits.listeners["SASL_SSL"].open
 
-        # Connections above the rate of an address are closed without being served, also those of TLS.
+        # Connections above the rate of an address are closed without being served, even with TLS.
         op = {"key": CONNECTION_CREATION_RATE, "value": 5, "remove": False}
         entry = {"entity": [{"entity_type": "ip", "entity_name": "127.0.0.1"}], "ops": [op]}
         response = await connection.request(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
@@ -126,7 +126,7 @@ def test_limited_connections(
             ALTER_CLIENT_QUOTAS, 1, {"entries": [{**entry, "ops": [{**op, "remove": True}]}], "validate_only": False}
         )
 
-        # The listener accepts connections at its rate.
+        # The listener accepts connections at the limited rate.
         await set_configs(scene, connection, {"listener.name.local.max.connection.creation.rate": "20"})
         assert await deferToThread(closed_by_peer, scene.port("LOCAL"), 40) == 0
         await deferToThread(produce_once, scene, "limited")
@@ -152,7 +152,7 @@ def test_limited_connections(
 def test_librdkafka_is_slowed_down(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """A user with quotas takes the time that its bytes need; the other user does not."""
+    """A user with quotas needs the time that its quota implies; another user does not."""
 
     async def story(scene: Brokers) -> None:
         connection = await scene.connection("LOCAL", "PLAIN", "admin")
@@ -167,7 +167,7 @@ def test_librdkafka_is_slowed_down(
                 await pause(scene.reactor, 0.05)
         slow = await deferToThread(write_and_read, scene, "alice", "slow")
         fast = await deferToThread(write_and_read, scene, "admin", "fast")
-        # One window of a second is free.
+        # The first window of one second is not throttled.
         assert min(slow) > RECORDS * SIZE / RATE - 1.5
         assert fast[0] < slow[0]
         throttled = [broker.quotas.metrics for broker in scene.brokers]

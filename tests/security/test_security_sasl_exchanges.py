@@ -1,4 +1,4 @@
-"""SASL exchanges of clients and brokers, and JAAS configurations."""
+"""SASL exchanges between clients and brokers, and JAAS configurations."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_both_sides_of_scram(mechanism: str, user: str) -> None:
 
 
 def test_scram_example_of_rfc_7677() -> None:
-    """The messages in section 3 of the RFC."""
+    """The messages are those in section 3 of the RFC."""
     one = ScramClient(SCRAM_SHA_256, "user", PASSWORD, lambda: "rOprNGfwEbeRWgbNEkqO", {})
     assert one.step(b"") == b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
     nonce = b"rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
@@ -64,7 +64,7 @@ def test_scram_example_of_rfc_7677() -> None:
 
 
 def test_wrong_passwords() -> None:
-    """Neither side continues, and no error contains a password."""
+    """Neither side continues, and the errors do not contain passwords."""
     for one, other in (
         (client(SCRAM_SHA_512, "wrong"), server(SCRAM_SHA_512)),
         (client(SCRAM_SHA_512, user="nobody-knows"), server(SCRAM_SHA_512)),
@@ -81,7 +81,7 @@ def test_wrong_passwords() -> None:
 
 
 def test_nonce_of_old_librdkafka() -> None:
-    """The final message may contain the client's nonce twice, as Kafka accepts it; a nonce of another broker fails."""
+    """The final message may contain the client's nonce twice, as in Kafka; another broker's nonce is rejected."""
 
     def final(nonce: str, challenge: str) -> bytes:
         without_proof = f"c=biws,r={nonce}"
@@ -127,7 +127,7 @@ def test_invalid_challenges(challenge: bytes, message: str) -> None:
 
 
 def test_mutated_messages() -> None:
-    """Any mutated message is either accepted as another user's or raises the typed error."""
+    """Mutated SCRAM messages raise only the typed error; random PLAIN messages are always rejected."""
     rng = random.Random(1)
     for _ in range(3000):
         one, other = client(SCRAM_SHA_256), server(SCRAM_SHA_256)
@@ -201,7 +201,7 @@ def test_jaas() -> None:
     ],
 )
 def test_invalid_jaas(text: str, message: str) -> None:
-    """The error names the column, and contains no value."""
+    """The error contains the column, but no value."""
     with pytest.raises(ValueError, match="column") as caught:
         parse_jaas(text)
     assert message in str(caught.value)

@@ -38,7 +38,7 @@ from tests.support.real_reactor import run
 def test_clients_of_every_kind(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """Brokers authenticate to each other, and clients with each mechanism on each listener."""
+    """Brokers authenticate to each other, and clients authenticate with each mechanism on each listener."""
 
     async def story(scene: Brokers) -> None:
         async with scene.cluster("SASL_SSL", "PLAIN", "alice") as cluster:
@@ -133,7 +133,7 @@ def read_with_librdkafka(port: int, config: dict[str, str], mechanism: str, user
 def test_rejected_clients(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """The errors name the reason; a client that is not authenticated can do nothing else."""
+    """The errors contain the reason; a client that is not authenticated can do nothing else."""
 
     async def story(scene: Brokers) -> None:
         for mechanism, user, password in (
@@ -173,7 +173,7 @@ def test_rejected_clients(
 def test_sessions_end(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """A client that authenticates again keeps its connection; another one loses it (KIP-368)."""
+    """A client that authenticates again keeps its connection; other clients lose theirs (KIP-368)."""
 
     async def story(scene: Brokers) -> None:
         renewed = await scene.connection("SHORT", "PLAIN", "alice")

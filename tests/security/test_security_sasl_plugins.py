@@ -1,4 +1,4 @@
-"""SASL mechanisms of plugins, on real listeners."""
+"""SASL mechanisms from plugins, on real listeners."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reduce the time in which a connection must be authenticated from 30 to 3 seconds."""
+    """Reduce the time within which a connection must be authenticated from 30 to 3 seconds."""
     monkeypatch.setattr(sasl_config, "SaslConfig", partial(sasl_config.SaslConfig, timeout_s=3.0))
 
 
@@ -100,7 +100,7 @@ def short_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_mechanism_of_one_file(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, logged: list[str]
 ) -> None:
-    """The mechanism can decide later; its errors reject the client, and a closed connection cancels it."""
+    """The mechanism may respond asynchronously; its errors reject the client, and a closed connection cancels it."""
 
     async def story(scene: Brokers) -> None:
         for name in (b"now", b"later"):
@@ -135,7 +135,7 @@ def test_a_mechanism_of_one_file(
 
 
 def test_unknown_mechanism(tmp_path: Path, certificates: Path) -> None:
-    """The error of Kerberos names the alternatives."""
+    """The error for Kerberos names the alternatives."""
     chosen = settings(1, tmp_path, certificates, "127.0.0.1:1", "listener.name.short.sasl.enabled.mechanisms=GSSAPI")
     with pytest.raises(SettingsError, match="of the listener SHORT=GSSAPI: the mechanism is not supported") as caught:
         plugin_mechanisms(chosen)

@@ -1,4 +1,4 @@
-"""Secrets that tests plant in all settings, requests and files appear only where they belong."""
+"""Secrets that the tests plant in settings, requests and files do not appear anywhere else."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ BROKER_CONFIGS = 4
 
 @contextmanager
 def all_output() -> Iterator[list[str]]:
-    """Collect the texts and the fields of all log events of any level."""
+    """Collect the messages and the fields of all log events at any level."""
     texts: list[str] = []
 
     def observe(event: Any) -> None:
@@ -87,7 +87,7 @@ def one_line(pem: str) -> str:
 
 
 def reprs() -> Iterator[str]:
-    """Iterate over the ``repr`` of all objects of kreplica's classes in this process."""
+    """Iterate over the ``repr`` of all instances of kreplica's classes in this process."""
     for each in gc.get_objects():
         if type(each).__module__.startswith("kreplica."):
             try:
@@ -109,7 +109,7 @@ def files_below(directory: Path) -> Iterator[Path]:
 def test_planted_secrets(
     tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No secret is in a log of any level, an error, a metric, a response, a ``repr`` or a file of the broker."""
+    """No secret appears in a log at any level, an error, a metric, a response, a ``repr`` or a file of the broker."""
     chain, key, plain_key = encrypted_key(certificates)
     salted = pbkdf2_hmac("sha512", PLANTED["SCRAM password"].encode(), SALT, 4096)
     body = re.sub(r"-----.*?-----|\s", "", plain_key)
@@ -169,7 +169,7 @@ def test_planted_secrets(
     coordinator.stop()
     assert len(logged) > 50
     assert sum("user_name" in text or "authentication of" in text for text in logged) > 0
-    # Wrong passwords and rejected values are secrets as well: many are nearly right.
+    # Wrong passwords and rejected values are secrets as well, because many are nearly correct.
     assert [(text[:300], names) for text in logged if (names := found_in(text, secrets))] == []
     assert [(text[:300], names) for text in shown if (names := found_in(text, secrets))] == []
     for path in (*files_below(tmp_path / "broker"), *files_below(coordinator.directory)):
@@ -221,7 +221,7 @@ def by_protocol(port: int, salted: bytes) -> list[str]:
 
 
 def by_rest(url: str) -> list[str]:
-    """Send requests with right and wrong secrets to the admin API; return the responses."""
+    """Send requests with correct and wrong secrets to the admin API; return the responses."""
     shown: list[str] = []
     super_user = Client(url, token=PLANTED["admin token"])
     for name, response in super_user.walk().items():
@@ -250,7 +250,7 @@ def by_rest(url: str) -> list[str]:
 
 
 def test_files_of_a_secured_cluster(tmp_path: Path) -> None:
-    """All files belong to their owner only; the output and all other files do not contain the generated secrets."""
+    """All files are accessible only to their owner; the output and all other files contain no generated secrets."""
     directory = tmp_path / "cluster"
     twistd = Path(sys.executable).with_name("twistd")
     options = ["--secured", "--port", "0", "--admin-port", "0", "--zookeeper-port", "0", "--data-dir", str(directory)]

@@ -1,4 +1,4 @@
-"""Three brokers with TLS between each other and to their clients, with real sockets."""
+"""Three brokers that use TLS between each other and to their clients, with real sockets."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def read_with_librdkafka(address: str, certificates: Path, has_certificate: bool
 
 
 def test_refused_connections(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess) -> None:
-    """Each error names the reason; plaintext and silent connections do not disturb other clients."""
+    """Each error contains the reason; plaintext and silent connections do not affect other clients."""
 
     async def story(scene: Brokers) -> None:
         async def error(listener_name: str, chosen: dict[str, str], host: str = "127.0.0.1") -> str:
@@ -173,7 +173,7 @@ def test_changed_certificate(
 
 
 def test_invalid_settings_stop_the_start(tmp_path: Path, certificates: Path) -> None:
-    """The error names the setting of the listener."""
+    """The error names the listener's setting."""
     from twisted.internet import reactor
 
     given = settings(1, tmp_path, certificates, "127.0.0.1:1")

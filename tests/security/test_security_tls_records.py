@@ -15,12 +15,12 @@ from kreplica.server.transport.tls_socket import TlsSocket
 from tests.support.coordinator import CoordinatorProcess
 
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
-"""A request of version 0 with correlation ID 7, and its length prefix."""
+"""An ApiVersions request of version 0 with correlation ID 7, including its length prefix."""
 
 
 @pytest.fixture
 def handled(monkeypatch: pytest.MonkeyPatch) -> dict[TlsSocket, list[bytes]]:
-    """Data that each connection decrypted, by read."""
+    """The data that each connection decrypted, by read."""
     reads: dict[TlsSocket, list[bytes]] = {}
     receive = TlsSocket.recv_into
 
@@ -39,7 +39,7 @@ def test_records_of_one_read_are_handled_together(
     coordinator: CoordinatorProcess,
     handled: dict[TlsSocket, list[bytes]],
 ) -> None:
-    """Two requests in 28 TLS records of one read are handled together, even if the client closes right after."""
+    """Two requests in 28 TLS records of one read are handled together, even if the client then closes at once."""
 
     async def story(scene: Brokers) -> None:
         await deferToThread(send_and_receive, scene.address("SSL"), scene.trusted)
@@ -80,7 +80,7 @@ def send_and_receive(address: str, trusted: Path) -> None:
 
 
 def encrypt_bytes(tls: ssl.SSLObject, data: bytes) -> None:
-    """Encrypt each byte as a TLS record of its own."""
+    """Encrypt each byte as a separate TLS record."""
     for position in range(len(data)):
         tls.write(data[position : position + 1])
 

@@ -28,7 +28,7 @@ SECRET = "a secret password"
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the certificates of an authority, in PEM and PKCS12."""
+    """A directory with an authority's certificates, in PEM and PKCS12."""
     made = tmp_path_factory.mktemp("certificates")
     authority = open_authority(made, 10)
     path = create_certificate(made, authority, "broker", ["localhost", "127.0.0.1"], 10)
@@ -37,7 +37,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     encrypted = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(SECRET.encode()))
     (made / "encrypted.pem").write_bytes(encrypted + b"".join(each.public_bytes(Encoding.PEM) for each in chain))
     encryption = BestAvailableEncryption(SECRET.encode())
-    # The order of certificates in a PKCS12 file has no meaning.
+    # The order of certificates in a PKCS12 file is not significant.
     stored = pkcs12.serialize_key_and_certificates(b"broker", key, chain[0], [chain[1]], encryption)
     (made / "broker.p12").write_bytes(stored)
     trusted = pkcs12.serialize_java_truststore([pkcs12.PKCS12Certificate(chain[1], b"ca")], encryption)
@@ -61,7 +61,7 @@ def test_pem_file(directory: Path) -> None:
 
 
 def test_encrypted_pem(directory: Path) -> None:
-    """A missing, wrong or needless password is named; the error does not contain it."""
+    """A missing, wrong or unnecessary password is reported; the error does not contain it."""
     assert load_key(pem(directory / "encrypted.pem", key_password=SECRET)) is not None
     for path, password, message in (
         ("encrypted.pem", None, "is encrypted: set ssl.key.password"),
@@ -77,7 +77,7 @@ def test_encrypted_pem(directory: Path) -> None:
 
 
 def test_pem_text(directory: Path) -> None:
-    """KIP-651: the settings contain the key and certificates themselves."""
+    """The settings contain the key and the certificates themselves (KIP-651)."""
     text = (directory / "broker.pem").read_text()
     inline = TlsOptions(keystore_type="PEM", keystore_key=text, keystore_certificate_chain=text)
     assert load_key(inline) is not None
@@ -100,7 +100,7 @@ def test_key_of_another_certificate(directory: Path) -> None:
 
 
 def test_pkcs12(directory: Path) -> None:
-    """With the type JKS, a PKCS12 file is read too, as in Java."""
+    """With type JKS, a PKCS12 file is also read, as in Java."""
     for store_type in ("PKCS12", "JKS"):
         options = TlsOptions(
             keystore_type=store_type,
@@ -132,7 +132,7 @@ def test_pkcs12(directory: Path) -> None:
     ],
 )
 def test_invalid_options(directory: Path, options: dict[str, object], message: str) -> None:
-    """Errors name the setting, the file and the remedy, and no password."""
+    """Errors contain the setting, the file and the remedy, but no password."""
     given = {name: value.format(directory) if isinstance(value, str) else value for name, value in options.items()}
     if "keystore_location" not in given and given:
         given.update(keystore_type="PEM", keystore_location=str(directory / "broker.pem"))
@@ -144,7 +144,7 @@ def test_invalid_options(directory: Path, options: dict[str, object], message: s
 
 
 def test_cipher_suites() -> None:
-    """Java's names are those of IANA."""
+    """Java's names are the IANA names."""
     assert openssl_name("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384") == "ECDHE-RSA-AES256-GCM-SHA384"
     assert openssl_name("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256") == "ECDHE-ECDSA-CHACHA20-POLY1305"
     assert openssl_name("TLS_RSA_WITH_AES_128_CBC_SHA") == "AES128-SHA"
@@ -152,7 +152,7 @@ def test_cipher_suites() -> None:
 
 
 def test_distinguished_names() -> None:
-    """Names are written as Java's ``X500Principal.getName()`` does: reversed, other attributes in hexadecimal."""
+    """Names are formatted as by Java's ``X500Principal.getName()``: reversed, with other attributes in hexadecimal."""
     name = x509.Name(
         [
             x509.NameAttribute(NameOID.COUNTRY_NAME, "DE"),

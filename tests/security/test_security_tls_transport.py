@@ -1,4 +1,4 @@
-"""The transport of TLS connections, with a client of OpenSSL and a socket in memory."""
+"""The transport of TLS connections, with an OpenSSL client and an in-memory socket."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Scene:
             pass
 
     def send(self) -> None:
-        """Send what the client's OpenSSL has written, and receive what the server sends."""
+        """Send the data that the client's OpenSSL has written, and receive the data that the server sends."""
         self.peer.send(self.client.bio_read(2**16))
         self.receive()
 
@@ -117,7 +117,7 @@ def test_silent_client(scene: Scene, logged: list[str]) -> None:
 
 
 def test_request_in_the_last_flight(scene: Scene) -> None:
-    """A request that arrives together with the end of the handshake is handled; no timeout is left."""
+    """A request that arrives together with the end of the handshake is handled, and no timeout is left."""
     scene.step()
     scene.send()
     scene.step()
@@ -130,7 +130,7 @@ def test_request_in_the_last_flight(scene: Scene) -> None:
 
 
 def test_request_before_the_end(scene: Scene) -> None:
-    """The client ends the connection with its request, and receives the response and the server's end."""
+    """The client ends the connection after its request, and receives the response and the server's end."""
     scene.connect()
     scene.client.send(REQUEST)
     scene.client.shutdown()
@@ -151,7 +151,7 @@ def test_end_without_a_request(scene: Scene) -> None:
 
 
 def test_close_after_a_large_response(scene: Scene) -> None:
-    """The whole response and the end are sent, although the socket is full in between."""
+    """The whole response and the end are sent, even though the socket is full in between."""
     scene.connect()
     scene.topics = TOPICS
     scene.client.send(REQUEST)
@@ -175,7 +175,7 @@ def test_close_after_a_large_response(scene: Scene) -> None:
 
 
 def test_large_request_in_small_pieces(scene: Scene) -> None:
-    """Reads of a large request are delayed, so that each reads more; the end of the request is read at once."""
+    """While a large request arrives, reads are delayed, so that each reads more; the end of it is read at once."""
     scene.connect()
     names = b"".join(struct.pack(">h", 30_000) + b"x" * 30_000 for _ in range(8))
     request = struct.pack(">hhihi", METADATA.key, 1, 7, -1, 8) + names
@@ -217,7 +217,7 @@ def test_failed_handshake(scene: Scene, logged: list[str]) -> None:
     ("rules", "user"), [("DEFAULT", "User:CN=alice"), ("RULE:^CN=(.*)$/$1/", "User:alice"), ("RULE:^X$/x/", None)]
 )
 def test_user_of_the_certificate(certificates: Path, rules: str, user: str | None) -> None:
-    """The first request has the user; a certificate that no rule matches closes the connection."""
+    """The first request has the user; if no rule matches the certificate, the connection is closed."""
     scene = Scene(certificates, client_auth="required", principal_mapping_rules=rules)
     scene.step()
     scene.send()

@@ -1,4 +1,4 @@
-"""Rules of delegation tokens: lifetimes, visibility, and their data in ZooKeeper."""
+"""Rules for delegation tokens: lifetimes, visibility, and data in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_malformed_znodes(change: dict[str, object]) -> None:
 
 
 def test_secret_of_kafka() -> None:
-    """HmacSHA512 of the ID, with the key's bytes."""
+    """The secret is the HMAC-SHA-512 of the ID, with the bytes of the key."""
     expected = (
         "b42af09057bac1e2d41708e48a902e09b5ff7f12ab428a4fe86653c73dd248fb"
         "82f948a549f7b791a5b41915ee4d1ec3935357e4e2317250d0372afa2ebeeb3a"
@@ -114,7 +114,7 @@ def test_cache() -> None:
 
 @pytest.mark.parametrize("extension", [",tokenauth=true", ",tokenauth=TRUE", ",x=y,tokenauth=true", ""])
 def test_announced_tokens(extension: str) -> None:
-    """Only a client that announces a token authenticates with one; users and tokens are separate names."""
+    """Only a client that announces a token authenticates with one; user names and token IDs are separate."""
     cache = TokenCache(b"key")
     cache.put(TOKEN)
 

@@ -60,7 +60,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> I
 
 
 def tls(certificates: Path, authority: str = "ca.pem", key: str | None = "broker.pem") -> str:
-    """Return Kafka's settings of TLS to ZooKeeper."""
+    """Return Kafka's settings for TLS connections to ZooKeeper."""
     return f"""
         zookeeper.ssl.client.enable=true
         zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketNetty
@@ -121,7 +121,7 @@ PATHS = ("/brokers/ids/1", "/brokers/topics/orders", "/brokers/topics/orders/par
 def test_znodes_belong_to_the_broker(
     tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, identity: str
 ) -> None:
-    """Everyone may read them, except those with secrets; only the broker may change them."""
+    """All clients may read them, except those with secrets; only the broker may change them."""
     with_sasl = identity == "sasl"
     chroot = f"/{identity}/cluster"
     place = (zookeeper.address if with_sasl else zookeeper.tls_address) + chroot
@@ -165,7 +165,7 @@ def test_znodes_belong_to_the_broker(
 def test_stores_with_a_password(
     tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, extension: str
 ) -> None:
-    """PKCS12, and an encrypted key in PEM; the extension determines the type, and one password opens store and key."""
+    """PKCS12 or PEM with an encrypted key: the file extension determines the type; store and key share a password."""
     data = (certificates / "broker.pem").read_bytes()
     key = load_pem_private_key(data, None)
     assert isinstance(key, EllipticCurvePrivateKey)
@@ -190,7 +190,7 @@ def test_stores_with_a_password(
 
 
 def test_wrong_password(tmp_path: Path, zookeeper: SecureZooKeeper) -> None:
-    """The broker does not start; the error names the server and the user, and not the password."""
+    """The broker does not start; the error contains the server and the user, but not the password."""
     chosen = settings(tmp_path, zookeeper.address, SASL.replace(PASSWORDS["alice"], "wrong password"))
     with pytest.raises(AuthFailed, match=f"{zookeeper.address}: SASL authentication of 'alice'") as caught:
         run(start_and_stop(chosen), TIMEOUT_S)
@@ -201,7 +201,7 @@ def test_wrong_password(tmp_path: Path, zookeeper: SecureZooKeeper) -> None:
 def test_unsuitable_certificate(
     tmp_path: Path, zookeeper: SecureZooKeeper, certificates: Path, authority: str, key: str | None
 ) -> None:
-    """The broker does not start, after zookeeper.connection.timeout.ms; the error names the server."""
+    """The start fails after zookeeper.connection.timeout.ms; the error names the server."""
     chosen = settings(tmp_path, zookeeper.tls_address, tls(certificates, authority, key))
     with pytest.raises(OperationTimeout, match=f"last attempt: {zookeeper.tls_address}: "):
         run(start_and_stop(chosen), TIMEOUT_S)
@@ -222,7 +222,7 @@ def test_user_that_is_rejected_later(tmp_path: Path, zookeeper: SecureZooKeeper)
 
         broker.client.on_session_event(changed)
         first, session = broker.fence.broker_epoch, broker.client._session
-        # Only this session has the wrong password, as if the server had another one for a moment.
+        # Only this session has the wrong password, as if the server had a different one for a moment.
         session._options = replace(session._options, sasl=SaslCredentials("alice", "changed"))
         assert session._connection is not None
         session._connection.abort("to authenticate again")
@@ -267,7 +267,7 @@ def test_invalid_settings(tmp_path: Path, lines: str, message: str) -> None:
     ],
 )
 def test_invalid_login_and_files(tmp_path: Path, certificates: Path, lines: str, message: str) -> None:
-    """The error names the setting, and contains no secret."""
+    """The error names the setting, but contains no secret."""
     (tmp_path / "old.jks").write_bytes(b"\xfe\xed\xfe\xed")
     lines = lines.replace("KEY", f"{certificates}/broker.pem").replace("JKS", f"{tmp_path}/old.jks")
     chosen = settings(tmp_path, "127.0.0.1:1", "zookeeper.ssl.client.enable=true", lines)

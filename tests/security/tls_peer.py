@@ -1,4 +1,4 @@
-"""A client of a TLS listener whose reactor and sockets are in memory."""
+"""A client of a TLS listener with an in-memory reactor and in-memory sockets."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tests.support.memory_socket import MemorySocket
 
 
 class TlsPeer:
-    """A client whose encrypted bytes are the caller's.
+    """A client whose encrypted data the caller provides.
 
-    :param server: has one listener and no other connection.
+    :param server: a server with one listener and no other connection.
     :param factory: the listener's factory.
     :ivar connection: the server's end.
     :ivar socket: the server's socket.
@@ -37,7 +37,7 @@ class TlsPeer:
         return self.socket.is_closed
 
     def value(self) -> bytes:
-        """Return all that the server has sent."""
+        """Return all data that the server has sent."""
         return bytes(self.socket.sent)
 
     def send(self, data: bytes) -> None:
@@ -54,7 +54,7 @@ class TlsPeer:
         self._reactor.advance(0)
 
     def disconnect(self) -> None:
-        """Close the connection, if the server has not."""
+        """Close the connection unless the server has closed it."""
         self.run()
         self._after(ConnectionDone())
 

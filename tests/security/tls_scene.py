@@ -1,4 +1,4 @@
-"""Brokers with TLS between each other and to their clients, with real sockets."""
+"""Brokers that use TLS between each other and to their clients, with real sockets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def settings(broker_id: int, directory: Path, certificates: Path, connect: str, 
 
 
 def config(certificates: Path, *, client: str | None = None, authority: str = "ca.pem") -> dict[str, str]:
-    """Return the configuration of a client, as for Java."""
+    """Return a client's configuration, as for a Java client."""
     chosen = {
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
@@ -46,7 +46,7 @@ def config(certificates: Path, *, client: str | None = None, authority: str = "c
 
 
 class Brokers:
-    """Started brokers, and clients of them.
+    """Running brokers, and their clients.
 
     :ivar trusted: certificates that clients trust.
     """
@@ -80,7 +80,7 @@ def with_brokers(
     more: str = "",
     of: Any = settings,
 ) -> None:
-    """Run brokers and a story with them on the real reactor."""
+    """Run brokers, and a test coroutine with them, on the real reactor."""
 
     async def main() -> None:
         from twisted.internet import reactor

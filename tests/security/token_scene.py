@@ -1,4 +1,4 @@
-"""Delegation tokens on brokers with SASL: requests, and clients that authenticate with a token."""
+"""Delegation tokens on brokers with SASL: requests for tokens, and clients that authenticate with them."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def create(connection: Any, *renewers: str, max_ms: int = -1, owner: str |
 
 
 async def renew(connection: Any, hmac: bytes, period_ms: int = -1) -> tuple[int, int]:
-    """Send RenewDelegationToken; return the error code and the end of the validity."""
+    """Send RenewDelegationToken; return the error code and the expiry time."""
     response = await connection.request(RENEW_DELEGATION_TOKEN, 2, {"hmac": hmac, "renew_period_ms": period_ms})
     return response["error_code"], response["expiry_timestamp_ms"]
 
 
 async def expire(connection: Any, hmac: bytes, period_ms: int = -1) -> tuple[int, int]:
-    """Send ExpireDelegationToken; return the error code and the end of the validity."""
+    """Send ExpireDelegationToken; return the error code and the expiry time."""
     body = {"hmac": hmac, "expiry_time_period_ms": period_ms}
     response = await connection.request(EXPIRE_DELEGATION_TOKEN, 2, body)
     return response["error_code"], response["expiry_timestamp_ms"]
@@ -57,7 +57,7 @@ async def expire(connection: Any, hmac: bytes, period_ms: int = -1) -> tuple[int
 async def describe(connection: Any, *owners: str, every: bool = False) -> tuple[int, dict[str, Row]]:
     """Send DescribeDelegationToken; return the error code and the tokens by ID.
 
-    :param every: request the tokens of all owners.
+    :param every: True to request the tokens of all owners.
     """
     rows = None if every else [principal(each) for each in owners]
     response = await connection.request(DESCRIBE_DELEGATION_TOKEN, 3, {"owners": rows})
@@ -69,7 +69,7 @@ def password_of(token: Row) -> str:
 
 
 def token_config(scene: Brokers, listener: str, token: Row, mechanism: str = "SCRAM-SHA-512") -> dict[str, str]:
-    """Return the configuration of a client with a token, as for Java."""
+    """Return the configuration of a client with a token, as for a Java client."""
     user, password = token["token_id"], password_of(token)
     jaas = f'{SCRAM_LOGIN} required username="{user}" password="{password}" tokenauth="true";'
     return {**scene.config(listener, mechanism, user, password), "sasl.jaas.config": jaas}
@@ -86,7 +86,7 @@ async def token_connection(scene: Brokers, token: Row, mechanism: str = "SCRAM-S
 
 
 async def until(scene: Brokers, condition: Callable[[], bool]) -> None:
-    """Wait until a condition is true; the story's own timeout limits the wait."""
+    """Wait until a condition is true; the test's timeout limits the wait."""
     while not condition():
         await pause(scene.reactor, 0.02)
 
@@ -94,5 +94,5 @@ async def until(scene: Brokers, condition: Callable[[], bool]) -> None:
 def with_tokens(
     directory: Path, certificates: Path, connect_string: str, story: Story, *more: str, brokers: int = 1, **changes: Any
 ) -> None:
-    """Run brokers with delegation tokens, and a story with them."""
+    """Run brokers with delegation tokens, and a test coroutine with them."""
     with_brokers(brokers, directory, certificates, connect_string, story, "\n".join([ENABLED, *more]), **changes)
