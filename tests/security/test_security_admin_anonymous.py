@@ -173,7 +173,7 @@ def test_callers_without_credentials(
 
 
 def test_browsers(tmp_path: Path, certificates: Path, coordinator: CoordinatorProcess, more: str) -> None:
-    """No response with data is cacheable; a session alone cannot change anything; other sites and names are rejected."""
+    """No response with data is cacheable; a session alone changes nothing; other sites and names are rejected."""
 
     async def story(scene: Brokers) -> None:
         await scene.create_user("bob")
