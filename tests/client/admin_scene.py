@@ -142,5 +142,5 @@ class AdminScene:
 
 
 def codes(failed: Any) -> dict[Any, ErrorCode]:
-    """Return the error codes of refused items."""
+    """Return the error codes of failed items."""
     return {item: error.code for item, error in failed.items()}

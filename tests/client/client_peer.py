@@ -66,7 +66,7 @@ def result_of(deferred: Deferred[Any]) -> Any:
     """Return the result of a Deferred, or raise its error."""
     results: list[Any] = []
     deferred.addBoth(results.append)
-    assert results, "not fired"
+    assert results, "the Deferred has no result"
     if isinstance(results[0], Failure):
         results[0].raiseException()
     return results[0]

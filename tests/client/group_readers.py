@@ -50,7 +50,7 @@ class Owners:
         for partition in sorted(partitions):
             other = self._owners.setdefault(partition, name)
             if other != name:
-                self.contradictions.append(f"{name} was given {partition}, which {other} has")
+                self.contradictions.append(f"{name} was given {partition}, which {other} owns")
 
     def take_again(self, name: str, partitions: Partitions) -> None:
         """A suspended process continues: it still owns the partitions that no other reader has taken."""

@@ -53,7 +53,7 @@ class Scene:
         work = goal if isinstance(goal, Deferred) else Deferred.fromCoroutine(goal)
         work.addErrback(failed.append)
         self.run(work, timeout_s)
-        assert failed, "it went well"
+        assert failed, "the operation succeeded"
         return failed[0].value
 
     def records(self, partition: int, topic: str = "t") -> list[Record]:

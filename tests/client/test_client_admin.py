@@ -19,7 +19,7 @@ from kreplica.errors import ErrorCode
 
 
 def test_topics(scene: AdminScene) -> None:
-    """Topics are created, described by name and id, expanded and deleted, with an outcome each."""
+    """Topics are created, described by name and id, expanded and deleted, with one outcome per topic."""
 
     admin = scene.admin
 

@@ -34,7 +34,7 @@ def answer_lost(scene: AdminScene, work: Coroutine[Any, Any, T], is_done: Callab
 
 
 def test_executed_operation_with_a_lost_response(scene: AdminScene) -> None:
-    """An operation whose response was lost counts as done; an item that existed before remains an error."""
+    """An operation whose response was lost is reported as successful; an item that existed before remains an error."""
     admin = scene.admin
 
     def partitions() -> int:
@@ -66,7 +66,7 @@ def test_controller_dies(scene: AdminScene) -> None:
 
 
 def test_new_topic_is_retried(scene: AdminScene) -> None:
-    """Offsets of a topic created meanwhile are returned; a topic that does not appear is reported as unknown."""
+    """Offsets of a topic created during the request are returned; a topic that is never created is unknown."""
     later, never = TopicPartition("later", 0), TopicPartition("never", 0)
     asked = Deferred.fromCoroutine(scene.admin.list_offsets({later: LATEST, never: LATEST}))
     scene.brokers.run(2.0)
@@ -100,7 +100,7 @@ def test_no_broker_responds(scene: AdminScene) -> None:
 
 
 def test_more_requests_than_a_connection_takes(scene: AdminScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Items with one request each are sent in groups."""
+    """If each item needs a request, the requests are sent in groups."""
     monkeypatch.setattr(request_routing, "CONCURRENT_REQUESTS_MAX", 2)
     for each in scene.cluster._connections:
         monkeypatch.setattr(each, "_outstanding_max", 3)

@@ -41,7 +41,7 @@ def test_the_cluster(scene: AdminScene) -> None:
 
 
 def test_offsets_and_deletion_of_records(scene: AdminScene) -> None:
-    """Each partition's leader is asked; a missing partition fails alone."""
+    """The request goes to the leader of each partition; only a missing partition fails."""
     first, second, nope = TopicPartition("records", 0), TopicPartition("records", 1), TopicPartition("records", 7)
     none = TopicPartition("nope", 0)
 
@@ -109,7 +109,7 @@ def test_leaders_and_replicas_move(scene: AdminScene) -> None:
 
 
 def test_log_directories(scene: AdminScene) -> None:
-    """Each broker reports its own directories; moves between directories are refused."""
+    """Each broker reports its own directories; moves between directories are rejected."""
     held = TopicPartition("held", 0)
 
     async def look() -> None:

@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 MISSING = {api.key for api in (DESCRIBE_CLUSTER, CONSUMER_GROUP_DESCRIBE)}
 OLDEST = {METADATA.key: 4, FIND_COORDINATOR.key: 1}
-"""Highest versions of required APIs; of all others the brokers support the lowest version only."""
+"""Highest versions of required APIs; the brokers support only the lowest version of all others."""
 
 
 class OldConnections(Connections):
@@ -63,7 +63,7 @@ class OldCluster(Cluster):
 
 
 def test_the_oldest_brokers(scene: AdminScene) -> None:
-    """Supported operations succeed; others fail with an error, without a substitute."""
+    """Supported operations succeed; others fail with an error and are not replaced by others."""
     cluster = OldCluster(
         scene.brokers.bootstrap_servers, runtime=runtime_of(scene.brokers.host("old").runtime)
     )

@@ -30,7 +30,7 @@ def brokers() -> Iterator[SimulatedCluster]:
 
 @pytest.fixture
 def cluster(brokers: SimulatedCluster) -> Iterator[Cluster]:
-    """The client's view, from a host of its own."""
+    """A cluster client on its own host."""
     runtime = runtime_of(brokers.host("application").runtime)
     seen = Cluster(brokers.bootstrap_servers, options=ClientOptions(client_id="app"), runtime=runtime)
     yield seen
@@ -47,7 +47,7 @@ def test_new_leaders_are_found(brokers: SimulatedCluster, cluster: Cluster) -> N
     async def another() -> int:
         found = await cluster.leader(key)
         if found == leader:
-            raise ConnectionFailed("the old one")
+            raise ConnectionFailed("the old leader")
         return found
 
     assert brokers.run_until(cluster.retrying(another)) != leader

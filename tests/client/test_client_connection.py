@@ -67,7 +67,7 @@ def test_callback_may_send_the_next_request(peer: Peer, connection: Connection) 
     ],
 )
 def test_malformed_response_closes_the_connection(peer: Peer, connection: Connection, bad: bytes) -> None:
-    """The response's request fails for good, other requests are retriable, and no later data is processed."""
+    """Its request fails with a final error, other requests can be retried, and no later data is processed."""
     first, second = heartbeat(connection), heartbeat(connection)
     peer.protocol.dataReceived(bad + heartbeat_answer(0) + heartbeat_answer(1))
     for answer, error, retriable in ((first, MalformedResponse, False), (second, ConnectionLost, True)):
@@ -209,7 +209,7 @@ def test_too_many_requests_are_refused() -> None:
 
 
 def test_correlation_ids_wrap_around(peer: Peer, connection: Connection) -> None:
-    """A connection continues after its 2**31st request."""
+    """A connection can be used after its 2**31st request."""
     connection._next_correlation_id = 2**31 - 1
     answers = [heartbeat(connection) for _ in range(2)]
     assert [request[2] for request in peer.requests()] == [2**31 - 1, 0]
@@ -284,7 +284,7 @@ def test_giving_up_a_connection_attempt() -> None:
 
 
 def test_a_real_connection() -> None:
-    """A broker on the loopback interface answers many requests, and the connection closes cleanly."""
+    """A broker on the loopback interface answers many requests, and the connection closes without an error."""
 
     async def talk() -> list[int]:
         from twisted.internet import reactor

@@ -27,7 +27,7 @@ OPTIONS = ClientOptions(backoff_s=2.0, backoff_s_max=4.0, connect_timeout_s=7.0)
 
 
 class ConnectionsScene:
-    """Connections, on a network whose attempts succeed or fail as the test decides."""
+    """Connections on a network; the test decides whether attempts succeed or fail."""
 
     def __init__(self) -> None:
         self.reactor = MemoryReactorClock()
@@ -146,7 +146,7 @@ def test_silent_broker_is_a_failed_attempt(ways: ConnectionsScene) -> None:
 
 
 def test_lost_peer_is_detected_by_a_timeout(ways: ConnectionsScene) -> None:
-    """A request without a response closes the connection, and the next one opens another."""
+    """A request without a response closes the connection, and the next request opens another."""
     asked = ways.ask()
     ways.accept()
     ways.answer_versions()

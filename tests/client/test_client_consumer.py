@@ -170,7 +170,7 @@ def test_pause_within_a_loop(scene: Scene) -> None:
 
 @pytest.mark.parametrize(("reset", "expected"), [(OffsetReset.EARLIEST, 0), (OffsetReset.LATEST, 50)])
 def test_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) -> None:
-    """The position is reset as the options say."""
+    """The position is reset according to the options."""
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 1000}))
     scene.run(2)
@@ -179,7 +179,7 @@ def test_offset_out_of_range(scene: Scene, reset: OffsetReset, expected: int) ->
 
 
 def test_offset_out_of_range_with_fail(scene: Scene) -> None:
-    """The error contains the valid range; a seek continues."""
+    """The error contains the valid range; the consumer continues after a seek."""
     consumer = scene.consumer(offset_reset="fail")
     scene.run_until(consumer.assign({T0: 1000, T1: 0}))
     with pytest.raises(OffsetOutOfRange, match="1000 of t-0"):
@@ -204,7 +204,7 @@ def test_offsets_by_time_and_ends(scene: Scene) -> None:
 
 
 def test_processed_records_are_committed(scene: Scene) -> None:
-    """The record in process is not committed; the next consumer starts with it."""
+    """The record being processed is not committed; the next consumer starts with it."""
     consumer = assigned(scene, group_id="g")
     scene.run_until(consumer.assign({T0: 0}))
     scene.read(consumer, 10)
@@ -238,7 +238,7 @@ def test_cancelled_wait_leaves_nothing(scene: Scene) -> None:
 
 
 def test_close_ends_waits(scene: Scene) -> None:
-    """Iteration ends and polls are refused during a fetch; no timer and no connection remains."""
+    """During a fetch, iteration ends and polls fail; no timer and no connection remains."""
     consumer = assigned(scene)
     scene.read(consumer, 100)
     loop = Deferred.fromCoroutine(take(consumer, 1))

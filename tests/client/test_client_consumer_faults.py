@@ -38,7 +38,7 @@ def test_leaders_die(scene: Scene) -> None:
 
 
 def test_suspended_broker(scene: Scene) -> None:
-    """The fetch times out, and the new leader is read."""
+    """The fetch times out, and the consumer reads from the new leader."""
     scene.create("t", 1, replicas=3)
     cluster = scene.cluster(request_timeout_s=5.0)
     consumer = scene.consumer(cluster=cluster)
@@ -73,7 +73,7 @@ def truncate_by_failover(scene: Scene) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "fail"])
 def test_truncated_log(scene: Scene, reset: str) -> None:
-    """The consumer resumes at the divergence, or fails if ``offset_reset`` is FAIL (KIP-320)."""
+    """The consumer resumes at the divergence, or fails if ``offset_reset`` is ``FAIL`` (KIP-320)."""
     diverged(scene)
     consumer = scene.consumer(offset_reset=reset)
     scene.run_until(consumer.assign({T0: 0}))
@@ -108,7 +108,7 @@ def test_recreated_topic(scene: Scene) -> None:
 
 
 def test_transactions(scene: Scene) -> None:
-    """Aborted records are skipped and open ones wait; read_uncommitted sees all records but no markers."""
+    """Aborted records are skipped, and open ones not read yet; read_uncommitted returns all records but no markers."""
     scene.create("t")
     one, two, three = (
         Producer(scene.cluster(), ProducerOptions(transactional_id=name, transaction_timeout_s=600.0))
@@ -147,7 +147,7 @@ def test_transactions(scene: Scene) -> None:
 
 
 def test_nearest_replica_is_read_while_it_is_available() -> None:
-    """The replica that the leader names is used until it disappears (KIP-392)."""
+    """The replica that the leader names is used until it is no longer available (KIP-392)."""
     scene = Scene(13, 3, racks={1: "a", 2: "b", 3: "c"}, overrides=[f"replica.selector.class={RACK_AWARE_SELECTOR}"])
     scene.create("t", assignment=[[1, 2, 3]])
     consumer = scene.consumer(rack_id="b", fetch_wait_s=0.2)

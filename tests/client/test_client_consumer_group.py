@@ -122,7 +122,7 @@ def test_partitions_are_handed_over_in_order(scene: Scene, protocol: str) -> Non
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_commit_includes_partitions_that_are_being_revoked(scene: Scene, protocol: str) -> None:
-    """The revocation waits for the records, which the commit declares processed."""
+    """The revocation waits for the records, and the commit includes them."""
     group = GroupOptions(group_id="g", session_timeout_s=10.0, heartbeat_interval_s=1.0, **PROTOCOLS[protocol])
     one, two = (scene.consumer(host, group=group, auto_commit_s=None) for host in ("one", "two"))
     scene.run_until(one.subscribe(["t"]))

@@ -42,7 +42,7 @@ def test_memory_is_bounded(scene: Scene) -> None:
 
 
 def test_paused_partitions_release_memory(scene: Scene) -> None:
-    """Paused partitions do not keep others from being read; their buffers are fetched again."""
+    """Paused partitions do not prevent reading others; their buffers are fetched again."""
     consumer = scene.consumer(buffer_size_max=40_000, partition_size_max=20_000)
     scene.run_until(consumer.assign(keys("t", 1)))
     scene.read(consumer, 1)
@@ -76,7 +76,7 @@ def test_quiet_partitions_are_read_while_others_are_full(scene: Scene) -> None:
 
 
 def test_batch_larger_than_all_limits(scene: Scene) -> None:
-    """The batch is delivered nevertheless."""
+    """The batch is still delivered."""
     scene.write("t", 2, ["x" * 300_000])
     consumer = scene.consumer(partition_size_max=1000, fetch_size_max=1000, buffer_size_max=2000)
     scene.run_until(consumer.assign({keys("t", 3)[2]: 0}))

@@ -24,7 +24,7 @@ def scene() -> Iterator[Scene]:
 
 
 class Worker:
-    """A handler or reader that takes time and records its calls."""
+    """A handler that waits, and records its calls."""
 
     def __init__(self, scene: Scene, consumer: Consumer, seconds: float = 0.1) -> None:
         self.seconds = seconds
@@ -110,7 +110,7 @@ def test_failing_handler_ends_the_run(scene: Scene) -> None:
     running = worker.run()
     scene.run_until(lambda: len(worker.done) == 60)
     assert worker.done_of(1) == list(range(20))
-    scene.run(6)  # it commits by itself
+    scene.run(6)  # the consumer commits automatically
     committed = scene.run_until(consumer.committed(keys("t", 3)))
     assert {key: offset.offset for key, offset in committed.items()} == dict.fromkeys(keys("t", 3), 20)
     consumer.stop()

@@ -61,7 +61,7 @@ def test_records_of_a_lost_assignment_are_committed_or_read_again(scene: Scene, 
 
 
 def commits(scene: Scene, producer: Producer, consumer: Consumer, offset: int) -> bool:
-    """Commit an offset in a transaction; return True if it was refused."""
+    """Commit an offset in a transaction; return True if it was rejected."""
 
     async def commit() -> bool:
         try:
@@ -93,7 +93,7 @@ def test_transaction_with_refused_offsets_is_aborted(scene: Scene) -> None:
 
 
 def test_handler_of_a_lost_and_returned_partition(scene: Scene) -> None:
-    """Records in process are delivered again, followed by all later records."""
+    """Records being processed are delivered again, followed by all later records."""
     consumer = member(scene, "classic")
     seen: list[str] = []
 

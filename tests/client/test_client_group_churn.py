@@ -50,7 +50,7 @@ class Commits:
 
 
 class Worker(Reader):
-    """A handler or reader that takes time and records its calls."""
+    """A reader that commits at random times, and checks the committed offsets of newly assigned partitions."""
 
     def __init__(self, brokers: SimulatedCluster, name: str, commits: Commits, random: Random, **options: object):
         super().__init__(brokers, name, **options)  # type: ignore[arg-type]

@@ -98,7 +98,7 @@ def test_static_leader_leads_again(brokers: SimulatedCluster, kind: str) -> None
 
 
 def test_replaced_static_member_ends(brokers: SimulatedCluster) -> None:
-    """The member ends with an error; there are never two of them."""
+    """The replaced member ends with an error; two members never have the same instance id."""
     one = Reader(brokers, "one", **EAGER, instance_id="same")
     brokers.run_until(one.start())
     two = Reader(brokers, "two", **EAGER, instance_id="same")
@@ -130,7 +130,7 @@ def test_exceptions_of_a_listener_are_logged(brokers: SimulatedCluster) -> None:
 
     async def fail(partitions):
         one.has = frozenset()
-        raise RuntimeError("a user's mistake")
+        raise RuntimeError("an error in user code")
 
     one.before_giving = fail
     two = Reader(brokers, "two", owners=Owners(), **EAGER)
@@ -183,7 +183,7 @@ def test_cancelled_members_leave_no_timers(brokers: SimulatedCluster) -> None:
 
 
 def test_final_errors() -> None:
-    """Unknown errors are final only if no other broker could help."""
+    """Unknown errors are final only if a retry at another broker cannot succeed."""
     codes = {code: error_action(BrokerRefused(code, "x")) for code in ErrorCode if code is not ErrorCode.NONE}
     assert codes[ErrorCode.REBALANCE_IN_PROGRESS] is ErrorAction.REJOIN
     assert codes[ErrorCode.NOT_COORDINATOR] is ErrorAction.LOOK_UP

@@ -156,7 +156,7 @@ def test_auto_prefers_the_consumer_protocol(brokers: SimulatedCluster) -> None:
 
 
 def test_auto_joins_a_classic_group(brokers: SimulatedCluster) -> None:
-    """Members with ``auto`` join a classic group; members with ``consumer`` are refused."""
+    """Members with ``auto`` join a classic group; members with ``consumer`` are rejected."""
     (one,) = begin(brokers, "one", **EAGER)
     two = Reader(brokers, "two", owners=one.owners, **AUTO)
     brokers.run_until(two.start())
@@ -253,7 +253,7 @@ def test_recreated_topic() -> None:
 
 
 def test_leave_heartbeats() -> None:
-    """A static member leaves temporarily, others for good."""
+    """A static member leaves temporarily, others permanently."""
     assert MemberState(OPTIONS, "m", ()).leave_body()["member_epoch"] == -1
     static = GroupOptions(group_id="g", instance_id="i")
     assert MemberState(static, "m", ()).leave_body()["member_epoch"] == -2

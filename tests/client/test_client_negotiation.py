@@ -62,7 +62,7 @@ def test_older_broker_is_asked_again(
     ("code", "expected"), [(35, ErrorCode.UNSUPPORTED_VERSION), (42, ErrorCode.INVALID_REQUEST), (9999, -1)]
 )
 def test_broker_refuses_api_versions(peer: Peer, connection: Connection, code: int, expected: int) -> None:
-    """There is no third attempt, and the error has the broker's code, also an unknown one."""
+    """There is no third attempt, and the error has the broker's code, even if it is unknown."""
     negotiated = connection.negotiate()
     for _ in range(2):
         for _, version, correlation_id, _ in peer.requests():

@@ -64,7 +64,7 @@ def test_many_records_in_order(scene: Scene, options: dict[str, Any]) -> None:
 
 
 def test_acks_0(scene: Scene) -> None:
-    """A record counts as written when it is sent, with an unknown offset."""
+    """A record is considered written when it is sent, with an unknown offset."""
     producer = scene.producer(acks=0)
     written = [scene.run(producer.send("t", value, partition=0)) for value in numbers(3)]
     assert [each.offset for each in written] == [-1, -1, -1]
@@ -89,7 +89,7 @@ def test_nulls_and_timestamps(scene: Scene) -> None:
 
 
 def test_values_other_than_bytes_are_refused(scene: Scene) -> None:
-    """A value that is not bytes is refused without effect on others."""
+    """A value that is not bytes is rejected without effect on others."""
     producer = scene.producer()
     fine = producer.send("t", b"fine", partition=0)
     with pytest.raises(TypeError):
@@ -135,7 +135,7 @@ def test_linger(scene: Scene) -> None:
 
 
 def test_oversized_batch_is_split(scene: Scene) -> None:
-    """The batch is split repeatedly, and the order stays."""
+    """The batch is split repeatedly, and the order is kept."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer()
     sent = [producer.send("t", value * 10, partition=0) for value in numbers(200)]
@@ -145,7 +145,7 @@ def test_oversized_batch_is_split(scene: Scene) -> None:
 
 
 def test_oversized_record(scene: Scene) -> None:
-    """The record fails alone, at the producer or the broker; later records are written."""
+    """Only the record fails, at the producer or the broker; later records are written."""
     scene.run(scene.brokers.client().change_settings("t", {"max.message.bytes": "400"}))
     producer = scene.producer(request_size_max=5000)
     before, large, after = (producer.send("t", value, partition=0) for value in (b"a", b"b" * 1000, b"c"))
@@ -251,7 +251,7 @@ def test_exhausted_epochs(scene: Scene) -> None:
 
 
 def test_memory_is_bounded(scene: Scene) -> None:
-    """A full producer refuses records until memory is free; accepted records are not lost."""
+    """A full producer rejects records until memory is free; accepted records are not lost."""
     producer = scene.producer(memory_size_max=10_000, batch_size=1000, linger_s=100.0)
     sent = [producer.send("t", b"x" * 100, partition=0)]
     while not sent[-1].called:
@@ -333,7 +333,7 @@ def test_cancelled_record_is_written(scene: Scene) -> None:
 
 
 def test_close_flushes(scene: Scene) -> None:
-    """Closing flushes, and later records are refused."""
+    """Closing flushes, and later records are rejected."""
     producer = scene.producer(linger_s=100.0)
     sent = producer.send("t", b"x", partition=0)
     scene.run(producer.close())

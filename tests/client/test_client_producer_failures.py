@@ -117,7 +117,7 @@ def test_missing_response(scene: Scene) -> None:
 
 
 def test_all_brokers_are_down(scene: Scene) -> None:
-    """Memory fills up to the limit; sending continues when the cluster returns."""
+    """Memory fills up to the limit; sending continues when brokers are available again."""
     producer = scene.producer(memory_size_max=5_000, batch_size=500)
     scene.run(producer.send("t", b"0", partition=0))
     network = scene.brokers.simulation.network

@@ -40,7 +40,7 @@ def test_callbacks(early: bool) -> None:
 
 @pytest.mark.parametrize("early", [True, False])
 def test_awaiting(early: bool) -> None:
-    """Awaiting, gathering, chaining and returning from a callback give the result."""
+    """Awaiting, gathering, chaining and returning it from a callback yield the result."""
     promises = [RecordDeferred() for _ in range(5)]
     if not early:
         keep(*promises)
@@ -79,7 +79,7 @@ def test_cancelling() -> None:
 
 
 def test_deferreds_are_independent() -> None:
-    """Callbacks belong to one Deferred."""
+    """Callbacks of one Deferred are not called for another."""
     first, second, seen = RecordDeferred(), RecordDeferred(), []
     first.addCallback(seen.append)
     keep(second)

@@ -1,4 +1,4 @@
-"""Records that a broker refuses before writing have a certain outcome."""
+"""The outcome of records that a broker rejects before writing is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kreplica.testing.simulator.simulation import DATA_DIRECTORY
 
 
 def test_too_few_replicas_in_sync() -> None:
-    """The leader refuses the record, which fails as not written after its timeout."""
+    """The leader rejects the record, which fails as not written after its timeout."""
     scene = Scene(brokers=3, overrides=("min.insync.replicas=2",))
     leader = scene.brokers.leader_of("t", 0)
     for number in {1, 2, 3} - {leader}:
@@ -30,7 +30,7 @@ def test_too_few_replicas_in_sync() -> None:
 
 
 def test_a_full_disk_while_other_batches_wait_for_followers() -> None:
-    """No batch after the refused one is written twice, and the producer keeps its epoch."""
+    """No batch after the rejected one is written twice, and the producer keeps its epoch."""
     scene = Scene(brokers=3, overrides=("replica.lag.time.max.ms=60000", "min.insync.replicas=2"))
     leader = scene.brokers.leader_of("t", 0)
     cluster = scene.new_cluster(request_timeout_s=2.0)
@@ -46,7 +46,7 @@ def test_a_full_disk_while_other_batches_wait_for_followers() -> None:
     full.fail("write", segments, errno.ENOSPC, times=1)
     sent = [producer.send("t", b"%d" % number, partition=number % 4) for number in range(16)]
     scene.brokers.run(5.0)
-    assert not full.is_failing, "no batch was refused"
+    assert not full.is_failing, "no batch was rejected"
     for disk in disks:
         disk.capacity_bytes = CAPACITY_BYTES
     for each in sent:

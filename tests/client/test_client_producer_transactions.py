@@ -215,7 +215,7 @@ def test_offsets_of_another_group_are_refused(scene: Scene) -> None:
 
 
 def test_commit_without_a_response(scene: Scene) -> None:
-    """The commit's outcome is unknown and the producer unusable; the next producer works."""
+    """The commit's outcome is unknown and the producer unusable; the next producer can be used."""
     cluster = scene.new_cluster(request_timeout_s=1.0, operation_timeout_s=3.0)
     producer = scene.producer(cluster=cluster, transactional_id="x")
     scene.run(producer.begin())
@@ -230,7 +230,7 @@ def test_commit_without_a_response(scene: Scene) -> None:
 
 
 def test_cancelled_commit(scene: Scene) -> None:
-    """During EndTxn the outcome is unknown; before, the transaction stays open."""
+    """If cancelled during EndTxn, the outcome is unknown; if cancelled before, the transaction stays open."""
     producer = scene.producer(transactional_id="x", linger_s=0.0)
     scene.run(producer.begin())
     producer.send("t", b"x", partition=0)

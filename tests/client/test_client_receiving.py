@@ -1,4 +1,4 @@
-"""Long responses over real connections are received in place."""
+"""Long responses over real connections are received directly into their buffer (``receive_in_place``)."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ def throttled(correlation_id: int, throttle_time_ms: int) -> bytes:
 
 
 def unanswered(connection: Connection) -> Deferred[dict[str, Any]]:
-    """Send a request without a response."""
+    """Send a request that gets no response."""
     return connection.request(PRODUCE, 8, {"acks": 0, "timeout_ms": 1, "topic_data": []}, expects_response=False)
 
 
 def test_requests_wait_for_the_throttle_time(peer: Peer, connection: Connection) -> None:
-    """Requests in flight are answered meanwhile; only a longer throttle time extends the delay."""
+    """Requests in flight get their responses meanwhile; only a longer throttle time extends the delay."""
     answers = [heartbeat(connection), heartbeat(connection)]
     peer.requests()
     peer.protocol.dataReceived(throttled(0, 2000))

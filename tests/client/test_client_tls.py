@@ -80,7 +80,7 @@ def broker() -> Iterator[KafkaCluster]:
 
 
 def test_certificates_and_names_are_checked(broker: KafkaCluster, tmp_path: Path) -> None:
-    """A wrong certificate or host name is refused."""
+    """A wrong certificate or host name is rejected."""
     port = broker.bootstrap_servers.rpartition(":")[2]
     own, other = certificate(tmp_path / "own.pem"), certificate(tmp_path / "other.pem")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A coordinator of classic groups on virtual time, with a scripted log and members; tests are transcripts of steps and
+"""A coordinator of classic groups in virtual time, with a scripted log and members; tests are transcripts of steps and
 results."""
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class ClassicScene:
         self.shards.shard = shard
 
     def fail_over(self) -> None:
-        """Stop the coordinator, drop its uncommitted appends, and load the log with another one."""
+        """Stop the coordinator, drop its uncommitted appends, and load the log with a new one."""
         self.unload()
         self.load()
 

@@ -1,4 +1,4 @@
-"""A coordinator of KIP-848 groups on virtual time, with a scripted log and members; tests are transcripts of steps and
+"""A coordinator of KIP-848 groups in virtual time, with a scripted log and members; tests are transcripts of steps and
 results."""
 
 from __future__ import annotations

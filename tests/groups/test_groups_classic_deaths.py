@@ -489,7 +489,7 @@ def test_coordinator_dies_while_members_rejoin() -> None:
 
 
 def test_coordinator_dies_between_two_generations() -> None:
-    """Requests with a generation that was not written are refused by the new coordinator."""
+    """The new coordinator rejects requests with a generation that was not written."""
     check_transcript("""
 > a joins version=0
 > b joins version=0

@@ -359,7 +359,7 @@ def test_late_sync_group_restarts_the_session() -> None:
 
 
 def test_other_protocol_type_is_refused() -> None:
-    """A member with another protocol type or without protocols is refused; an empty group accepts any type."""
+    """A member with another protocol type or without protocols is rejected; an empty group accepts any type."""
     check_transcript("""
 > a joins version=0
 > wait 0

@@ -92,7 +92,7 @@ def test_assignment_is_deterministic(assignor: Assignor, group: Group) -> None:
 @examples
 @given(group=groups())
 def test_uniform_assignment_is_balanced(group: Group) -> None:
-    """No member has two partitions more than another one that could read one of them."""
+    """No member has two partitions more than another member that could read one of them."""
     target = UniformAssignor().assign(group)
     for (topic_id, _), member_id in owners(target).items():
         for other, member in group.members.items():

@@ -38,7 +38,7 @@ def test_second_member() -> None:
 
 
 def test_assignment_is_sent_after_changes() -> None:
-    """Also at joining, and in response to full heartbeats."""
+    """It is also sent to joining members, and in response to full heartbeats."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -81,7 +81,7 @@ def test_members_leave() -> None:
 
 
 def test_member_dies() -> None:
-    """A member without heartbeats for a session is removed, and later heartbeats are refused."""
+    """A member without heartbeats for a session is removed, and later heartbeats are rejected."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3

@@ -88,7 +88,7 @@ def test_heartbeat_without_changes_writes_nothing() -> None:
 
 
 def test_failed_write_is_retried() -> None:
-    """Requests are refused until the write is committed."""
+    """Requests are rejected until the write is committed."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -210,7 +210,7 @@ def test_write_too_large() -> None:
 
 
 def test_coordinator_is_lost() -> None:
-    """Pending requests are refused, and members continue at the next coordinator."""
+    """Pending requests fail, and members continue at the next coordinator."""
     check_transcript("""
 > hold
 > a joins t

@@ -167,6 +167,6 @@ def test_malformed_values_are_refused(value: bytes) -> None:
 
 
 def test_strings_too_long_are_refused() -> None:
-    """Strings longer than int16 lengths allow are refused in keys."""
+    """Strings longer than int16 lengths allow are rejected in keys."""
     with pytest.raises(ProtocolError, match="too long"):
         build_consumer_key(ConsumerKey(RecordKind.MEMBER, "g", "m" * 2**15))

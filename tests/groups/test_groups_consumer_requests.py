@@ -87,7 +87,7 @@ def test_subscription_to_missing_topics() -> None:
 
 
 def test_broker_that_is_not_the_coordinator() -> None:
-    """Both requests are refused by the wrong broker."""
+    """A broker that does not coordinate the group rejects both requests."""
     scene = ConsumerScene()
     scene.unload()
     responses: list[HeartbeatResponse | ErrorCode] = []

@@ -45,7 +45,7 @@ def classic() -> ClassicScene:
     ("size", "code"), [(60 * KIB, []), (64 * KIB, [ErrorCode.MESSAGE_TOO_LARGE])], ids=["fits", "too large"]
 )
 def test_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCode]) -> None:
-    """Metadata above the limit is refused with an error that clients do not retry."""
+    """Metadata above the limit is rejected with an error that clients do not retry."""
     assert [each.error for each in join(classic, GROUP, size)] == code
     assert classic.memory.rejected == len(code)
 
@@ -75,7 +75,7 @@ def test_broker_is_bounded(classic: ClassicScene) -> None:
 
 
 def test_rejoining_member_is_not_refused(classic: ClassicScene) -> None:
-    """At the limit, members that do not grow can rejoin; growing ones are refused."""
+    """At the limit, members that do not grow can rejoin; growing ones are rejected."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     classic.advance(10)
     joined = [each[0] for each in answers]
@@ -157,7 +157,7 @@ def test_unused_member_ids_are_counted(classic: ClassicScene) -> None:
 
 
 def test_large_subscriptions_are_not_decoded() -> None:
-    """All topics then count as subscribed."""
+    """The group is then considered subscribed to all topics."""
     scene = ClassicScene(memory=GroupBounds(member_bytes_max=8 * MIB))
     names = [f"topic-{number:07}" for number in range(150_000)]
     answers: list[JoinResponse] = []

@@ -54,7 +54,7 @@ NONE, TOO_LARGE, RETRIABLE = (
 
 
 def test_offsets_of_one_group_are_bounded() -> None:
-    """Further partitions are refused, known ones are not, and another group is not affected."""
+    """Commits of further partitions are rejected, those of known ones are not; other groups are not affected."""
     scene = LimitedScene(group=3)
     assert [scene.code("g", number) for number in range(4)] == [NONE] * 3 + [TOO_LARGE]
     assert [scene.code("g", number, offset=9) for number in range(3)] == [NONE] * 3
@@ -132,7 +132,7 @@ def test_appends_in_progress_count() -> None:
 
 
 def test_loaded_offsets_count_for_no_address() -> None:
-    """Until a client commits; an unloaded shard gives its memory back."""
+    """They are charged to no address until a client commits; unloading a shard frees its memory."""
     scene = LimitedScene(broker=2)
     for number in range(2):
         scene.code(f"g{number}", 0)

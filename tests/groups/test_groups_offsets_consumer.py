@@ -48,7 +48,7 @@ def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) ->
 
 
 def test_commits_and_fetches_check_the_member_epoch(scene: WireScene) -> None:
-    """Outdated epochs and unknown members are refused; administrative fetches are not."""
+    """Outdated epochs and unknown members are rejected; administrative fetches are not."""
     epoch = heartbeat(scene, "modern", "one", 0, ["t"])
     member = {"member_id": "one", "version": MEMBER_IDS_FROM}
     assert scene.commit("modern", {"t": {0: 5}}, generation_id_or_member_epoch=epoch, **member) is NONE

@@ -26,7 +26,7 @@ def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_offsets_survive_their_coordinator(end: str) -> None:
-    """Acknowledged offsets survive a crash and an orderly shutdown."""
+    """Acknowledged offsets are not lost in a crash or a controlled shutdown."""
     with wire_scene(brokers=3) as scene:
         for offset in (4, 5):
             commit = {

@@ -71,7 +71,7 @@ def test_failed_commit_changes_nothing() -> None:
 
 
 def test_transactional_offsets_are_unstable_until_the_end() -> None:
-    """Stable fetches are refused from the append until the end of the transaction."""
+    """Stable fetches are rejected from the append until the transaction ends."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     assert scene.offsets.is_unstable("g", "t", 0)
@@ -122,7 +122,7 @@ def test_two_transactions_of_one_partition() -> None:
 
 
 def test_later_plain_commit_is_kept() -> None:
-    """A plain commit behind transactional offsets survives the end of the transaction."""
+    """A plain commit after transactional offsets remains when the transaction ends."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit("g", "t", 0, 9)

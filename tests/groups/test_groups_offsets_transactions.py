@@ -172,7 +172,7 @@ def test_fenced_producer_is_refused(scene: WireScene) -> None:
 
 
 def test_member_of_an_old_generation_is_refused(scene: WireScene) -> None:
-    """The generation is checked if the version carries it (KIP-447)."""
+    """The generation is checked if the request version contains it (KIP-447)."""
     producer = producer_of(scene, "generations")
     member_id, generation = scene.join("generations", ["t"])
     producer.add_offsets("generations")
@@ -216,7 +216,7 @@ def test_each_partition_has_its_own_result(scene: WireScene) -> None:
 
 
 def test_plain_commit_after_a_transactional_one(scene: WireScene) -> None:
-    """A later plain commit survives the end of the transaction."""
+    """A later plain commit remains when the transaction ends."""
     producer = producer_of(scene, "later")
     producer.add_offsets("later")
     producer.commit("later", {"t": {0: 5}})

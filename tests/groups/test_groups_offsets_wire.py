@@ -209,7 +209,7 @@ def test_offsets_are_deleted(scene: WireScene) -> None:
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted(scene: WireScene) -> None:
-    """If the protocol type is unknown, all topics count as subscribed."""
+    """If the protocol type is unknown, the group is considered subscribed to all topics."""
     scene.commit("reading", {"t": {0: 5}, "u": {0: 7}})
     scene.join("reading", ["t"])
     answer = scene.delete_offsets("reading", {"t": [0], "u": [0]})
