@@ -66,7 +66,7 @@ def test_local_names(host):
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example", "", None])
 def test_other_names(host):
-    """A foreign host name is refused, against DNS rebinding."""
+    """A foreign host name is rejected, against DNS rebinding."""
     answer = api().ask("GET", "/v1/things", {"Host": host})
     assert answer.status in (400, 421)
     if answer.status == 421:
@@ -85,7 +85,7 @@ def test_other_names(host):
     ],
 )
 def test_pages_of_other_origins_cannot_write(headers):
-    """Writes from a page of another origin are refused."""
+    """Writes from a page of another origin are rejected."""
     answer = api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {})
     assert (answer.status, answer.json()["title"]) == (403, "FORBIDDEN")
 
@@ -116,7 +116,7 @@ def test_content_security_headers():
 
 @pytest.mark.parametrize("given", [None, "Bearer wrong", "Basic " + TOKEN, TOKEN, "Bearer", "Bearer " + TOKEN + "x"])
 def test_request_without_the_token(given):
-    """With a configured token, requests without it are refused."""
+    """With a configured token, requests without it are rejected."""
     guarded = api(Access(hosts=None), Guard(token=TOKEN.encode()))
     for method, body in (("GET", None), ("POST", {})):
         answer = guarded.ask(method, "/v1/things", {"Authorization": given}, body)
@@ -140,7 +140,7 @@ def test_paths_without_a_token(path):
 
 
 def test_openapi_document_requires_the_token():
-    """The OpenAPI document requires a token exactly if one is configured."""
+    """The OpenAPI document requires a token if and only if one is configured."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with_token = api(Access(hosts=None), Guard(token=TOKEN.encode())).ask("GET", "/openapi.json", headers).json()
     assert with_token["security"] == [{"token": []}]
@@ -160,7 +160,7 @@ def settings(**given):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "192.0.2.1", "kafka.example"])
 def test_listener_reachable_from_other_machines(host):
-    """A non-loopback listener without token and TLS is refused with advice."""
+    """A non-loopback listener without token and TLS is rejected with advice."""
     for more in ({}, {"token_file": "/t"}, {"tls_certificate_file": "/c", "tls_key_file": "/k"}):
         with pytest.raises(SettingsError, match="listen on 127"):
             settings(listener=f"{host}:8080", **more)
@@ -175,14 +175,14 @@ def test_loopback_listener(host):
 
 
 def test_certificate_without_a_key():
-    """A certificate without a key is refused on any interface."""
+    """A certificate without a key is rejected on any interface."""
     with pytest.raises(SettingsError, match="must both be set"):
         settings(listener="127.0.0.1:0", tls_certificate_file="/c")
 
 
 @pytest.mark.parametrize("content", [None, b"", b"short", b"two words are not a token", b"\xff" * 20])
 def test_file_without_a_token(tmp_path, content):
-    """An empty token file is refused with its name."""
+    """An empty token file is rejected with its name."""
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
@@ -221,7 +221,7 @@ def certificate(directory, key=None):
 
 
 def test_invalid_certificate_files(tmp_path):
-    """A missing file, a malformed certificate and a key of another certificate are refused with the file's name."""
+    """A missing file, a malformed certificate and a key of another certificate are rejected with the file's name."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
         load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))

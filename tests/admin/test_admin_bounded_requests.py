@@ -113,7 +113,7 @@ def test_idle_connection_is_closed_for_a_new_one(scene):
 
 @pytest.mark.parametrize("step_s", [1.0, 100.0])
 def test_headers_have_a_deadline(scene, step_s):
-    """A client that sends a header now and then is closed, however often it sends."""
+    """The connection of a client that occasionally sends a header is closed, however often it sends."""
     protocol, wire = scene.half_sent()
     passed = 0.0
     while passed < HEADER_SECONDS_MAX and not wire.aborted:
@@ -136,7 +136,7 @@ def test_body_has_a_deadline(scene):
 
 
 def test_pending_response_has_no_deadline(scene):
-    """A slow handler does not count as a slow client, and the next request has its own deadline."""
+    """A request with a slow handler is not treated as a slow client, and the next request has its own deadline."""
     protocol, wire = scene.api.connect()
     protocol.dataReceived(request("GET", "/slow"))
     scene.api.clock.advance(HEADER_SECONDS_MAX + BODY_SECONDS_MAX)

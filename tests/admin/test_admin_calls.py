@@ -130,7 +130,7 @@ def test_valid_bodies(api, kept):
     ],
 )
 def test_invalid_bodies(api, kept, body, said):
-    """Each invalid body is refused with the reason and the place."""
+    """Each invalid body is rejected with the reason and the location."""
     assert said in refused(api, kept, "POST", "/things", body=body)["detail"]
 
 
@@ -144,7 +144,7 @@ def test_all_errors_are_listed(api, kept):
 
 
 def test_missing_body(api, kept):
-    """A missing required body is refused with its members; an optional body defaults to an empty object."""
+    """A missing required body is rejected with its members; an optional body defaults to an empty object."""
     problem = refused(api, kept, "POST", "/things")
     assert problem["what_to_do"] == "Members: name (required), count, deep."
     api.ask("PATCH", "/things")
@@ -152,7 +152,7 @@ def test_missing_body(api, kept):
 
 
 def test_unexpected_body(api, kept):
-    """A body that would be ignored is refused."""
+    """A body that would be ignored is rejected."""
     assert "does not accept a body" in refused(api, kept, "DELETE", "/things", body={})["detail"]
 
 
@@ -165,7 +165,7 @@ def test_bodies_of_other_content_types(api, kept, content_type):
 
 
 def test_bodies_are_bounded(api, kept):
-    """A body of up to 1 MiB is accepted and a longer one is refused, with or without a declared length."""
+    """A body of up to 1 MiB is accepted and a longer one is rejected, with or without a declared length."""
     most = b'{"name": "' + b"a" * (BODY_BYTES_MAX - 12) + b'"}'
     assert api.ask("POST", "/things", body=most).status == 200
     kept.calls.clear()
@@ -191,7 +191,7 @@ def test_endless_body_is_cut_off(api):
     ("path", "headers", "status"), [("/things?" + "a" * 20_000, {}, 414), ("/things", {"X": "a" * 20_000}, 431)]
 )
 def test_lines_are_bounded(api, path, headers, status):
-    """A too long path or header is refused with a message and closes the connection."""
+    """A too long path or header is rejected with a message and closes the connection."""
     _, wire = api.begin("GET", path, headers)
     answer = received(wire.value())
     assert (answer.status, answer.json()["status"]) == (status, status)
@@ -200,7 +200,7 @@ def test_lines_are_bounded(api, path, headers, status):
 
 
 def test_if_match(api, kept):
-    """If-Match reaches a handler that supports it, and is refused otherwise."""
+    """If-Match reaches a handler that supports it, and is rejected otherwise."""
     api.ask("PATCH", "/things", {"If-Match": '"7.abc"'}, {})
     api.ask("PATCH", "/things", {"If-Match": "*"}, {})
     api.ask("PATCH", "/things", (), {})
@@ -229,7 +229,7 @@ def test_unknown_methods_and_paths(api, kept):
 
 @pytest.mark.parametrize("line", [b"g3t /things", b"GET /%FF", b"GET /things/%C3%28"])
 def test_request_line_that_is_not_text(api, line):
-    """A method or path that is not text is refused with a message."""
+    """A method or path that is not text is rejected with a message."""
     protocol, wire = api.connect()
     protocol.dataReceived(line + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     answer = received(wire.value())

@@ -76,7 +76,7 @@ def test_resignation(cluster, apis):
     assert found["broker_id"] != 1
     entries = [e.text for e in cluster.brokers[1].program.controller.history.audit_events.newest()]
     assert any("its resignation was requested" in text for text in entries)
-    # It is a candidate again after a moment.
+    # It is a candidate again after about a second.
     cluster.run(2)
     for other in (2, 3):
         cluster.brokers[other].kill()

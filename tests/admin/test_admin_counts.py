@@ -14,7 +14,7 @@ from kreplica.server.metadata.metadata_cache import MetadataCache
 
 
 class SlowClock(Clock):
-    """A clock that advances with each call, so that long loops are sliced."""
+    """A clock that advances with each call, so that long loops yield to the reactor."""
 
     step_s = 0.0
 

@@ -212,7 +212,7 @@ def test_problem_of_another_broker_is_returned(world):
 
 
 def test_forwarded_request_is_not_forwarded_again(world):
-    """Two brokers must not loop."""
+    """Two brokers must not forward a request to each other endlessly."""
     listener = world.serve(2, {})
     assert world.problem(world.forwarding.request(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
     answers = world.result(world.forwarding.request_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
@@ -227,7 +227,7 @@ def here(document):
 
 
 def test_brokers_that_do_not_respond_are_named(world):
-    """A dead and a hanging broker do not hide other results, and cost one timeout together."""
+    """A dead and a hanging broker do not hide other results, and together cause only one timeout."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
     answers = world.result(world.forwarding.request_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))

@@ -95,7 +95,7 @@ def test_list_has_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
-    """Groups of both protocols show the member, its partitions and offsets; operations that would harm it are refused.
+    """Groups of both protocols show the member, its partitions and offsets; operations that would harm it are rejected.
     """
     group = f"used-{protocol}"
     consumer = reading(cluster, group, protocol)

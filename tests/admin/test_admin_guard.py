@@ -187,7 +187,7 @@ def test_browser_shows_no_dialog_for_the_password():
 
 
 def test_changed_password():
-    """A remembered password is refused once the user's credentials change or are deleted."""
+    """A remembered password is rejected once the user's credentials change or are deleted."""
     scene = Scene()
     assert scene.get(Authorization=basic()).status == 200
     scene.users.users["alice"] = credential("another", SCRAM_SHA_256)
@@ -279,7 +279,7 @@ def test_writes_are_logged_with_their_user():
 
 
 def test_disconnect_does_not_evade_the_limits(monkeypatch):
-    """A verification whose client has disconnected still counts as pending, and then as a failure."""
+    """A verification whose client has disconnected is still counted as pending, and then as a failure."""
     monkeypatch.setattr(passwords, "PENDING_MAX", 2)
     started = []
 
@@ -451,7 +451,7 @@ def test_secrets_are_not_shown():
 
 
 def test_client_certificate():
-    """The rules convert the subject to a user; a certificate that no rule matches is refused."""
+    """The rules convert the subject to a user; a certificate that no rule matches is rejected."""
     users = {"cert-a": "alice", "cert-x": None}
     scene = Scene(user_of=users.get)
     for certificate, expected in (("cert-a", 200), ("cert-x", 401), (None, 401)):

@@ -142,7 +142,7 @@ def failed_disk(scene: HealthScene) -> End:
 
 
 def damaged_log(scene: HealthScene) -> End:
-    """The follower is gone, so the leader's copy is the only one."""
+    """The follower is down, so the leader has the only copy."""
     scene.produce(5)
     scene.cluster.run(2)
     scene.cluster.brokers[FOLLOWER].kill()
@@ -262,7 +262,7 @@ def no_space_for_a_replica(scene: HealthScene) -> End:
 
 @dataclass(frozen=True)
 class Case:
-    """A fault and where it is named.
+    """A fault and where it is reported.
 
     :param broker: the broker that has it; None for a fault of the cluster.
     :param words: parts of the sentence: the object and the cause.
@@ -347,7 +347,7 @@ def test_a_fault_is_named_everywhere_and_ends(case):
 
 
 def test_a_stall_is_named_by_its_broker_only():
-    """A busy machine always has some: they are not faults of the cluster."""
+    """A busy machine always has some stalls; they are not faults of the cluster."""
     scene = HealthScene()
     scene.apis.stall(LEADER, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.24)
     scene.cluster.run(1)
@@ -428,7 +428,7 @@ def test_a_failing_operation_of_a_disk_is_named(operation):
 
 
 def test_figures_agree_while_brokers_fail():
-    """Metadata, leaders, metrics and ZooKeeper have the same figures in each state of a cluster."""
+    """Metadata, leaders, metrics and ZooKeeper have the same numbers in each state of a cluster."""
     scene = HealthScene(
         assignment=((2, 3), (3, 2), (1, 3), (2, 1)), configs={"min.insync.replicas": "2"}
     )
@@ -484,7 +484,7 @@ def test_brokers_are_not_silent_because_zookeeper_does_not_respond():
 
 @pytest.mark.parametrize("known", [True, False], ids=["read before", "never read"])
 def test_brokers_and_cluster_answer_while_zookeeper_is_unreachable(known):
-    """The last known state comes within two seconds, before the loss is noticed and after it, and says so."""
+    """The last known state is returned within two seconds, before and after the loss is noticed, and marked as old."""
     scene = HealthScene()
     if known:
         scene.apis[LEADER].document("GET", "/v1/brokers")

@@ -88,7 +88,7 @@ def test_bytes_that_consumers_fetch(scene):
 
 
 def test_broker_that_does_not_respond(scene):
-    """Without one broker, the load of the topics that it leads is unknown, and a sentence says so."""
+    """Without one broker, the load of the topics that it leads is unknown, and a notice says so."""
     scene.produce(0, 30)
     scene.run(scene.client.create_topic("other", 3))
     scene.cluster.run(5)
@@ -216,7 +216,7 @@ def test_brokers(scene):
 
 
 def test_history(scene):
-    """Any broker returns the points of all brokers, on the same grid; waits and processing are apart."""
+    """Any broker returns the points of all brokers, on the same grid; waiting and processing times are separate."""
     scene.topics()
     scene.sample()
     for _ in range(3):

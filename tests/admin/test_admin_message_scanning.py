@@ -183,7 +183,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("expression", ["(", "a{1001}", "(?=a)", "(a{100}){100}"])
     def test_invalid_expressions(self, expression: str) -> None:
-        """Invalid expressions are refused with the reason."""
+        """Invalid expressions are rejected with the reason."""
         with pytest.raises(Problem) as refused:
             search_for(f"/{expression}/")
         assert (refused.value.status, refused.value.title) == (400, "INVALID_REGULAR_EXPRESSION")
@@ -231,7 +231,7 @@ class TestPositions:
         assert len(text) < 12_000
 
     def test_invalid_positions(self) -> None:
-        """Any other text, also that of another topic or order, is refused."""
+        """Any other text, also that of another topic or order, is rejected."""
         good = encode_spans(UUID(int=8), OLDEST, {0: Span(0, 1)})
         backwards = encode_spans(TOPIC_ID, NEWEST, {0: Span(0, 1)})
         assert good is not None

@@ -128,7 +128,7 @@ def test_every_broker_returns_the_same(cluster: StandaloneProcess) -> None:
 
 
 def test_one_partition(cluster: StandaloneProcess) -> None:
-    """Each of its records is returned with all fields."""
+    """Each record is returned with all fields."""
     page = messages(cluster, ORDERS, partition=1, limit=2)
     assert page["messages"][0] == {
         "partition": 1,

@@ -94,7 +94,7 @@ def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
 
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
 def test_decisions_are_validated(document):
-    """Decisions and departures without required members, or with wrong types, are refused."""
+    """Decisions and departures without required members, or with wrong types, are rejected."""
     assert refused(PEER_REMEMBERED, json.dumps(document)).status == 502
 
 
@@ -154,7 +154,7 @@ def test_malformed_problem_of_another_broker(document, status, answered):
 
 
 def test_large_response_is_checked_in_a_thread(world):
-    """The response is refused if it is invalid."""
+    """The response is rejected if it is invalid."""
     world.serve(2, {"entries": [{"id": "x"}] * 5000})
     world.serve(3, {})
     runs = []

@@ -149,7 +149,7 @@ def test_impossible_plans_are_refused(shared, body, part):
 
 
 def test_unknown_members_are_refused(shared):
-    """A misspelt member is an error."""
+    """A misspelled member is an error."""
     with pytest.raises(ValidationError):
         shared.api.document("POST", "/v1/plans", {"kind": "rebalance", "topic_names": ["a"]})
 
@@ -185,7 +185,7 @@ def steps_of(count):
 
 
 def test_plans_are_listed_newest_first(shared):
-    """A long list has pages."""
+    """A long list is split into pages."""
     for number in (901, 902, 903):
         put(shared, number, PlanState.COMPLETED)
     first = shared.api.document("GET", "/v1/plans", limit=2)
@@ -326,7 +326,7 @@ def test_only_one_plan_is_written_at_a_time(scene):
 
 
 def test_concurrent_plans(scene):
-    """One of two plans created at the same moment is refused, and can be retried on the new state."""
+    """One of two plans created at the same moment is rejected, and can be retried on the new state."""
     two = [Deferred.fromCoroutine(scene.api.asked("POST", "/v1/plans", scene.move(), dry_run=False)) for _ in range(2)]
     outcomes = []
     for each in two:

@@ -33,7 +33,7 @@ def quotas_of(scene: Scene, broker: int) -> list[Any]:
 
 
 def test_quotas_are_set_listed_and_removed(scene: Scene) -> None:
-    """They take effect on all brokers; a dry run only shows the znodes."""
+    """The quotas take effect on all brokers; a dry run only shows the znodes."""
     tried = change(scene, {PRODUCER_BYTE_RATE: 1000}, dry_run=True, user="alice")
     assert [each["path"] for each in tried["znodes"]] == [
         "/config/users/alice",
@@ -96,7 +96,7 @@ def test_unknown_host(scene: Scene) -> None:
 
 
 def test_why_a_client_is_throttled() -> None:
-    """The explanation names the quota, the brokers and a way to raise it; later it is over, and then forgotten."""
+    """The explanation names the quota, the brokers and a way to raise it; later it reports the end, then nothing."""
     scene = Scene()
     change(scene, {PRODUCER_BYTE_RATE: 1000}, user="alice")
     scene.cluster.run(2)

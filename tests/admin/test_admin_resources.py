@@ -253,7 +253,7 @@ def test_partition(cluster, api):
 
 
 def test_topic_settings(cluster, api):
-    """Settings show their sources; a write based on an old version is refused."""
+    """Settings show their sources; a write based on an old version is rejected."""
     make(api, partitions=1)
     first = api.answer("GET", "/v1/configs/topics/orders")
     assert row(first.document["configs"], "retention.ms")["is_default"] is True

@@ -56,7 +56,7 @@ def test_not_modified(reply):
 
 
 def test_static_page():
-    """A page is served as it is."""
+    """A page is served unchanged."""
     answer = answering(RawResponse(b"<p>", "text/html; charset=utf-8")).ask("GET", "/it")
     assert (answer.body, answer.headers["content-type"]) == (b"<p>", "text/html; charset=utf-8")
 
@@ -115,7 +115,7 @@ def test_long_documents_yield():
     ],
 )
 def test_errors_are_problems(error, status, title):
-    """Each exception of a handler becomes a problem document with a fitting status."""
+    """Each exception of a handler becomes a problem document with a matching status."""
     answer = answering(error).ask("GET", "/it")
     problem = answer.json()
     assert (answer.status, problem["status"], problem["title"]) == (status, status, title)
@@ -136,7 +136,7 @@ def test_every_kafka_error_has_a_status():
 
 
 def test_internal_error():
-    """The error is answered without details and logged with them."""
+    """The response has no details of the error; the log has."""
     with capturedLogs() as logged:
         answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -195,7 +195,7 @@ def test_read_timeout():
 
 
 def test_calls_are_bounded():
-    """Calls beyond the limit are refused at once until a call ends."""
+    """Calls beyond the limit are rejected at once until a call ends."""
     waiting = Waiting()
     for _ in range(routing.CALLS_MAX):
         waiting.api.begin("GET", "/it")
@@ -301,7 +301,7 @@ def test_broker_stops_during_a_stream(stream):
 
 
 def test_streams_are_bounded(stream):
-    """Streams beyond the limit are refused until one ends."""
+    """Streams beyond the limit are rejected until one ends."""
     begun = [stream.api.begin("GET", "/it") for _ in range(routing.STREAMS_MAX)]
     assert stream.api.ask("GET", "/it").status == 503
     gone(begun[0][0])
@@ -317,7 +317,7 @@ def test_failure_during_a_stream(stream):
 
 
 def test_head_of_a_stream(stream):
-    """The request is answered at once and leaves nothing behind."""
+    """The request gets its response at once, and nothing is left."""
     answer = stream.api.ask("HEAD", "/it")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")

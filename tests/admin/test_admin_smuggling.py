@@ -1,4 +1,4 @@
-"""Requests that two HTTP servers may parse differently are refused, and nothing behind them is read."""
+"""Requests that two HTTP servers may parse differently are rejected, and later data is not read."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def test_ambiguous_request_is_refused(name, size):
 )
 @pytest.mark.parametrize("size", [1, 10**6])
 def test_unambiguous_request_is_served(sent, size):
-    """Lengths, chunks, their extensions and trailers end the body at the right place; the next request is read after
-    it."""
+    """Lengths, chunks, their extensions and trailers end the body at the correct position; then the next request is read.
+    """
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(sent), size):

@@ -86,7 +86,7 @@ NOT_NAMED = {
 
 
 def test_every_fault_is_listed():
-    """A new fault needs the words that name it, or the reason why no broker can know of it."""
+    """A new fault needs a pattern of its sentence, or the reason why no broker can know of it."""
     injected = {*FAULTS, *APPLICATION_FAULTS, *ENSEMBLE_FAULTS, *SECURITY_FAULTS}
     assert NAMED.keys() | NOT_NAMED.keys() == injected
     assert not NAMED.keys() & NOT_NAMED.keys()
@@ -138,7 +138,7 @@ def storm() -> Storm:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named(storm, name):
-    """It ends, and the figures of all brokers agree during the fault and after it."""
+    """The fault ends, and the numbers of all brokers agree during the fault and after it."""
     words = NAMED[name]
     for end in storm.begin(name):
         until_s = storm.run.cluster.simulation.now_s + SECONDS_MAX

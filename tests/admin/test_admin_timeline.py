@@ -96,7 +96,7 @@ def test_counters_of_all_brokers(shared):
 
 
 def test_messages_are_counted_while_the_counters_are_read():
-    """A broker counts messages between two reads from log end offsets, without a cost for producers."""
+    """A broker counts messages between two reads from log end offsets, without work for Produce requests."""
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders", 2))
@@ -150,7 +150,7 @@ def test_only_recent_event_loop_delays_count():
 
 
 class Streams:
-    """Reads streams of a feed on virtual time."""
+    """Reads streams of a feed in virtual time."""
 
     def __init__(self):
         self.cluster = SimulatedCluster(seed=3, brokers=1)

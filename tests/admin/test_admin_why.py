@@ -70,8 +70,8 @@ def test_fewer_replicas_than_min_insync_replicas():
 
 
 def test_partition_without_a_leader():
-    """The partition waits for a replica with all acknowledged records; another may lead on request, with the loss
-    named."""
+    """The partition waits for a replica with all acknowledged records; another may lead on request; the explanation
+    names the loss."""
     scene = Scene()
     scene.kill(3)
     scene.produce(1)
@@ -204,7 +204,7 @@ def test_missing_partition():
 
 
 def test_group():
-    """Any broker returns the answer of the coordinator."""
+    """Any broker returns the explanation of the coordinator."""
     scene = Members()
     member, joined = scene.join("first")
     scene.run(joined, 120.0)
@@ -310,7 +310,7 @@ def test_broker_without_stalls():
 
 
 def test_broker_with_a_blocked_event_loop():
-    """The stalls have times, durations and causes, newest first; after five minutes they are history only."""
+    """The stalls have times, durations and causes, newest first; after five minutes they are only in the history."""
     scene = Scene()
     scene.apis.stall(2, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.15)
     scene.apis.stall(2, REQUEST, 0.24)

@@ -182,7 +182,7 @@ def test_new_user(admin, kreplica, secret):
 
 
 def test_changed_password(admin, kreplica, secret):
-    """`create` refuses an existing user, and `password` a missing one."""
+    """`create` fails for an existing user, and `password` for a missing one."""
     admin.answers["GET /v1/users"] = {"users": [{"user": "alice", "mechanisms": []}], "next": None}
     admin.answers["PUT /v1/users/alice"] = {"user": "alice", "mechanisms": [], "dry_run": False, "znodes": []}
     words = ["--new-password-file", secret, "--mechanism", "SCRAM-SHA-256", "--iterations", "4096"]

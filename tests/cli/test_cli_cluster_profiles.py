@@ -128,7 +128,7 @@ def test_invalid_values(run: Run, path: Path, words: tuple[str, ...], said: str)
 
 
 def test_edit(run: Run, tmp_path: Path) -> None:
-    """The editor gets the profile as TOML; an invalid text is refused, and the user can edit it again."""
+    """The editor gets the profile as TOML; an invalid text is rejected, and the user can edit it again."""
     done(run("profile", "create", "p", "admin=http://a:1", "client.security.protocol=SSL"))
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/http:..a:1/http:\\/\\/b:2/' \"$1\"\n")
@@ -153,7 +153,7 @@ def test_edit(run: Run, tmp_path: Path) -> None:
     ],
 )
 def test_damaged_file(run: Run, path: Path, text: str, said: str) -> None:
-    """Every command that would use it names the file and the place."""
+    """Every command that would use it names the file and the position."""
     path.parent.mkdir(parents=True)
     path.write_text(text)
     path.chmod(0o600)

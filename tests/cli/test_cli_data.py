@@ -35,7 +35,7 @@ numbers = count(1)
 
 @pytest.fixture(scope="module")
 def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A cluster that no test of this module damages."""
+    """A cluster that is shared by tests that do not damage it."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
@@ -347,7 +347,7 @@ def test_copy_is_verified(shared: KafkaCluster, topic: str, run: Callable[..., R
 def test_copy_to_another_number_of_partitions(
     shared: KafkaCluster, topic: str, run: Callable[..., Result]
 ) -> None:
-    """Fewer partitions are refused unless keys may be partitioned again."""
+    """Fewer partitions are rejected unless keys may be partitioned again."""
     write(shared.bootstrap_servers, topic, 300)
     shared.create_topic(f"{topic}-small", 1)
     assert f"has 3 partitions and {topic}-small has 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output

@@ -107,7 +107,7 @@ class TestDump:
         assert 'key base64:/wA=  value "a\\x1b[2J"  h=null  i=base64:/g==' in shown
 
     def test_damage(self, unpacked: Path, tmp_path: Path) -> None:
-        """A wrong checksum and a torn end are reported, with status 1; readable records are printed."""
+        """A wrong checksum and a truncated end are reported, with status 1; readable records are printed."""
         data = bytearray((unpacked / "transactions-0" / f"{0:020}.log").read_bytes()[:300])
         data[70] ^= 0xFF
         file = tmp_path / f"{0:020}.log"

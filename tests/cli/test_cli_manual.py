@@ -36,7 +36,7 @@ def test_page_has_options_and_variables(pages: dict[str, str]) -> None:
 
 @pytest.mark.needs_program("man")
 def test_no_page_has_warnings(pages: dict[str, str], tmp_path: Path) -> None:
-    """``man`` formats all pages without a warning, and each has the name that it is about."""
+    """``man`` formats all pages without a warning, and each has the name of its command."""
     for name, text in pages.items():
         (tmp_path / name).write_text(text)
     command = ["man", "--warnings=w", "-E", "UTF-8", "-P", "cat", "-l", *sorted(pages)]

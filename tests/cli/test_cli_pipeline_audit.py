@@ -84,7 +84,7 @@ def test_differences(run: Run) -> None:
 
 
 def test_nothing_was_compared(run: Run) -> None:
-    """This proves nothing, so the status is 1."""
+    """Nothing is verified, so the status is 1."""
     result = run("--log-dirs", "/a", found=report(is_empty=True))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "nothing was compared"

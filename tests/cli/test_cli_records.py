@@ -232,7 +232,7 @@ def test_parquet_has_the_columns_of_sparks_kafka_source(tmp_path: Path) -> None:
 
 def test_parquet_of_other_programs(tmp_path: Path) -> None:
     """Text columns and timestamps of higher resolution are accepted; a file without values, or of another format, is
-    refused."""
+    rejected."""
     import pyarrow
     import pyarrow.parquet as parquet
 

@@ -1,4 +1,4 @@
-"""Every event leaves a working cluster under each design, and costs what the design says."""
+"""After every event the cluster works under each design, and the costs are those that the design states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_partition_is_led_after_every_event(design: str, one_by_one: bool)
 
 @pytest.mark.parametrize("design", ["race", "leader"])
 def test_a_fetch_during_the_isr_write_counts(design: str) -> None:
-    """A follower that fetches while a slow new leader writes its ISR joins it, so that it can lead after a death."""
+    """A follower that fetches while a slow new leader writes its ISR joins it, so that it can lead if the leader dies."""
     run = CaseRun(Case(design, Shape(500, 3), 4.0, one_by_one=True))
     death = event(run.run(("broker dies",)), "broker dies")
     assert death.outages.affected > 0
@@ -62,7 +62,7 @@ def test_watches_on_partitions(design: str, expected: int) -> None:
 
 
 def test_a_death_changes_the_leaders_of_the_dead_broker_only() -> None:
-    """A quarter of the partitions has no leader for a time, and the controller needs the shortest."""
+    """A quarter of the partitions has no leader for a time, and this time is shortest with the controller."""
     deaths = {design: event(ran(design), "broker dies") for design in DESIGNS}
     assert {each.outages.affected for each in deaths.values()} == {SHAPE.partitions // 4}
     assert deaths["controller"].outages.last_s < min(deaths[name].outages.first_s for name in ("race", "leader"))

@@ -1,4 +1,4 @@
-"""ZooKeeper server and clients of the bench: order, watches, sessions and time."""
+"""ZooKeeper server and clients of the benchmark: order, watches, sessions and time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bench:
 
 
 def test_pipelined_requests_share_a_round_trip() -> None:
-    """Requests sent together are served one after another, at the server's rate."""
+    """Concurrent requests are processed one after another, at the server's rate."""
     bench = Bench()
     bench.server.put("/a", b"x")
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_a_watch_fires_once_at_each_session() -> None:
 
 
 def test_the_end_of_a_session_deletes_its_ephemeral_znodes() -> None:
-    """The watcher of an ephemeral znode is notified, and the session's own watches are gone."""
+    """The watcher of an ephemeral znode is notified, and the session's own watches are removed."""
     bench = Bench()
     bench.first.create("/a", b"", ephemeral=True)
     bench.first.exists("/b", bench.note, lambda _: None)
@@ -78,7 +78,7 @@ def test_the_end_of_a_session_deletes_its_ephemeral_znodes() -> None:
 
 
 def test_a_failed_multi_changes_nothing() -> None:
-    """All operations of a multi are rolled back, and no watch fires."""
+    """All operations of a multi are rolled back, and no watch is notified."""
     bench = Bench()
     client = DeferredClient(bench.server, Process("third"))
     bench.first.exists("/a", bench.note, lambda _: None)
@@ -93,7 +93,7 @@ def test_a_failed_multi_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("one_by_one", "expected_s"), [(False, 0.0103), (True, 0.033)])
 def test_multis_one_by_one(one_by_one: bool, expected_s: float) -> None:
-    """Charged one by one, every write of a multi takes a round trip and the time of a single write."""
+    """If writes are counted individually, every write of a multi takes a round trip and the time of a single write."""
     bench = Bench()
     bench.server.put("/a", b"x")
     client = DeferredClient(bench.server, Process("third"), one_by_one=one_by_one)

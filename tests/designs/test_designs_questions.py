@@ -57,7 +57,7 @@ def test_the_figure_of_the_first_design() -> None:
 
 
 def test_the_expected_loss_does_not_depend_on_the_placement() -> None:
-    """Few sets lose a partition more rarely, but more partitions at a time."""
+    """With fewer sets, partitions are lost more rarely, but more of them at a time."""
     expected: dict[tuple[int, int], set[float]] = defaultdict(set)
     for each in placement_results():
         expected[each.replication_factor, each.brokers].add(round(each.loss * each.lost_partitions, 9))
@@ -65,7 +65,8 @@ def test_the_expected_loss_does_not_depend_on_the_placement() -> None:
 
 
 def test_a_leader_leads_soon_after_its_znode_was_written() -> None:
-    """No client asks the new leader before it leads, and only an old leader that still runs rejects records."""
+    """No client sends requests to the new leader before it leads, and only an old leader that is still running rejects
+    records."""
     for result in routing_results():
         assert 0 <= result.until_led_ms[0] <= result.until_led_ms[1] < 10
         assert result.early == 0

@@ -1,4 +1,4 @@
-"""The computed sizes of ZooKeeper's messages are those of their encoding."""
+"""The computed sizes of ZooKeeper's messages are equal to those of their encodings."""
 
 from __future__ import annotations
 

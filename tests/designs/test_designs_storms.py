@@ -81,7 +81,7 @@ def test_the_command_with_a_repaired_rule() -> None:
 
 
 def test_the_command_without_a_violation_and_without_arguments() -> None:
-    """A storm that breaks nothing says so; without arguments the published ones are listed."""
+    """For a storm without violations the command prints this; without arguments it lists the published ones."""
     assert "no guarantee is violated in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
     listed = CliRunner().invoke(main, ["designs", "replay"]).output
     assert "race 6: acknowledged record lost, 11 steps, repaired by truncate-by-epoch" in listed

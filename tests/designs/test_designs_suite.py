@@ -33,7 +33,7 @@ def test_cases_run_in_parallel_and_are_returned_in_order() -> None:
 
 
 def test_the_quick_run(tmp_path: Path) -> None:
-    """``--quick`` takes less than a minute; it prints the table and the design texts' figures, and writes files."""
+    """``--quick`` takes less than a minute; it prints the table and the numbers of the designs, and writes files."""
     started_s = monotonic()
     arguments = ["designs", "--quick", "--json", str(tmp_path / "all.json"), "--pictures", str(tmp_path / "pictures")]
     result = CliRunner().invoke(main, arguments)
@@ -71,7 +71,7 @@ def test_a_picture_has_logarithmic_axes() -> None:
     ],
 )
 def test_wrong_arguments(words: list[str], message: str) -> None:
-    """Wrong arguments are refused with a sentence."""
+    """Invalid arguments are rejected with an error message."""
     result = CliRunner().invoke(main, ["designs", *words])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

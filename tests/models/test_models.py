@@ -1,4 +1,4 @@
-"""The models in TLA+ hold, and each broken rule is found; needs Maven, so it is part of the soak."""
+"""The models in TLA+ hold, and each broken rule is found; the tests need Maven, so they are part of the soak."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BROKEN_RULES = (
 AS_DESIGNED = ("TruncateByEpoch", "ConditionalWrites", "FencedWrites", "KeepHighWatermark")
 
 LOSSES = (
-    # configuration, repairs that are left out, the violated property, number of states of the shortest counterexample
+    # configuration, omitted repairs, the violated property, number of states of the shortest counterexample
     ("V1", AS_DESIGNED, "NoCommittedRecordIsLost", 8),
     ("V1", ("TruncateByEpoch",), "NoCommittedRecordIsLost", 14),
     ("V1", ("FencedWrites",), "NoCommittedRecordIsLost", 12),
@@ -77,6 +77,6 @@ def test_broken_rule_is_found(configuration, changes, violated):
 
 @pytest.mark.parametrize(("configuration", "left_out", "violated", "states"), LOSSES)
 def test_loss_of_an_earlier_design_is_found(configuration, left_out, violated, states):
-    """TLC finds the shortest run in which an earlier design, or one of its repairs less, loses records."""
+    """TLC finds the shortest run in which an earlier design, with or without some of its repairs, loses records."""
     result = model_checker.check(configuration, dict.fromkeys(left_out, "FALSE"), workers=1)
     assert (result.violated, len(result.trace)) == (violated, states), result.output[-5000:]

@@ -77,7 +77,7 @@ CHANGES = {
 """By name: the action of the changed event, and the change."""
 
 LEFT_OUT = ("append", "copy", "fetch", "become", "write", "control", "register", "notice")
-"""Actions of events that the trace cannot do without."""
+"""Actions of events without which a trace is not a behaviour of the model."""
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +128,6 @@ def test_a_trace_without_a_journaled_write_is_refused(trace):
 
 
 def test_each_storm_has_the_same_traces_again():
-    """A seed leads to the same module of traces, so a refusal can be repeated."""
+    """A seed leads to the same module of traces, so a failure can be reproduced."""
     first, second = trace_check.record_all([2]), trace_check.record_all([2])
     assert module(first) == module(second)

@@ -115,7 +115,7 @@ def test_fetch(scene, at_most):
 
 @pytest.mark.parametrize("at_most", [0, 9, None])
 def test_metadata(scene, at_most):
-    """Forbidden topics are refused if they are named, and left out of the list of all topics."""
+    """Forbidden topics are rejected if they are named, and omitted from the list of all topics."""
     scene.allow((Operation.DESCRIBE, "open"))
     everything = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
     assert [row["name"] for row in everything["topics"]] == ["open"]
@@ -248,7 +248,7 @@ def whole_answers() -> list[int]:
 
 @pytest.mark.parametrize("key", whole_answers(), ids=lambda key: messages.APIS[key].name)
 def test_every_refusal_can_be_sent(scene, key):
-    """In every version the refusal matches the schema; otherwise the connection would close."""
+    """In every version the error response matches the schema; otherwise the connection would close."""
     scene.allow()
     api = messages.APIS[key]
     body = {

@@ -67,7 +67,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_record_appears_at_its_time(scene):
-    """Records of a batch without a time appear at once, the others one by one in the order of their times."""
+    """Records of a batch without a time are visible at once, the others one by one in the order of their times."""
     scene.produce(("now", None), ("in a minute", 60), ("in ten seconds", 10), ("long ago", -5))
     assert scene.seen() == ["now", "long ago"]
     scene.cluster.run(9)
@@ -137,7 +137,7 @@ def test_retry_is_delayed_once(scene):
 
 @pytest.mark.parametrize("text", [b"tomorrow", b"-1", b"", b"1e3"])
 def test_invalid_time(scene, text):
-    """The error names the record, and the batch is refused."""
+    """The error names the record, and the batch is rejected."""
     batch = build_batch([Record(-1, 1, None, b"v", ()), Record(-1, 1, None, b"w", (("deliver-at", text),))])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.cluster.run_until(scene.client.produce(TOPIC, 0, batch))
@@ -145,7 +145,7 @@ def test_invalid_time(scene, text):
 
 
 def test_time_beyond_the_retention():
-    """Records that retention would remove before their time are refused."""
+    """Records that retention would remove before their time are rejected."""
     scene = Scene(3, brokers=1, configs={"retention.ms": "60000"})
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.produce(("in two minutes", 120))
@@ -154,7 +154,7 @@ def test_time_beyond_the_retention():
 
 
 def test_client_cannot_mark_a_record_as_delivered(scene):
-    """A ``held-at`` header of a client is removed, and cancels nothing after a failover."""
+    """A ``held-at`` header of a client is removed, and has no effect after a failover."""
     offset = scene.produce(("later", 40))
     forged = tuple(("held-at", b"%d.0" % guess) for guess in range(offset - 1, offset + 2))
     for header in forged:

@@ -1,4 +1,4 @@
-"""Interceptors that refuse, change and fail, and the effects on clients."""
+"""Interceptors that reject or change records or fail, and the effects on clients."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_values_that_match_their_schema(validating):
 
 
 def test_values_that_do_not_match(validating):
-    """The response has the reason for each record, and the batch is refused."""
+    """The response has the reason for each record, and the batch is rejected."""
     row = produced(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
     assert row["error_code"] == 87
     assert row["error_message"] == "json-schema: 3 of 4 records do not fit the schema"
@@ -132,7 +132,7 @@ def test_records_are_changed_and_removed(intercepted):
 
 
 def test_idempotent_producer_continues(intercepted):
-    """The producer's sequences count as sent: even a batch without remaining records is detected when retried."""
+    """The producer's sequences are considered used: even a batch without remaining records is detected when retried."""
     cluster, _, _ = intercepted(lambda batch: ReplaceRecords([]) if batch.records[0].value == b"drop" else None)
     options = {"producer_id": 77, "producer_epoch": 0}
     first = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
@@ -144,7 +144,7 @@ def test_idempotent_producer_continues(intercepted):
 
 
 def test_interceptor_that_raises(intercepted):
-    """The batch is refused, the error is reported to the plugin host, and the next batch is intercepted again."""
+    """The batch is rejected, the error is reported to the plugin host, and the next batch is intercepted again."""
 
     def fails(batch):
         if batch.records[0].value == b"boom":
@@ -199,7 +199,7 @@ def test_interceptors_are_notified_of_their_notes(intercepted):
 
 
 def test_transactional_batches_have_no_notes(intercepted):
-    """The transaction could abort, so the batch is refused; without a note it is accepted."""
+    """The transaction could abort, so the batch is rejected; without a note it is accepted."""
     notes = [None]
     cluster, _, _ = intercepted(lambda batch: ReplaceRecords(batch.records, notes[0]))
     options = {"producer_id": 6, "producer_epoch": 0, "transactional": True}

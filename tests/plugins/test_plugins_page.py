@@ -32,7 +32,7 @@ COMMANDS = [
 
 
 def test_example_works(tmp_path: Path, monkeypatch):
-    """The plugin on the page, in a directory of its own, refuses the documented records."""
+    """The plugin on the page, in its own directory, rejects the documented records."""
     block = next(iter(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
     place = tmp_path / "kreplica" / "plugins"
     place.mkdir(parents=True)

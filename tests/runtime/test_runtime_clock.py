@@ -19,7 +19,7 @@ class WallClockReactor(Clock):
 
 
 def test_time_never_decreases() -> None:
-    """Timers are independent of the wall clock: time is counted from the machine's start."""
+    """Timers are independent of the wall clock: time is measured from the machine's start."""
     first = monotonic_seconds()
     assert 0 <= monotonic_seconds() - first < 1
     assert abs(first - time.time()) > 3600, "not the wall clock"

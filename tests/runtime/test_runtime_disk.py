@@ -262,7 +262,7 @@ class TestNames:
             disk.status(f"{base}/none")
 
     def test_directory_is_locked_once(self, disk: Disk, base: str) -> None:
-        """A second lock is refused with the name of the directory until the first is released."""
+        """A second lock fails with the name of the directory until the first is released."""
         lock = disk.lock_directory(base)
         with pytest.raises(StorageError, match=base):
             disk.lock_directory(base)

@@ -43,7 +43,7 @@ class Peer(Protocol):
 
 
 class World:
-    """Hosts that echo received data, each on a port of its own, and connections between them."""
+    """Hosts that echo received data, each on its own port, and connections between them."""
 
     def __init__(self, reactor: Any) -> None:
         self.reactor = reactor
@@ -288,7 +288,7 @@ def test_new_connection_times_out_while_the_link_is_cut() -> None:
             await made
         await world.wait_for_pending_effects()
         gc.collect()
-        # `isinstance` would call dead weak references; other tests may have left clients of their own.
+        # `isinstance` would use dead weak references; other tests may have left clients.
         clients = [each for each in gc.get_objects() if type(each) is HostClient]
         assert [client for client in clients if client.reactor is a] == []
         world.loopback.heal()
@@ -299,7 +299,7 @@ def test_new_connection_times_out_while_the_link_is_cut() -> None:
 
 
 def test_isolated_host_is_not_notified_of_a_closed_connection() -> None:
-    """A kill behind a cut link looks like silence until the link is restored."""
+    """The peers of a host killed while its link is cut see no lost connection until the link is restored."""
 
     async def story(world: World) -> None:
         a, b = world.host("a"), world.host("b")

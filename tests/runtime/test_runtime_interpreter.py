@@ -31,7 +31,7 @@ DEBIAN = {
     ],
 )
 def test_optimized(config: dict[str, str], expected: bool) -> None:
-    """The recorded configuration shows the optimization, also that of Debian, which removes the option."""
+    """The recorded configuration shows the optimization, also in Debian's build, which removes the option."""
     assert is_optimized(config) is expected
 
 

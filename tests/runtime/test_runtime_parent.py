@@ -1,4 +1,4 @@
-"""A process ends with its parent, whatever either is doing."""
+"""A process ends with its parent at any time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_parent_ended_before() -> None:
-    """Another process is the parent by now: the child ends at once."""
+    """If the process already has another parent, it ends at once."""
     program = CHILD.format(1, "print('lives')")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (-9, b"")

@@ -33,7 +33,7 @@ def scene() -> Scene:
 
 
 def test_concurrent_callers_share_a_computation_and_later_ones_its_result(scene: Scene) -> None:
-    """The time counts from the start of the computation, when its input was read."""
+    """The time begins at the start of the computation, when its input was read."""
     callers = [scene.current(), scene.current()]
     scene.clock.advance(REUSE_S / 2)
     scene.computing[0].callback("first")

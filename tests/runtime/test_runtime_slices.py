@@ -91,7 +91,7 @@ def test_new_work_does_one_step_while_other_work_is_queued() -> None:
 
 
 def test_owner_with_the_least_used_time_goes_first() -> None:
-    """Short work overtakes longer work that was queued before."""
+    """Short work is done before longer work that was queued earlier."""
     clock = IteratedClock()
     slices = Slices(clock)
     long, short = Work(clock, 100_000), Work(clock, 10)
@@ -118,7 +118,7 @@ def test_tasks_of_one_owner_keep_their_order() -> None:
 
 
 def test_task_can_queue_the_next_of_its_owner() -> None:
-    """Handling follows parsing, and the owner stays admitted."""
+    """A request is handled after it is parsed, and its owner stays admitted."""
     clock = IteratedClock()
     slices, owner = Slices(clock), Owner()
     results: list[int] = []
@@ -215,7 +215,7 @@ def test_queued_work_can_be_cancelled() -> None:
 
 
 def failure_of(result: Deferred[object]) -> BaseException:
-    """Return the exception of a Deferred, which is thereby handled."""
+    """Return the exception of a Deferred, and mark it as handled."""
     errors: list[BaseException] = []
     result.addErrback(lambda failure: errors.append(failure.value))
     if not errors:

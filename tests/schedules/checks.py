@@ -1,4 +1,4 @@
-"""Invariants after a schedule: no acknowledged record is lost, duplicated or visible early or in part."""
+"""Invariants after a schedule: no acknowledged record is lost, duplicated or visible early or only partly."""
 
 from __future__ import annotations
 

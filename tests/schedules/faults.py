@@ -1,4 +1,4 @@
-"""Faults of schedules on real processes, disks, clocks and networks, each with the function that heals it."""
+"""Faults of schedules on real processes, disks, clocks and networks, each with a function that ends it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Begin = Callable[[World], Heal]
 class Kind:
     """One kind of fault.
 
-    :param begin: injects the fault and returns the function that heals it.
+    :param begin: injects the fault and returns the function that ends it.
     :param destructive: True if a replica loses data: all replicas must be in sync before, because otherwise the loss of
         an acknowledged record would be expected.
     :param combines: True if it can happen together with another kind that combines.

@@ -51,11 +51,11 @@ class Hosts:
             subprocess.run(["umount", "--lazy", str(path)], check=False)
 
     def zookeeper_places(self) -> list[ServerPlace]:
-        """Return one place for each ZooKeeper server."""
+        """Return the ``ServerPlace`` of each ZooKeeper server."""
         return [ServerPlace(self.links.host(node), self.links.command_prefix(node)) for node in ZOOKEEPERS]
 
     def broker_places(self, zookeeper: str) -> dict[int, Place]:
-        """Return one place for each broker, with its own boot ID and clock.
+        """Return the ``Place`` of each broker, with its own boot ID and clock.
 
         :param zookeeper: the connect string.
         """

@@ -54,7 +54,7 @@ class Background:
 
 
 class Transactions(Background):
-    """Transactions of one record per partition, with some aborts on purpose.
+    """Transactions of one record per partition, some of which are aborted deliberately.
 
     :ivar outcomes: number of each transaction -> its outcome as the client knows it.
     """
@@ -219,7 +219,7 @@ class GroupPositions:
 
 
 def read_all(bootstrap_servers: str, topic: str, isolation: str, timeout_s: float = 90.0) -> list[list[Any]]:
-    """Read all messages of a topic by partition, from the first offset to the present end offset.
+    """Read all messages of a topic by partition, from the first offset to the current end offset.
 
     :param isolation: ``read_committed`` or ``read_uncommitted``.
     :raise AssertionError: a partition could not be read to its end in time.

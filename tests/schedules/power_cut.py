@@ -1,4 +1,4 @@
-"""Simulates a power cut on a broker's logs: keeps everything that was synced, and tears the unsynced tail."""
+"""Simulates a power cut on a broker's logs: truncates the unsynced end of each log at a random byte."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class Run:
         self._result = Result(str(schedule), schedule.seed)
 
     def run(self) -> Result:
-        """Start the cluster and its clients, inject and heal the faults, and check the invariants.
+        """Start the cluster and its clients, inject and end the faults, and check the invariants.
 
         :return: the result; a cluster or client that does not recover is a violation too.
         """

@@ -21,7 +21,7 @@ SOAK_SEEDS = os.environ.get("SCHEDULES", f"1-{len(KINDS)}")
 
 
 class Acknowledgements:
-    """A producer's acknowledgements, as the checks read them."""
+    """A producer's acknowledgements, in the form that the checks need."""
 
     def __init__(self, sent, acknowledged):
         self.sent = [sent, 0, 0]
@@ -62,7 +62,7 @@ def test_lost_duplicated_and_reordered_records_are_reported(found, complaint):
 
 
 def test_duplicates_of_a_plain_producer_are_allowed():
-    """Losses are reported all the same."""
+    """Losses are reported in this case too."""
     producer = Acknowledgements(1, {0: 0})
     assert not list(check_acknowledged(producer, [{0: 0, 1: 0}, {}, {}], once=False))
     assert list(check_acknowledged(producer, [{1: 0}, {}, {}], once=False))
@@ -114,7 +114,7 @@ def test_a_group_that_rewinds_or_skips_is_reported():
 
 
 def test_a_power_cut_loses_only_unsynced_bytes(tmp_path):
-    """Bytes below the recovery point are kept, and some cut loses a part of the rest."""
+    """Bytes below the recovery point are kept, and at least one power cut loses a part of the rest."""
     log = tmp_path / "t-0"
     log.mkdir()
     first = build_batch([Record(0, 0, None, b"synced")])

@@ -1,4 +1,4 @@
-"""Orderly stop and start of brokers on virtual time: effects on clients, and duration."""
+"""Controlled stop and start of brokers in virtual time: effects on clients, and duration."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ask_until_it_succeeds(simulation: Simulation, ask: Callable[[], Coroutine[De
             if not error.code.retriable:
                 raise
         simulation.run(0.05)
-    raise AssertionError("it never worked")
+    raise AssertionError("every attempt failed")
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def cluster() -> SimulatedCluster:
 
 class TestStoppingInOrder:
     def test_rolling_restart(self, cluster: SimulatedCluster) -> None:
-        """Producers wait for no session timeout, and all records are there."""
+        """Producers wait for no session timeout, and no record is lost."""
         producer = cluster.leader_client("orders", 0, name="producer")
         written = []
         for number, machine in cluster.brokers.items():
@@ -112,7 +112,7 @@ class TestStoppingInOrder:
         cluster.wait_in_sync("orders", range(3))
 
     def test_stop_with_a_replica_that_cannot_follow(self, cluster: SimulatedCluster) -> None:
-        """No replica can lead now, but one might soon: the broker waits for the configured time, then it stops."""
+        """No replica can be elected, but one may be soon: the broker waits for the configured time, then it stops."""
         leader = cluster.leader_of("orders", 0)
         others = [number for number in cluster.brokers if number != leader]
         for number in others:
@@ -174,7 +174,7 @@ def leader_of(simulation: Simulation, client: WireClient) -> int:
 
 class TestIdIsTaken:
     def test_id_is_taken_while_the_session_was_lost(self, cluster: SimulatedCluster) -> None:
-        """Another broker registered under its ID: it stops in order and does not affect the other."""
+        """Another broker registered under its ID: it stops normally and does not affect the other."""
         runtime = cluster.simulation.host("operator").runtime
         other = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
         cluster.run_until(other.start())

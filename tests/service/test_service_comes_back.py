@@ -37,7 +37,7 @@ def cluster() -> SimulatedCluster:
 
 class TestReportedLoss:
     def test_kill_and_stop_lose_nothing(self, cluster: SimulatedCluster) -> None:
-        """After a kill, an orderly stop, and a power loss after that, its logs are complete since the first
+        """After a kill, a normal stop, and a power loss after that, its logs are complete since the first
         registration."""
         watcher = operator(cluster)
         machine = cluster.brokers[1]
@@ -54,7 +54,7 @@ class TestReportedLoss:
         assert registration(cluster, watcher).intact_since == first.epoch
 
     def test_power_loss_may_lose_records(self, cluster: SimulatedCluster) -> None:
-        """Unsynced records may be lost: the broker reports this, and its logs count as complete from then on."""
+        """Unsynced records may be lost: the broker reports this, and considers its logs complete from then on."""
         watcher = operator(cluster)
         machine = cluster.brokers[1]
         machine.power_loss()

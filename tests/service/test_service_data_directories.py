@@ -1,4 +1,4 @@
-"""Data directories controlled by another user are refused; a warning names secret files readable by others."""
+"""Data directories controlled by another user are rejected; a warning names secret files readable by others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kreplica.settings.broker_settings import load
 
 STRANGER = 54321
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files to another user, which takes root")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of files, which requires root")
 
 
 @pytest.fixture

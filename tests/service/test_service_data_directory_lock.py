@@ -33,7 +33,7 @@ def refused(directory: Path) -> SettingsError:
 
 
 def test_cluster_in_another_container(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process has no ID here, and cannot be stopped from here."""
+    """Its process has no ID in this container, and cannot be stopped from it."""
     monkeypatch.setattr(fcntl, "lockf", error(errno.EAGAIN))
     monkeypatch.setattr(data_directory_lock, "_lock_owner", lambda _: 0)
     found = refused(tmp_path)

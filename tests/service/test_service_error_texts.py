@@ -29,7 +29,7 @@ def handlers(tree: ast.AST) -> Iterator[tuple[str, ast.ExceptHandler]]:
 
 
 def raw_texts(path: Path) -> Iterator[str]:
-    """Yield the location of each f-string that contains such an error as it is."""
+    """Yield the location of each f-string that contains such an error directly."""
     for name, handler in handlers(ast.parse(path.read_text())):
         for node in ast.walk(handler):
             if isinstance(node, ast.FormattedValue) and isinstance(node.value, ast.Name) and node.value.id == name:
@@ -37,7 +37,7 @@ def raw_texts(path: Path) -> Iterator[str]:
 
 
 def test_no_text_contains_a_number_of_an_error() -> None:
-    """Texts of errors are made with ``reason_of`` or ``strerror``."""
+    """Texts of errors are obtained with ``reason_of`` or ``strerror``."""
     files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
     assert len(files) > 200
     assert [location for path in files for location in raw_texts(path)] == []

@@ -1,4 +1,4 @@
-"""A process returns memory to the operating system that the C heap kept below one live block."""
+"""A process returns memory to the operating system that the C heap kept because of one live block above it."""
 
 from __future__ import annotations
 

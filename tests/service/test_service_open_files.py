@@ -16,7 +16,7 @@ UNLIMITED = -1
 class Limits(SimpleNamespace):
     """Fake of the functions of the module ``resource`` about open files.
 
-    :param takes: true if the system accepts a higher limit.
+    :param takes: True if the system accepts a higher limit.
     """
 
     RLIMIT_NOFILE = 7
@@ -49,11 +49,11 @@ class Warnings(list[str]):
     ("limits", "after", "words"),
     [
         pytest.param(Limits(1024, 524_288), 524_288, [], id="raised to the hard limit"),
-        pytest.param(Limits(524_288, 524_288), 524_288, [], id="high already"),
+        pytest.param(Limits(524_288, 524_288), 524_288, [], id="high enough"),
         pytest.param(Limits(1024, UNLIMITED), UNLIMITED, [], id="unlimited"),
         pytest.param(Limits(256, 4096), 4096, ["only"], id="low, with a warning"),
-        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["cannot raise", "only"], id="higher one refused"),
-        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["cannot raise"], id="refused, but sufficient"),
+        pytest.param(Limits(1024, UNLIMITED, takes=False), 1024, ["cannot raise", "only"], id="higher limit rejected"),
+        pytest.param(Limits(20_000, UNLIMITED, takes=False), 20_000, ["cannot raise"], id="rejected, but sufficient"),
     ],
 )
 def test_limit(limits: Limits, after: int, words: list[str]) -> None:

@@ -60,7 +60,7 @@ def test_port_in_use(tmp_path, taken_port, option, said):
 
 
 def test_data_directory_in_use(tmp_path):
-    """A second process on the same directory is refused, and the first continues."""
+    """A second process on the same directory fails, and the first continues."""
     with StandaloneProcess(tmp_path) as first:
         ports = free_ports(3)
         output = fails(
@@ -74,8 +74,7 @@ def test_data_directory_in_use(tmp_path):
 
 
 def test_lost_data_of_the_coordinator(tmp_path):
-    """Records without the cluster that they belong to are refused; the error names the cluster, and nothing is created.
-    """
+    """The start fails if the cluster of existing records is missing; the error names it, and nothing is created."""
     process = StandaloneProcess(tmp_path).start()
     process.stop()
     shutil.rmtree(process.data_directory / "coordinator")
@@ -154,7 +153,7 @@ def test_json_log(tmp_path):
 
 
 def test_health(tmp_path):
-    """The port has a liveness and a readiness check, and nothing else yet."""
+    """The port has a liveness and a readiness check, and nothing else."""
     with StandaloneProcess(tmp_path) as process:
         for path in ("live", "ready"):
             with urllib.request.urlopen(f"{process.admin_url}/health/{path}") as answer:

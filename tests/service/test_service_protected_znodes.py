@@ -1,4 +1,4 @@
-"""A cluster with ``zookeeper.set.acl`` on a coordinator that requires authentication, on virtual time."""
+"""A cluster with ``zookeeper.set.acl`` on a coordinator that requires authentication, in virtual time."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_acls(cluster: SimulatedCluster) -> None:
 
 
 def test_every_znode_is_protected() -> None:
-    """After elections, changes of topics, settings and users, reassignments, and the restart of each process."""
+    """This holds after elections, reassignments, changes of topics, settings and users, and restarts of processes."""
     cluster = protected_cluster({"kafka": "secret"})
     with capturedLogs() as logged:
         cluster.start()

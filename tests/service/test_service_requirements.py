@@ -27,7 +27,7 @@ def entries(name: str) -> list[str]:
 
 
 def pins(name: str) -> dict[str, Version]:
-    """Return project -> version; environment markers are left out."""
+    """Return project -> version; environment markers are omitted."""
     found = [re.match(r"([\w.-]+)(?:\[[\w,.-]+\])?==([^\s;]+)", entry) for entry in entries(name)]
     return {normalized(match[1]): Version(match[2]) for match in found if match is not None}
 

@@ -91,7 +91,7 @@ def test_units_refer_to_existing_files(unit: Path) -> None:
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_units_have_few_permissions(unit: Path) -> None:
-    """The units run with an account of their own, notify systemd, and see only their own data."""
+    """The units run as their own account, notify systemd, and see only their own data."""
     text = unit.read_text(encoding="utf-8")
     for line in ("User=kreplica", "Type=notify", "NotifyAccess=main", "ProtectSystem=strict", "CapabilityBoundingSet="):
         assert f"\n{line}\n" in text, line
@@ -118,7 +118,7 @@ def test_systemd_analyze_verify(unit: Path, tmp_path: Path) -> None:
 @pytest.mark.needs_program("systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_analyze_security(unit: Path) -> None:
-    """The exposure is about the one in the docs."""
+    """The exposure is approximately the one in the docs."""
     said = analyzed("security", "--offline=true", "--no-pager", str(unit))
     found = re.search(r"Overall exposure level for \S+: ([\d.]+)", said)
     assert found is not None, said

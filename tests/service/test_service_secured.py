@@ -91,7 +91,7 @@ def run(command: list[str], directory: Path) -> str:
 
 
 def test_the_steps_of_the_readme(tmp_path: Path) -> None:
-    """They succeed, even after a restart; without credentials, nothing is shown."""
+    """The steps succeed, even after a restart; without credentials, nothing is shown."""
     start, shell, program = (text for _, text in BLOCKS)
     assert start == "make run ARGS='--secured --data-dir locked'\n"
     shell = "\n".join(line for line in shell.splitlines() if not line.startswith("export PATH"))
@@ -138,7 +138,7 @@ def test_local_programs_and_the_coordinator(tmp_path: Path) -> None:
 
 
 def test_damaged_secret(tmp_path: Path) -> None:
-    """A secret that could end a quoted value is refused, with its path."""
+    """A secret that could end a quoted value is rejected, and the error has its path."""
     SecuredCluster(tmp_path, "127.0.0.1")
     (tmp_path / "broker-password").write_text('x" user_eve="y')
     with pytest.raises(SettingsError, match="broker-password must contain one word"):

@@ -34,7 +34,7 @@ IDLE_S_MAX = 2.0
 """Maximum time in which a process that received a signal neither ends, nor uses or waits for the CPU or the disk."""
 
 LOOK_S_MAX = 0.1
-"""Maximum time that counts as idle between two looks: a busy machine may let this test wait for seconds."""
+"""Maximum idle time between two checks: a busy machine may delay this test by seconds."""
 
 ENDED_S_MAX = 120.0
 READY_S_MAX = 120.0
@@ -145,7 +145,7 @@ class Storm:
     ("options", "brokers"), [([], [1]), (["--processes", "--brokers", 2], [1, 2])], ids=["one", "processes"]
 )
 def test_signals_at_random_moments(tmp_path: Path, options: list[object], brokers: list[int]) -> None:
-    """Every process ends without idling, and every acknowledged record is there once and in order."""
+    """Every process ends without idling, and every acknowledged record is in the log once and in order."""
     storm = Storm(tmp_path / "data", [*options, *port_options(2)], random.Random(SEED))
     begin_s = time.monotonic()
     process = storm.start()

@@ -148,7 +148,7 @@ def test_each_broker_is_killed_and_restarted(process: StandaloneProcess) -> None
 
 
 def test_admin_port_survives_every_broker(process: StandaloneProcess) -> None:
-    """If broker 1 is dead another one answers; if all are dead the page and its buttons still work and show it."""
+    """If broker 1 is dead, another broker responds; if all are dead, the page shows this and its buttons still work."""
     press(process, "kill", 1)
     assert asked(process, "GET", "/health/ready")[0] == 200
     assert asked(process, "GET", "/v1/groups")[0] == 200
@@ -203,7 +203,7 @@ def test_orderly_stop_with_paused_isolated_and_dead_brokers(process: StandaloneP
 
 
 def test_invalid_actions(process: StandaloneProcess) -> None:
-    """Repeating an action changes nothing; an impossible one is a problem with advice; a dry run does nothing."""
+    """Repeating an action changes nothing; an impossible action is a problem with advice; a dry run does nothing."""
     assert asked(process, "POST", "/v1/standalone/brokers/9/kill")[0] == 404
     assert press(process, "start", 1) == {1: "running", 2: "running", 3: "running"}
     assert press(process, "mend", 1)[1] == "running"

@@ -1,4 +1,4 @@
-"""Several brokers of one standalone cluster, each in its own process: they are restarted, and none outlives the parent.
+"""Several brokers of one standalone cluster, each in its own process: they are restarted, and all end with the parent.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def children(process: StandaloneProcess) -> dict[int, int]:
 
 
 def lives(pid: int) -> bool:
-    """Return true if a process runs. A dead process whose status was not collected is still listed."""
+    """Return True if a process runs. A dead process whose status was not collected is still listed."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -87,7 +87,7 @@ def process(tmp_path: Path) -> Iterator[StandaloneProcess]:
 
 
 def test_killed_broker_is_restarted(process: StandaloneProcess, tmp_path: Path) -> None:
-    """The broker's replicas are in sync again, a stop is orderly, and one process can serve the same data."""
+    """The broker's replicas are in sync again, a stop is controlled, and one process can serve the same data."""
     with Cluster(process.bootstrap_servers) as cluster:
         create_topic(cluster, TOPIC, partitions=2, replication_factor=2)
         until(lambda: all_in_sync(cluster))

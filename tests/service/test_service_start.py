@@ -60,7 +60,7 @@ def wait_until_gone(data: Path) -> None:
 
 
 def test_background_cluster(data: Path) -> None:
-    """The command prints addresses and how to stop; ``status`` shows the process, ``stop`` ends it in order."""
+    """The command prints addresses and how to stop; ``status`` shows the process, ``stop`` stops it normally."""
     printed = start(data)
     state = status(data)
     assert f"  brokers      {state['bootstrap_servers'][0]} " in printed
@@ -95,7 +95,7 @@ def test_background_cluster(data: Path) -> None:
 
 @pytest.mark.parametrize("words", [(), ("--processes", "--brokers", "2")], ids=["one", "processes"])
 def test_start_after_kill_9(data: Path, words: tuple[str, ...]) -> None:
-    """No process survives the parent; ``status`` and ``stop`` explain the state; the next start has all records."""
+    """All processes end with the parent; ``status`` and ``stop`` explain the state; the next start has all records."""
     start(data, *words, brokers=2)
     killed = status(data)
     done = run_kreplica("topic", "create", "orders", "--admin", killed["admin_url"], cwd=data.parent)
@@ -186,7 +186,7 @@ def test_foreground(data: Path) -> None:
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_data_directory_that_is_a_file(tmp_path: Path, place: str) -> None:
-    """One sentence says that it is a file, for both commands."""
+    """Both commands print one sentence, that it is a file."""
     (tmp_path / "file").write_text("")
     path = tmp_path / place
     expected = (
@@ -211,7 +211,7 @@ def test_data_directory_that_is_a_file(tmp_path: Path, place: str) -> None:
     ],
 )
 def test_wrong_option(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
-    """The error names the option, and is not below a page of help."""
+    """The error names the option, and is not printed after the help."""
     done = run_kreplica("start", *words, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr

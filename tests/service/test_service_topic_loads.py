@@ -40,5 +40,5 @@ class Log:
     ids=["same segment", "rolled", "rolled twice", "deleted by retention", "truncated", "truncated before the segment"],
 )
 def test_appended_bytes(log: Log, base: int, size: int, expected: int) -> None:
-    """Rolled segments count, and truncations count as nothing."""
+    """Rolled segments are counted; a truncation counts as zero bytes."""
     assert appended_bytes(log, base, size) == expected  # type: ignore[arg-type]

@@ -73,7 +73,7 @@ def process(tmp_path):
 
 @pytest.mark.parametrize("port", ["port", "coordinator_port", "admin_port"])
 def test_invalid_input_on_every_port(process, port):
-    """A producer and a consumer continue; each bad connection costs one log line at most, and no memory."""
+    """A producer and a consumer continue; each bad connection causes at most one log line, and no memory leak."""
     delivered = []
     errors = []
     producer = Producer({"bootstrap.servers": process.bootstrap_servers, "error_cb": errors.append, "linger.ms": 0})
@@ -110,8 +110,8 @@ def test_invalid_input_on_every_port(process, port):
 
 
 def test_client_that_never_reads(process):
-    """The client sends thousands of requests with large responses: it is no longer read, and other clients are
-    answered."""
+    """The client sends thousands of requests with large responses: the broker stops reading from it, and serves other
+    clients."""
     admin = AdminClient({"bootstrap.servers": process.bootstrap_servers})
     admin.create_topics([NewTopic("wide", PARTITIONS, 1)])["wide"].result(20)
     bystander, greedy = connected(process.port), connected(process.port)

@@ -124,7 +124,7 @@ def test_valid_broker_settings():
 
 
 def test_unsupported_protection_cannot_be_set():
-    """The setting is refused instead of ignored; an existing one can be removed, and does not block other changes."""
+    """The setting is rejected instead of ignored; an existing one can be removed, and does not block other changes."""
     promise = {"sasl.kerberos.service.name": "kafka", "message.max.bytes": "5"}
     with pytest.raises(KafkaError) as caught:
         validate_broker_config(promise, changed=["sasl.kerberos.service.name"], per_broker=True)

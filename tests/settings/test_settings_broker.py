@@ -101,7 +101,7 @@ PROMISES = {
 
 @pytest.mark.parametrize("name", PROMISES)
 def test_unsupported_protection_stops_the_start(name: str) -> None:
-    """Otherwise the broker would be open by mistake; the error has the position and the remedy."""
+    """Without this error, the broker would be unprotected without notice; the error has the position and the remedy."""
     value = PROMISES[name]
     message = error(f"num.partitions=1\n{name}={value}\n")
     shown = "(hidden)" if value == "a secret" else value
@@ -250,7 +250,7 @@ def test_invalid_listeners(text, message):
     ],
 )
 def test_inconsistent_settings(text, message):
-    """Combinations that Kafka refuses are refused with name and value."""
+    """Combinations that Kafka rejects are rejected; the error has name and value."""
     assert message in error(text)
 
 

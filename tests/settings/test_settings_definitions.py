@@ -66,7 +66,7 @@ def test_synonyms_are_broker_settings_with_the_same_default():
 
 
 def test_dynamic_settings():
-    """A few settings of each kind are checked; those read only at the start are refused at run time."""
+    """A few settings of each kind are checked; those read only at the start are rejected at run time."""
     assert BROKER_SETTINGS["advertised.listeners"].update is Update.READ_ONLY
     names = ("num.partitions", "principal.builder.class", "log.retention.ms")
     kinds = {name: BROKER_SETTINGS[name].update for name in names}
@@ -175,7 +175,7 @@ def test_refused_secret_is_hidden():
     ],
 )
 def test_rules(valid, good, bad, words):
-    """Each rule accepts its valid values, refuses others, and has a description."""
+    """Each rule accepts its valid values, rejects others, and has a description."""
     assert all(valid.accepts(value) for value in good)
     assert not any(valid.accepts(value) for value in bad)
     assert words in valid.allowed

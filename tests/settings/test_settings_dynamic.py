@@ -77,7 +77,7 @@ def test_precedence_of_layers():
 
 
 def test_dynamic_value_precedes_a_coarser_unit_of_the_file():
-    """log.retention.ms set for all brokers beats log.retention.hours of one broker's file."""
+    """log.retention.ms set for all brokers takes precedence over log.retention.hours in one broker's file."""
     effective = EffectiveSettings(static("log.retention.hours=2"), None, {"log.retention.ms": "5"})
     assert effective.topic({})["retention.ms"] == 5
 

@@ -79,6 +79,6 @@ def test_malformed_unicode_escape(text):
 
 
 def test_unpaired_surrogate():
-    """The surrogate cannot be encoded, so it is refused by the parser."""
+    """The surrogate cannot be encoded, so the parser rejects it."""
     with pytest.raises(SettingsError, match=r"file, line 1: a .u escape is half of a surrogate pair"):
         parse_properties(r"a=\uD83D", "file")
