@@ -108,8 +108,7 @@ def test_ambiguous_request_is_refused(name, size):
 )
 @pytest.mark.parametrize("size", [1, 10**6])
 def test_unambiguous_request_is_served(sent, size):
-    """Lengths, chunks, their extensions and trailers end the body at the correct position; then the next request is read.
-    """
+    """Lengths, chunks, their extensions and trailers end the body at the correct position; the next request is read."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(sent), size):

@@ -1,4 +1,4 @@
-"""Authentication at the admin port of a process with several brokers, also while brokers are dead."""
+"""Authentication at the admin port of a process with several brokers, even if brokers are dead."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def test_every_partition_is_led_after_every_event(design: str, one_by_one: bool)
 
 @pytest.mark.parametrize("design", ["race", "leader"])
 def test_a_fetch_during_the_isr_write_counts(design: str) -> None:
-    """A follower that fetches while a slow new leader writes its ISR joins it, so that it can lead if the leader dies."""
+    """A follower that fetches while a slow new leader writes its ISR joins it, and can lead if the leader dies."""
     run = CaseRun(Case(design, Shape(500, 3), 4.0, one_by_one=True))
     death = event(run.run(("broker dies",)), "broker dies")
     assert death.outages.affected > 0

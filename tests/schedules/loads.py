@@ -54,7 +54,7 @@ class Background:
 
 
 class Transactions(Background):
-    """Transactions of one record per partition, some of which are aborted deliberately.
+    """Transactions of one record per partition; some are aborted deliberately.
 
     :ivar outcomes: number of each transaction -> its outcome as the client knows it.
     """

@@ -56,7 +56,7 @@ def test_hard_shutdown(cluster, topic, role):
 
 @pytest.mark.parametrize("role", [LEADER, CONTROLLER])
 def test_clean_shutdown(cluster, topic, role):
-    """A broker is stopped in order: others lead before its end, and clients wait for less than a session timeout."""
+    """A broker is stopped normally: others lead before its end, and clients wait for less than a session timeout."""
     assert shut_down(cluster, role, topic, CLEAN) < 2
 
 
@@ -97,7 +97,7 @@ def test_another_library(cluster, topic):
 @pytest.mark.soak
 @pytest.mark.parametrize(("how", "role"), list(itertools.product([CLEAN, HARD], [LEADER, CONTROLLER])))
 def test_five_bounces(cluster, topic, how, role):
-    """Five times in a row, as in Kafka's own system tests."""
+    """Each event happens five times in a row, as in Kafka's own system tests."""
     with load(cluster, topic):
         for _ in range(BOUNCES):
             bounce(cluster, role, topic, how)

@@ -54,7 +54,7 @@ class Certificates:
         return number
 
     def replace_files(self):
-        """Put new certificates in place of the files that are in use."""
+        """Replace the files that are in use by new certificates."""
         for key_store in self.key_stores.values():
             os.replace(self.scene.new_certificate(), key_store)
 
@@ -110,7 +110,7 @@ def usage(cluster):
 
 @pytest.mark.soak
 def test_certificates_are_replaced_under_load(zookeeper, tmp_path, topic):
-    """No client fails, no acknowledged record is lost, new connections see the new certificates, and nothing leaks."""
+    """No client fails, no acknowledged record is lost, new connections get the new certificates; no leaks."""
     scene = SecuredProcesses(tmp_path, f"{zookeeper.connect_string}/{topic}", PATIENCE)
     key_stores = {}
     for broker in scene.cluster.brokers.values():

@@ -222,7 +222,7 @@ def test_a_chain_is_exactly_once(chain_cluster, tmp_path):
 
 @pytest.mark.soak
 def test_a_million_records_exactly_once(chain_cluster, tmp_path):
-    """The same with a million records; every broker is restarted several times, in order and with ``kill -9``."""
+    """The same with a million records; every broker is stopped and killed (``kill -9``) several times."""
     aborted, took_s = run_chain(chain_cluster, tmp_path, records=1_000_000, bounces=24, batch_max=1000)
     print(f"1,000,000 records in {took_s:.0f} s, {aborted} records were aborted")
     assert aborted > 0

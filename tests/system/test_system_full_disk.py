@@ -59,6 +59,6 @@ def test_a_full_disk(cluster, topic, small_disk):
 
 
 def follows_nothing(cluster, topic, broker_id):
-    """True if a broker is in sync only in partitions that it leads."""
+    """Return True if a broker is in sync only in partitions that it leads."""
     views = cluster.partitions(topic, broker_id % 3 + 1).values()
     return all(view.leader == broker_id or broker_id not in view.in_sync for view in views)

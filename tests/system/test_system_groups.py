@@ -125,7 +125,7 @@ def read_through(cluster, topic, protocol, hows):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_coordinator_bounces(cluster, topic, protocol):
-    """The coordinator dies, then stops in order, and restarts: members continue, and commits are kept."""
+    """The coordinator dies, then stops normally, and restarts: members continue, and commits are kept."""
     times = read_through(cluster, topic, protocol, [True, False])
     again = sum(count - 1 for count in times.values())
     # A member rereads at most one batch per rebalance, which it had read but not committed.
@@ -135,5 +135,5 @@ def test_coordinator_bounces(cluster, topic, protocol):
 @pytest.mark.soak
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_repeated_coordinator_bounces(cluster, topic, protocol):
-    """Five kills and five orderly stops, alternating."""
+    """The coordinator is killed and stopped normally in turn, five times each."""
     read_through(cluster, topic, protocol, [True, False] * BOUNCES)

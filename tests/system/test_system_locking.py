@@ -37,7 +37,7 @@ class Locking:
         self.seconds = []
 
     def restart_all(self, change):
-        """Change the settings of one broker after another, each with an orderly restart."""
+        """Change the settings of one broker after another, each with a controlled restart."""
         cluster = self.scene.cluster
         started_s = time.monotonic()
         for broker in cluster.brokers.values():

@@ -44,7 +44,7 @@ def others_than(cluster, broker_id):
 
 
 def test_a_leader_is_disconnected_from_all_except_clients(cluster, links, topic):
-    """It stops acknowledging; another leads after its session's expiry, and it follows when it is connected again."""
+    """The leader stops acknowledging; another leads after its session's expiry, and it follows after it reconnects."""
     with load(cluster, topic) as producer:
         leader = cluster.leader(topic)
         cut(links, {leader}, {COORDINATOR, *others_than(cluster, leader)})

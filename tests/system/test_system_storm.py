@@ -94,7 +94,7 @@ class Operator:
 
 
 def trouble(cluster, zookeeper, rng):
-    """Inject one fault, and heal it."""
+    """Inject one fault, and end it."""
     what = rng.choice(["kill", "kill two", "stop", "pause", "zookeeper"])
     if what == "zookeeper":
         (server,) = zookeeper.servers

@@ -23,7 +23,7 @@ def restart(coordinator, after_s):
     ids=["at once", "later than any session"],
 )
 def test_zookeeper_is_killed(tmp_path, topic, absence_s):
-    """It restarts before or after the sessions expire: all replicas are in sync again, and nothing is lost."""
+    """The coordinator restarts before or after the sessions expire: all replicas get in sync, and nothing is lost."""
     with (
         RealZooKeeper(tmp_path / "zookeeper") as zookeeper,
         ProcessCluster(tmp_path, direct_places(zookeeper.connect_string)) as cluster,

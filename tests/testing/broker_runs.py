@@ -67,7 +67,7 @@ def retry_until_success(cluster: SimulatedCluster, ask: Callable[[], Any]) -> An
 
 
 def ordinary_use(seed: int) -> str:
-    """Run the typical requests of a client from the first start to an orderly stop.
+    """Run the typical requests of a client from the first start to a normal stop.
 
     :return: the trace of all events, the client's results, and a digest of the files.
     """
@@ -162,7 +162,7 @@ class CrashRun:
         return self.machine.program.directories.logs[TopicPartition(TOPIC, partition)]
 
     def run_load(self) -> None:
-        """Run until more records are acknowledged, and stop at an arbitrary event."""
+        """Run until more records are acknowledged, and stop at a random event."""
         wanted = self.history.acked_count + self.random.randrange(1, 60)
         self.cluster.run_until(lambda: self.history.acked_count >= wanted, timeout_s=120.0)
         self.steps(self.random.randrange(200))

@@ -11,7 +11,7 @@ from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
 COLLECTED = "cannot reuse already awaited coroutine"
-"""Message of a killed process's coroutine to its waiter, if Python collects both in this order."""
+"""Error that a killed process's coroutine reports to its waiter, if Python collects both in this order."""
 
 
 @pytest.fixture

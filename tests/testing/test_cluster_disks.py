@@ -1,4 +1,4 @@
-"""Three replicas under load and bad media under one of them: damage never spreads, and it is repaired."""
+"""Three replicas under load, one of them on a faulty disk: damage is never replicated, and it is repaired."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def disk_of(run: ReplicatedRun, broker: int) -> MemoryDisk:
 
 
 def set_aside(run: ReplicatedRun, broker: int, key: TopicPartition) -> list[str]:
-    """Return the files that were set aside because of damage."""
+    """Return the files that were renamed because of damage."""
     return [name for name in disk_of(run, broker).list_directory(f"/data/logs/{key}") if name.endswith(DAMAGED_SUFFIX)]
 
 

@@ -247,7 +247,7 @@ class TestDisconnected:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_settings_of_a_new_topic(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that loses ZooKeeper while it reads them becomes a replica all the same: the command is repeated."""
+        """A broker that loses ZooKeeper while it reads them still becomes a replica: the command is repeated."""
         with replicated(seed) as run:
             broker = next(number for number in run.cluster.brokers if number != run.cluster.controller())
             settings = run.machine(broker).program.dynamic_settings
@@ -283,7 +283,7 @@ class TestSessions:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     @pytest.mark.parametrize("whose", ["leader", "follower", "controller"])
     def test_expired_while_the_broker_lives(self, whose: str, seed: int) -> None:
-        """The broker registers again, and counts as restarted."""
+        """The broker registers again, and is treated as restarted."""
         with replicated(seed) as run:
             run.run_until_acknowledged(20)
             follower = run.in_sync_followers()[0]
@@ -333,7 +333,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_coordinator_restarts(self, seed: int) -> None:
-        """All continue while no decision is possible."""
+        """All brokers continue while no decision is possible."""
         with replicated(seed) as run:
             run.run_until_acknowledged(20)
             state = state_of(run.cluster, run.keys[0])

@@ -44,7 +44,7 @@ def test_a_scenario_passes_with_all_guards(name: str) -> None:
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
 def test_a_scenario_fails_without_its_guard(guard: Guard) -> None:
-    """The rule breaks that the guard enforces."""
+    """Without the guard, the rule that it enforces is broken."""
     with without(guard), pytest.raises((AssertionError, TimeoutError)) as broken:
         guard.scenario(SEED)
     assert re.search(guard.breaks, str(broken.value)), f"a different rule broke: {broken.value}"

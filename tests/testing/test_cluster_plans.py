@@ -101,7 +101,7 @@ def test_a_plan_ends_although_a_broker_dies(seed: int, victim: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_consecutive_controllers_die_during_a_plan(seed: int) -> None:
-    """Each dies during the same plan; the third one completes it."""
+    """Controllers die during the same plan; the third one completes it."""
     with planned(seed) as (run, planner):
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         for _ in range(2):

@@ -30,7 +30,7 @@ def four_brokers(seed: int) -> ReplicatedRun:
 
 
 class Mover:
-    """An administrator that moves replicas through the present controller."""
+    """An administrator that moves replicas through the current controller."""
 
     def __init__(self, run: ReplicatedRun) -> None:
         self.run = run

@@ -32,7 +32,7 @@ def _deferred_collection() -> Iterator[None]:
 
 
 class Scene:
-    """An ensemble of three servers, and clients with a host each."""
+    """An ensemble of three servers, and clients on their own hosts."""
 
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
@@ -125,7 +125,7 @@ def test_watches_fire_when_the_server_applies_the_change() -> None:
 
 
 def test_a_client_never_goes_back_in_time() -> None:
-    """A server that lacks transactions that the client has seen refuses it."""
+    """A server rejects a client that has seen transactions that the server does not have."""
     scene = Scene()
     lagging, other = scene.followers
     client = scene.client("client")
@@ -176,7 +176,7 @@ def test_sessions_survive_the_loss_of_the_leader() -> None:
 
 
 def test_an_isolated_leader_commits_nothing() -> None:
-    """The others elect another leader; until the old one notices, it serves old data and even answers a sync."""
+    """The others elect another leader; until the old one notices, it serves old data and even responds to a sync."""
     scene = Scene()
     old = scene.leader
     client, other = scene.client("client", old), scene.client("other", *scene.followers)
@@ -242,7 +242,7 @@ def test_without_a_quorum_there_is_no_leader() -> None:
 
 
 def test_a_closed_session_is_removed_everywhere() -> None:
-    """Its ephemeral znodes disappear from all servers."""
+    """Its ephemeral znodes are deleted on all servers."""
     scene = Scene()
     client = scene.client("client", scene.followers[0])
     scene.run_until(client.create("/mine", b"", ephemeral=True))

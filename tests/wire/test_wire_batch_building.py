@@ -50,7 +50,7 @@ def test_records_without_an_offset_are_consecutive() -> None:
 
 
 def test_offsets_must_increase() -> None:
-    """A repeated offset, or one before the batch, is refused and the batch stays unchanged."""
+    """A repeated offset, or one before the batch, is rejected and the batch stays unchanged."""
     builder = BatchBuilder(base_offset=10)
     for offset in (9, -5):
         with pytest.raises(ValueError, match="not larger than"):
@@ -81,7 +81,7 @@ def test_compaction_keeps_fields_of_remaining_records(codec: Codec) -> None:
 
 
 def test_compaction_without_removals_changes_nothing() -> None:
-    """The bytes of the batch stay, and bytes after it are not copied."""
+    """The bytes of the batch are unchanged, and bytes after it are not copied."""
     batch = batch_of(Codec.ZSTD)
     assert filter_batch(memoryview(batch + b"next"), lambda record: True) == batch
 
@@ -105,7 +105,7 @@ def test_compaction_drops_a_batch_or_keeps_it_empty() -> None:
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 def test_delete_horizon_keeps_record_timestamps(codec: Codec) -> None:
-    """A batch stores the horizon of its tombstones in place of its base timestamp (KIP-534); once set it stays."""
+    """A batch stores the horizon of its tombstones in place of its base timestamp (KIP-534), and keeps it."""
     first = filter_batch(batch_of(codec), lambda record: record.offset != 101, delete_horizon_ms=2**41)
     assert first is not None
     header = parse_header(first)

@@ -48,7 +48,7 @@ RECORDS = [Record(0, 1_700_000_000_000, b"k", None), Record(1, 1_700_000_000_075
 
 
 def changed(**fields: int) -> bytes:
-    """Return the golden batch with other header fields and a matching CRC; the sizes of ``records`` stay."""
+    """Return the golden batch with other header fields and a matching CRC; the sizes of ``records`` are unchanged."""
     return seal(parse_header(GOLDEN)._replace(**fields), GOLDEN[HEADER_SIZE:])
 
 
@@ -91,7 +91,7 @@ def test_iteration_over_fetched_batches() -> None:
 
 @pytest.mark.parametrize("length", [-(2**31), -12, -1, 0, 48])
 def test_impossible_length_is_an_error(length: int) -> None:
-    """An iteration always advances: lengths below a header's are refused even in the tolerant mode."""
+    """An iteration always advances: lengths below a header's are rejected even in the tolerant mode."""
     bad = GOLDEN[:8] + length.to_bytes(4, "big", signed=True) + GOLDEN[12:]
     with pytest.raises(ProtocolError, match="length"):
         list(iter_headers(GOLDEN + bad, incomplete_last=True))
@@ -216,7 +216,7 @@ def test_leader_requires_exactly_one_batch(records: bytes, code: ErrorCode) -> N
 
 
 def test_markers_come_from_coordinators_only() -> None:
-    """Control batches of clients are refused even if they are valid, because they could end a transaction."""
+    """Control batches of clients are rejected even if they are valid, because they could end a transaction."""
     marker = build_end_marker(EndMarker(committed=True, coordinator_epoch=4), 7, 3, 1_700_000_000_000)
     with pytest.raises(KafkaError, match="control") as error:
         check_batch(marker)
@@ -232,7 +232,7 @@ def test_offset_and_epoch_are_set_without_a_new_crc() -> None:
 
 
 def test_log_append_time_applies_to_every_record() -> None:
-    """With LogAppendTime consumers see the broker's time, whatever the producer's is (KIP-32)."""
+    """With LogAppendTime consumers see the broker's time, not the producer's (KIP-32)."""
     batch = bytearray(GOLDEN)
     stamp_log_append_time(memoryview(batch), 1_800_000_000_000)
     assert batch == changed(attributes=0x18, max_timestamp=1_800_000_000_000)

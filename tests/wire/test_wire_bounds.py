@@ -1,4 +1,4 @@
-"""Wrong sizes are refused before memory is allocated, with an error that names the field."""
+"""Wrong sizes are rejected before memory is allocated, with an error that names the field."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_wrong_varints_and_tags(data: bytes, path: str, reason: str) -> None:
 
 
 def test_tag_size_must_match_its_field() -> None:
-    """A known tag of another size is refused."""
+    """A known tag of another size is rejected."""
     body = FETCH.request.build(12, {"cluster_id": "abc"})
     good = b"\x01\x00\x04\x04abc"  # one tag: number 0, four bytes: the length of the text + 1, and the text
     assert body.endswith(good)
@@ -109,14 +109,14 @@ def test_tag_size_must_match_its_field() -> None:
 
 
 def test_count_beyond_the_frame_costs_nothing() -> None:
-    """Two billion elements announced in a small frame are refused before anything is allocated."""
+    """Two billion elements announced in a small frame are rejected before anything is allocated."""
     for count in (1 << 20, (1 << 31) - 1):
         with memory_peak_below(100_000):
             refused(PRODUCE.request, 7, produce(GOOD, count=count))
 
 
 def test_frame_of_too_many_elements_is_refused_before_parsing() -> None:
-    """The frame really has too many elements, and is refused at its first array."""
+    """The frame really has too many elements, and is rejected at its first array."""
     topics = COST_MAX // METADATA_TOPIC_COST + 1
     data = pack(">i", topics) + bytes(2 * topics)
     METADATA.request.parser(0)
@@ -173,7 +173,7 @@ def test_lists_of_numbers_are_bounded() -> None:
 
 
 def test_tags_are_bounded() -> None:
-    """A section of millions of tags is refused because of their number."""
+    """A section of millions of tags is rejected because of their number."""
     count = COST_MAX // TAG_COST + 1
     error = refused(METADATA.request, 9, b"\x00" + bytes(3) + uvarint(count) + bytes(2 * count))
     assert error.path == "MetadataRequest.tags"

@@ -1,4 +1,4 @@
-"""Compression of records: round trips, output of other libraries, and input that must be refused."""
+"""Compression of records: round trips, output of other libraries, and input that must be rejected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_compression_round_trip(codec: Codec, data: bytes, repeat: int) -> None:
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_byte_above_the_limit_is_refused(codec: Codec) -> None:
-    """With a limit of N bytes for the records of a batch, a batch of N + 1 is refused."""
+    """With a limit of N bytes for the records of a batch, a batch of N + 1 is rejected."""
     packed = compress(codec, MIXED)
     assert decompress(codec, packed, len(MIXED)) == MIXED
     with pytest.raises(ProtocolError, match="more than"):
@@ -93,7 +93,7 @@ for name, (codec, data) in pickle.load(sys.stdin.buffer).items():
 
 
 def test_bomb_takes_only_the_allowed_memory() -> None:
-    """A small batch that decompresses to gigabytes is refused without using much more than the limit."""
+    """A small batch that decompresses to gigabytes is rejected without using much more than the limit."""
     measured = subprocess.run(
         [sys.executable, "-c", MEASURE], input=pickle.dumps(bombs()), capture_output=True, check=True, timeout=60
     )

@@ -72,7 +72,7 @@ def test_later_bytes_do_not_change_earlier_frames() -> None:
 
 @pytest.mark.parametrize("length", [-1, -(1 << 31), 101, (1 << 31) - 1])
 def test_invalid_lengths_are_refused_at_once(length: int) -> None:
-    """A negative or oversized length is refused as soon as its four bytes arrive."""
+    """A negative or oversized length is rejected as soon as its four bytes arrive."""
     reader = FrameReader(size_max=100)
     assert list(reader.feed(frame(bytes(100)))) == [bytes(100)]
     with pytest.raises(ProtocolError, match=f"^frame: length {length} is not between 0 and 100$"):
@@ -87,8 +87,7 @@ def test_frames_before_an_invalid_length_are_returned() -> None:
 
 
 def test_long_frame_is_copied_once() -> None:
-    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second, which it would not if each piece copied it.
-    """
+    """A frame of 32 MiB in pieces of 16 KiB takes a fraction of a second: no piece is copied repeatedly."""
     data = frame(bytes(32 << 20))
     reader, got = FrameReader(), 0
     started = time.process_time()

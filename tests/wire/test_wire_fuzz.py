@@ -103,7 +103,7 @@ def receive(api: Api, version: int, is_request: bool, data: bytes) -> bool:
 
 
 def fuzz(count: int, seed: int) -> None:
-    """Parse the given number of mutated frames; check that some are refused, some pass, and memory does not grow."""
+    """Parse the given number of mutated frames; check that some are rejected, some pass, and memory does not grow."""
     rng = random.Random(seed)
     seeds = seed_frames(rng)
     for api, version, is_request, data in seeds:

@@ -51,7 +51,7 @@ REQUEST_WITH_TAGS = REQUEST_2[:-1] + bytes.fromhex(
     ],
 )
 def test_golden_request_headers(data: bytes, header: RequestHeader) -> None:
-    """Each kind of header is built and parsed as documented, whatever follows it."""
+    """Each kind of header is built and parsed as documented, independent of later bytes."""
     api = APIS[header.api_key]
     version = api.request_header_version(header.api_version)
     assert build_request_header(version, *header[:4]) == data

@@ -1,4 +1,4 @@
-"""The compiled kernels do what the Python code does, and leave malformed and unusual input to it."""
+"""The compiled kernels return the same results as the Python code, and pass malformed and unusual input to it."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def test_records_in_rows(sent: list[Record], more: int, bytes_changed: list[tupl
 
 
 def test_ordinary_records_need_no_python_code() -> None:
-    """A kernel that leaves everything to the Python code would pass the comparisons."""
+    """A kernel that passes everything to the Python code would pass the comparisons."""
     sent = [Record(number, NOW_MS, b"k", b"v", (("name", None),)) for number in range(200)]
     section, header = build_batch(sent)[HEADER_SIZE:], parse_header(build_batch(sent))
     assert kernels.read_rows is not None
@@ -241,7 +241,7 @@ def test_ordinary_records_need_no_python_code() -> None:
 
 @pytest.mark.parametrize("length", [b"\x01", b"\x81\x00"])
 def test_null_key_of_any_encoding(length: bytes) -> None:
-    """A varint may be longer than necessary; the key is missing nevertheless."""
+    """A varint may be longer than necessary; the key is still missing."""
     body = b"\x00\x00\x00" + length + b"\x00\x00"
     section = bytes((2 * len(body),)) + body
     header = parse_header(build_batch([Record(0, NOW_MS, None, b"")]))

@@ -61,7 +61,7 @@ def test_truncated_notes(cut):
 
 @given(st.lists(st.sampled_from([None, b"", b"value"]), min_size=1, max_size=6), st.data())
 def test_batch_with_fewer_records_keeps_its_header(values, data):
-    """Offsets, producer and sequence stay, whichever records are removed."""
+    """Offsets, producer and sequence are unchanged, whichever records are removed."""
     records = [Record(i, 1000 + i, b"k", value) for i, value in enumerate(values)]
     batch = build_batch(records, producer_id=9, producer_epoch=1, base_sequence=4)
     left = data.draw(st.lists(st.sampled_from(records), unique=True).map(sorted))

@@ -55,7 +55,7 @@ FULL: dict[str, Any] = {
 
 
 class Range:
-    """A file range as the codec sees it."""
+    """A file range with the members that the codec uses."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -127,7 +127,7 @@ def test_incomplete_values_at_every_level() -> None:
     ],
 )
 def test_invalid_values_are_named(value: dict[str, Any], path: str) -> None:
-    """A value of the wrong type or size is refused with its path."""
+    """A value of the wrong type or size is rejected with its path."""
     for given in (value, {**FULL, **value}):
         for build in (EVERYTHING.build, EVERYTHING.build_uncompiled, EVERYTHING.build_pieces):
             with pytest.raises(ProtocolError) as caught:
@@ -144,7 +144,7 @@ def test_text_too_long_for_its_length_is_refused() -> None:
 
 
 def test_null_in_a_version_without_null() -> None:
-    """Null is refused if the field is not nullable in a version, and a default of null is empty there."""
+    """Null is rejected if the field is not nullable in a version, and a default of null is empty there."""
     assert METADATA.request.parse(0, METADATA.request.build(0, {})) == {"topics": []}
     assert METADATA.request.parse(1, METADATA.request.build(1, {})) == {"topics": None}
     with pytest.raises(ProtocolError, match=r"^MetadataRequest\.topics: null is not allowed"):
@@ -152,7 +152,7 @@ def test_null_in_a_version_without_null() -> None:
 
 
 def test_unknown_names_are_found_by_the_slow_form() -> None:
-    """A misspelt field is an error there; the fast form ignores it like fields of other versions."""
+    """A misspelled field is an error there; the fast form ignores it like fields of other versions."""
     value = {"rows": [{"left": 1}, {"lift": 2}]}
     with pytest.raises(ValueError, match=r"^Everything\.rows\[1\] has no field 'lift'$"):
         EVERYTHING.build_uncompiled(2, value)

@@ -75,7 +75,7 @@ def embedded_zookeeper(tmp_path: Path) -> EmbeddedServerUnderTest:
 
 @pytest.fixture
 def simulated_zookeeper() -> SimulatedServerUnderTest:
-    """The embedded coordinator on virtual time."""
+    """The embedded coordinator in virtual time."""
     return SimulatedServerUnderTest()
 
 

@@ -109,7 +109,7 @@ def test_requests_byte_by_byte(scene: Scene) -> None:
 
 
 def test_connections_above_the_limit_are_closed() -> None:
-    """Open ones continue, and a closed one frees its place."""
+    """Open connections continue, and a new one is accepted after one is closed."""
     scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, connections_max=2))
     first, _ = scene.session()
     second = scene.peer()

@@ -1,4 +1,4 @@
-"""Visibility of changes before and after they are durable, on virtual time."""
+"""Visibility of changes before and after they are durable, in virtual time."""
 
 from __future__ import annotations
 

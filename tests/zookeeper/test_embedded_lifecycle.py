@@ -56,7 +56,7 @@ def test_four_letter_words_are_answered(scene: Scene, word: str) -> None:
 
 
 def test_port_in_use_is_named(scene: Scene) -> None:
-    """The second coordinator leaves nothing open."""
+    """The second coordinator leaves no file or port open."""
     second = EmbeddedZooKeeper(scene.host.runtime, port=PORT, interface="")
     with pytest.raises(CannotListenError, match=str(PORT)):
         scene.run(second.start())
@@ -98,7 +98,7 @@ def test_create_of_an_existing_znode(scene: Scene) -> None:
 
 
 def test_runs_of_one_seed_are_equal() -> None:
-    """Each event is the same, also with several clients: the coordinator has no randomness of its own."""
+    """Each event is the same, also with several clients: the coordinator makes no random choices itself."""
 
     def trace() -> list[str]:
         lines: list[str] = []

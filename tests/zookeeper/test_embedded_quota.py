@@ -20,7 +20,7 @@ def quota_scene(**bounds: int) -> Scene:
 
 
 def fill(scene: Scene, peer: Peer, size: int = 100_000) -> int:
-    """Create znodes until one is refused; return their number."""
+    """Create znodes until one is rejected; return their number."""
     for number in range(1000):
         error = scene.ask(peer, Create(f"/junk-{number}", bytes(size))).error
         if error:
@@ -79,7 +79,7 @@ def test_reserve_is_bounded() -> None:
 
 
 def test_number_of_znodes_is_bounded() -> None:
-    """Empty znodes count as well."""
+    """Empty znodes are counted too."""
     scene = quota_scene(count_max=100)
     peer, _ = scene.session()
     assert fill(scene, peer, 0) == 76, "80 including the four of an empty tree"
@@ -124,7 +124,7 @@ def test_sessions_are_bounded() -> None:
 
 
 def test_connections_of_one_address_are_bounded() -> None:
-    """One address cannot take all connections; another one can still connect, and a closed connection makes room."""
+    """One address cannot use all connections; another can still connect, and a closed connection can be replaced."""
     scene = Scene(ZooKeeperServerSettings(tick_time_ms=TICK_TIME_MS, connections_max=10, address_connections_max=3))
     serving = scene.coordinator.serving
     assert serving is not None
