@@ -99,7 +99,7 @@ def test_everything_is_installed_with_hashes() -> None:
 
 
 def test_files_that_are_copied_are_in_the_build_context() -> None:
-    """The ignore file lets exactly the paths pass that the build reads."""
+    """The ignore file excludes everything except the paths that the build reads."""
     lines = (ROOT / ".containerignore").read_text().splitlines()
     allowed = [line[1:] for line in lines if line.startswith("!")]
     assert lines[1] == "*"

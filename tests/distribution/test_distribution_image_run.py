@@ -161,7 +161,7 @@ def test_configuration(image: dict[str, Any]) -> None:
 
 
 def test_a_broker_in_a_container(builder: Builder, image: dict[str, Any]) -> None:
-    """The broker is healthy, takes a record, cannot write to its image, has no capabilities, and stops in order."""
+    """The broker is healthy, takes a record, cannot write to its image, has no capabilities, and stops normally."""
     nothing = "0" * 16
     assert session(builder, image) == ["ready", "hello", "10001", nothing, nothing, "stopped"]
 

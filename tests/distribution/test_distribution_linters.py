@@ -77,7 +77,7 @@ def fetched(process: StandaloneProcess, path: str) -> bytes:
 
 
 def test_containerfile() -> None:
-    """hadolint has nothing to say about the Containerfile."""
+    """hadolint finds no problem in the Containerfile."""
     done = run(Path(sys.executable).with_name("hadolint"), "--no-color", ROOT / "Containerfile")
     assert (done.returncode, done.stdout) == (0, "")
 

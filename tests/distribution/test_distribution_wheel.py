@@ -89,7 +89,7 @@ def test_the_wheel_has_every_file_of_the_packages(built: Built) -> None:
 
 
 def test_metadata(built: Built) -> None:
-    """The licence, the version and the entry points are in the wheel, which fits every Python from 3.11 on."""
+    """The licence, the version and the entry points are in the wheel, which supports every Python from 3.11 on."""
     assert re.fullmatch(rf"kreplica-{__version__}-cp311-abi3-linux_\w+\.whl", built.wheel.name)
     assert built.pure.name == f"kreplica-{__version__}-py3-none-any.whl"
     with zipfile.ZipFile(built.wheel) as wheel:
@@ -126,7 +126,7 @@ def test_checkers_find_nothing(built: Built) -> None:
 
 @pytest.mark.soak
 def test_without_a_compiler(tmp_path: Path) -> None:
-    """The installation continues without the kernels, and says so; only the wheel for all platforms is built."""
+    """The installation continues without the kernels, and prints this; only the wheel for all platforms is built."""
     sources = tmp_path / "kreplica"
     ignored = shutil.ignore_patterns(".*", "build", "*.so", "__pycache__")
     shutil.copytree(ROOT, sources, ignore=ignored)

@@ -45,7 +45,7 @@ def test_files_and_directories(refusals: tuple[type[Exception], ...], tmp_path: 
 
 
 def test_only_the_chosen_members(refusals: tuple[type[Exception], ...], tmp_path: Path) -> None:
-    """Members that are not in the list are left out."""
+    """Members that are not in the list are omitted."""
     archive = archive_of(member("a"), member("b"))
     unpack(archive, tmp_path, [each for each in archive.getmembers() if each.name == "b"])
     assert [path.name for path in tmp_path.iterdir()] == ["b"]

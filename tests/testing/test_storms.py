@@ -87,7 +87,7 @@ def test_a_seed_determines_the_run(chosen: dict[str, str]) -> None:
 
 
 def test_a_trace_has_a_line_for_every_event() -> None:
-    """And one for each injected fault, at its place."""
+    """There is also a line for each injected fault, at its position."""
     lines: list[str] = []
     outcome = run_storm(4, options_of(4, SHORT), trace=lines.append)
     events = [line.partition(" * ")[2] for line in lines if " * " in line]

@@ -117,7 +117,7 @@ class TestApplications:
 
 
 def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
-    """A process that would be replaced after its exit is removed for good while it is still exiting."""
+    """A process that would be replaced after its exit is removed permanently while it is still exiting."""
     with replicated(1) as run:
         applications: list[SlowToStop] = []
 

@@ -1,4 +1,4 @@
-"""Additional clients of a run: their results, contradictions in them, and fetches from followers."""
+"""Additional clients of a run: their results, contradictory results, and fetches from followers."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_one_machine_at_a_time_loses_committed_records() -> None:
 
 
 def test_no_power_loss_while_another_replica_is_damaged() -> None:
-    """Records survive it if they are synced, but the controller then prefers the replica with undetected damage."""
+    """Records are not lost if they are synced, but the controller then prefers the replica with undetected damage."""
     run = ReplicatedRun(3, configs=SYNCED)
     run.run_until_acknowledged(20)
     assert run.can_lose_power(2)

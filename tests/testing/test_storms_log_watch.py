@@ -14,7 +14,7 @@ log = Logger()
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.NOT_CONTROLLER), OSError("full"), KeyError("x")])
 def test_unhandled_errors(error: Exception) -> None:
-    """Also errors that may be logged if they are handled: no code handled this Deferred's failure."""
+    """This includes errors that may be logged if they are handled: no code handled this Deferred's failure."""
     with LogWatch() as watch:
         fail(error)
     with pytest.raises(UnexpectedLog, match="unhandled error"):

@@ -94,7 +94,7 @@ def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.M
 
 
 def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Broken rules count as caught; timeouts are counted separately; exceptions of a program do not count."""
+    """Broken rules are counted as caught; timeouts are counted separately; exceptions of a program are not counted."""
     errors = [InvariantViolation("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
     storms = dict(enumerate(errors, 1))
 

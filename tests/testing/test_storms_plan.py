@@ -45,7 +45,7 @@ class TestOptions:
             options_of(1, {name: text})
 
     def test_deprecated_names_are_accepted(self) -> None:
-        """They set the option of the present name, unless that is set as well."""
+        """They set the option with the current name, unless that is also set."""
         old = options_of(1, {"calm_s": "4", "loose": "yes", "answer_timeout_s": "7", "chain": "yes"})
         assert (old.fault_interval_s, old.weak_producers, old.request_timeout_s, old.applications) == (4, True, 7, True)
         assert not options_of(1, {"applications": "no", "chain": "yes"}).applications
@@ -77,7 +77,7 @@ class TestPlan:
             assert len(others) < options.overlap
 
     def test_some_seeds_omit_kinds_of_faults(self) -> None:
-        """Some storms have no kills, so that bugs which kills would hide have a chance."""
+        """Some storms have no kills, so that bugs which kills would hide can be found."""
         kinds = [{fault.name for fault in make_plan(seed, StormOptions(seconds=600), WEIGHTS)} for seed in range(20)]
         assert set(WEIGHTS) in kinds
         assert any("kill" not in each for each in kinds)

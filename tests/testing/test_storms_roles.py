@@ -48,7 +48,7 @@ def test_a_deposed_controller() -> None:
 
 
 def test_a_controller_that_is_asked_to_resign() -> None:
-    """It gives up its office itself, so that there are never two; another broker is elected."""
+    """The controller resigns itself, so that there are never two; another broker is elected."""
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None

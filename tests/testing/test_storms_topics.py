@@ -1,4 +1,4 @@
-"""Topics that are created and deleted in a run, and checks of their clients and remains."""
+"""Topics that are created and deleted in a run, and checks of their clients and of what remains."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_acknowledgements_after_the_end_are_not_counted() -> None:
 
 @pytest.mark.parametrize("operation", [topics.create, topics.delete, partitions.grow, topics.change_settings])
 def test_an_operation_without_a_topic_creates_one(operation: topics.Operation) -> None:
-    """A storm whose seed chose few operations still has topics to operate on."""
+    """A storm whose seed chose few operations still has topics for its operations."""
     with replicated(5) as run:
         operation(run, Random(1))
         run.cluster.run_until(lambda: bool(run.side_topics.keys))

@@ -126,7 +126,7 @@ def test_unread_partition_has_no_anomaly(story):
 
 
 def test_unseen_at_an_unknown_offset(story):
-    """Acknowledged through a later record, as some clients conclude, and missing."""
+    """A missing record that some clients consider acknowledged because a later one was."""
     story.write("a", NO_OFFSET).write("b", 1).read((1, "b"))
     assert (story.only.kind, story.only.offsets) == (Kind.UNSEEN, ())
     assert "at an unknown offset" in str(story.only)
@@ -178,7 +178,7 @@ def test_inconsistent_acknowledgements_alone(story):
 
 
 def test_an_unanswered_send_is_consistent(story):
-    """An unanswered send may be at any offset."""
+    """A record whose send got no response may be at any offset."""
     assert story.unanswered("a").write("b", 1).read((0, "a"), (1, "b")).found == []
 
 
@@ -215,7 +215,7 @@ def test_poll_skip_between(story):
 
 
 def test_poll_skip_after_a_seek(story):
-    """A reader asked for an offset and received a later one, although the first exists."""
+    """A reader requested an offset and received a later one, although the first exists."""
     story.write("ab", 0).read(*log("ab"), consumer="d").seek(0).read((1, "b"))
     assert (story.only.kind, story.only.offsets) == (Kind.POLL_SKIP_BETWEEN, (0,))
 

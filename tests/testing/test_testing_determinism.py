@@ -63,7 +63,7 @@ def test_a_seed_determines_the_storm_in_every_process(name: str) -> None:
 
 
 def test_a_storm_that_failed_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed storm raises, so that two processes that fail alike do not count as equal."""
+    """A failed storm raises, so that two processes with the same failure are not considered equal."""
     short = replace(STORMY, seconds=1.0)
 
     run = run_storm

@@ -1,4 +1,4 @@
-"""Contents of the simulated disk after a power loss, a kill, a full disk or bad media."""
+"""Contents of the simulated disk after a power loss, a kill, a full disk or disk errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def outcomes(prepare: str, paths: list[str]) -> set[tuple[bytes | None, ...]]:
 
 class TestPowerLoss:
     def test_synced_data_survives(self) -> None:
-        """Synced bytes under a synced name survive every power loss."""
+        """Synced bytes under a synced name are not lost in any power loss."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"a" * 5000])
@@ -58,7 +58,7 @@ file.write_at(1000, [b"t" * 2000])
         assert len(torn) >= 3
 
     def test_a_later_write_may_arrive_before_an_earlier_one(self) -> None:
-        """Recovery must not trust a hole because good bytes follow it."""
+        """Recovery must not accept a hole because intact bytes follow it."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.sync()
@@ -103,7 +103,7 @@ file.sync()
         assert outcomes(prepare, ["/d/log"]) == {(b"x",), (None,)}
 
     def test_names_keep_their_order_within_a_directory(self) -> None:
-        """A later creation in a directory never survives an earlier one; other directories are independent."""
+        """If a creation in a directory is lost, so are all later ones in it; other directories are independent."""
         prepare = """
 for path in ("/d/1", "/e/1", "/d/2", "/e/2"):
     disk.open(path, create=True).close()
@@ -174,7 +174,7 @@ file.sync()
         assert {b"a" * 4096, bytes(4096)} <= {data[:4096] for data in seen}
 
     def test_pages_of_a_failed_sync_are_dropped_from_memory(self) -> None:
-        """The pages count as clean: programs then read the device's bytes, and their own later writes."""
+        """The pages are considered clean: programs then read the device's bytes, and their own later writes."""
         seen = set()
         for seed in range(30):
             disk = MemoryDisk(directories=["/d"])
@@ -298,7 +298,7 @@ class TestFaults:
         file.sync()
 
     def test_a_flipped_bit_stays_flipped(self) -> None:
-        """Bad media persist across restarts."""
+        """Disk errors remain after restarts."""
         disk = MemoryDisk(directories=["/d"])
         disk.write_file("/d/log", b"\0\0\0")
         disk.flip_bit("/d/log", 1, 7)
@@ -334,7 +334,7 @@ class TestFaults:
 
 
 def test_appending_to_a_big_file_copies_no_file() -> None:
-    """Ten thousand appends and syncs to a file of 64 MB take a moment; with a copy each, they would take minutes."""
+    """Ten thousand appends and syncs to a file of 64 MB take a moment; if each copied it, they would take minutes."""
     disk = MemoryDisk(directories=["/d"])
     file = disk.open("/d/log", create=True)
     file.truncate(64 << 20)

@@ -118,7 +118,7 @@ def leader_not_in_sync(scene: Scene) -> None:
     ],
 )
 def test_a_broken_rule_is_reported(fault: Callable[[Scene], None], text: str) -> None:
-    """The report names the rule, the place and the values; without a fault there is none."""
+    """The report names the rule, the location and the values; without a fault there is none."""
     scene = Scene()
     scene.produce()
     fault(scene)
@@ -227,7 +227,7 @@ class TestCommittedLog:
         assert self.compared(*values[:11]) is None
 
     def test_one_byte(self) -> None:
-        """One byte is enough, and the offset of its batch is reported."""
+        """A difference of one byte is found, and the offset of its batch is reported."""
         values = [b"value %d" % i for i in range(20)]
         values[13] = b"Value 13"
         assert "base_offset=13" in (self.compared(*values) or "")

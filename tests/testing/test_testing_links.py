@@ -92,7 +92,7 @@ def test_the_coordinator_is_found_by_its_path(links):
 
 
 def test_a_cut_link_neither_delivers_nor_refuses(links, echo):
-    """Old and new connections stay open and silent; the data arrives after healing."""
+    """Old and new connections stay open and silent; the data arrives when the link is up again."""
     with connected(links.places[1].advertised_port) as client, connected(links.places[1].advertised_port) as idle:
         client.sendall(b"one")
         assert received_from(client) == b"one"
@@ -109,7 +109,7 @@ def test_a_cut_link_neither_delivers_nor_refuses(links, echo):
 
 
 def test_one_way(links, echo):
-    """Data still arrives if only responses are lost; these arrive after healing."""
+    """Data still arrives if only responses are lost; these arrive when the link is up again."""
     with connected(links.places[1].advertised_port) as client:
         client.sendall(b"one")
         assert received_from(client) == b"one"
@@ -190,7 +190,7 @@ print("received_from", flush=True)
 @pytest.mark.needs_program("ip")
 @pytest.mark.parametrize("one_way", [None, (CLIENTS, 1), (1, CLIENTS)], ids=["both ways", "there", "back"])
 def test_the_kernel_cuts_a_link(tmp_path, one_way):
-    """Between namespaces, data neither arrives nor is rejected; it arrives after healing."""
+    """Between namespaces, data neither arrives nor is rejected; it arrives when the link is up again."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     with NamespaceLinks(1) as links:

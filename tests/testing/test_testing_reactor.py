@@ -146,7 +146,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_losing_a_connection_sends_written_data(self, world: World) -> None:
-        """loseConnection closes after the last byte; both ends see a clean end."""
+        """loseConnection closes after the last byte; both ends get ``ConnectionDone``."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)

@@ -51,7 +51,7 @@ def test_a_coroutine_that_never_ends_is_cancelled() -> None:
 
 
 def test_leaked_timers_and_sockets_fail_the_test_and_are_removed() -> None:
-    """The error names the leaked objects; the next test starts clean."""
+    """The error names the leaked objects; the next test starts without them."""
 
     async def forget() -> None:
         reactor: object = _reactor()

@@ -1,4 +1,5 @@
-"""Replay of a controller's journal: the same program decides the same; of another one the first difference is shown."""
+"""Replay of a controller's journal: the same program makes the same decisions; for another, the first difference is
+shown."""
 
 from __future__ import annotations
 
@@ -240,7 +241,7 @@ def make_topic(cluster: SimulatedCluster, name: str) -> None:
 
 
 def test_replay_of_all_ends_of_a_term():
-    """A lost session, a connection lost during an event, a controller moved by hand or stopped: all are equal."""
+    """A lost session, a connection lost during an event, a controller moved manually or stopped: all are equal."""
     cluster = SimulatedCluster(7, brokers=3, overrides=["kreplica.controller.journal.max.bytes=16777216"])
     cluster.start()
     make_topic(cluster, "orders")

@@ -34,7 +34,7 @@ from kreplica.testing.simulator.simulation import START_MS, Host, Simulation
 
 
 class Peer(Protocol):
-    """Keeps received data and the reason of the connection's loss."""
+    """Keeps received data and the reason for the lost connection."""
 
     def __init__(self) -> None:
         self.received = b""

@@ -90,7 +90,7 @@ def test_unknown_creation_flags_are_refused(scene: Scene, opcode: int, body: byt
 
 
 def test_unknown_operations_are_refused(scene: Scene) -> None:
-    """Among them are reconfiguration and undefined numbers."""
+    """They include reconfiguration and undefined numbers."""
     peer, _ = scene.session()
     for opcode in (Opcode.RECONFIG, 4711):
         peer.send_code(opcode, b"")
@@ -147,7 +147,7 @@ def test_watches_are_checked_and_removed(scene: Scene) -> None:
 
 
 def test_set_watches_sends_missed_events(scene: Scene) -> None:
-    """Only missed events are sent; the other watches stay."""
+    """Only missed events are sent; the other watches remain."""
     writer, _ = scene.session()
     peer, session = scene.session()
     for path in ("/changed", "/deleted", "/same", "/parent"):

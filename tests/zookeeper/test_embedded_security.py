@@ -250,7 +250,7 @@ def test_malformed_response(change: Callable[[str], str], message: str) -> None:
 
 
 def test_response_to_another_challenge() -> None:
-    """A recorded response is useless."""
+    """A recorded response is rejected."""
     with pytest.raises(AuthFailed, match="a different nonce"):
         respond(nonce="m")
     with pytest.raises(AuthFailed, match="the first token is not empty"):

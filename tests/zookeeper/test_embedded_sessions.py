@@ -1,4 +1,4 @@
-"""Sessions of the coordinator through its protocol, on virtual time."""
+"""Sessions of the coordinator through its protocol, in virtual time."""
 
 from __future__ import annotations
 

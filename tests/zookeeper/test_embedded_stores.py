@@ -213,7 +213,7 @@ def test_torn_tail_is_truncated_at_any_byte() -> None:
 
 @pytest.mark.parametrize("junk", [bytes(1), bytes(100), b"\xff" * 100])
 def test_garbage_behind_the_log_is_truncated(junk: bytes) -> None:
-    """A file system often leaves zeros behind a torn write."""
+    """A file system often leaves zeros after an incomplete write."""
     place = DiskPlace()
     written(place, 2)
     place.disk.write_file("/data/log-0", place.disk.read_file("/data/log-0") + junk)
@@ -221,7 +221,7 @@ def test_garbage_behind_the_log_is_truncated(junk: bytes) -> None:
 
 
 def test_damage_in_the_middle_is_not_a_torn_tail() -> None:
-    """Acknowledged changes are damaged, so the store refuses to open."""
+    """Acknowledged changes are damaged, so opening the store fails."""
     place = DiskPlace()
     written(place, 3)
     place.disk.flip_bit("/data/log-0", 20)

@@ -60,7 +60,7 @@ def test_stat_fields_change_with_their_operations() -> None:
 
 
 def test_sequence_numbers_are_never_reused() -> None:
-    """A deletion does not free a number, and ordinary children count too."""
+    """A deletion does not free a number, and ordinary children are counted too."""
     tree = Tree()
     create(tree, "/a")
     assert create(tree, "/a/n-", sequence=True).path == "/a/n-0000000000"

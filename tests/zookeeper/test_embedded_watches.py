@@ -65,7 +65,7 @@ def test_persistent_watches_stay_and_recursive_ones_include_descendants() -> Non
 
 
 def test_one_shot_and_persistent_watch_give_one_event() -> None:
-    """The persistent watch stays."""
+    """The persistent watch remains."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/a", "ann", AddWatchMode.PERSISTENT)
@@ -92,7 +92,7 @@ def test_watches_are_removed_by_kind() -> None:
 
 
 def test_removed_watcher_leaves_nothing() -> None:
-    """The watcher's recursive watches cost nothing afterwards."""
+    """The watcher's recursive watches cause no work afterwards."""
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
     watches.add_persistent("/b", "ann", AddWatchMode.PERSISTENT_RECURSIVE)
@@ -104,7 +104,7 @@ def test_removed_watcher_leaves_nothing() -> None:
 
 
 def test_watches_per_watcher_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit a watch is refused; removed ones free their place; other watchers are not affected."""
+    """Above the limit a watch is rejected, until others are removed; other watchers are not affected."""
     monkeypatch.setattr(watches_module, "WATCHER_BYTES_MAX", 2 * (watches_module.WATCH_BYTES + 2))
     watches: Watches[str] = Watches()
     watches.data.add("/a", "ann")
@@ -155,7 +155,7 @@ def test_session_is_resumed_with_its_password_only() -> None:
 
 
 def test_silent_session_expires_but_not_by_a_server_pause() -> None:
-    """The server's own pause does not count as silence."""
+    """A pause of the server does not expire sessions."""
     all_of_them = sessions()
     session = all_of_them.open(5000, 1000, 100.0)
     assert all_of_them.expired(105.0) == []
@@ -221,7 +221,7 @@ def test_invalid_acls_are_refused(acl: tuple[Acl, ...]) -> None:
 
 
 def test_scheme_auth_means_the_caller() -> None:
-    """Addresses do not count as authentication; duplicate entries are removed."""
+    """Addresses are not considered an authentication; duplicate entries are removed."""
     acl = effective_acl((Acl(31, "auth", ""), Acl(31, *ANN)), (("ip", "127.0.0.1"), ANN), "/a")
     assert acl == (Acl(31, *ANN),)
     assert effective_acl(list(OPEN_ACL), (), "/a") is OPEN_ACL

@@ -1,4 +1,4 @@
-"""The client with a scripted server, on virtual time."""
+"""The client with a scripted server, in virtual time."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Peer:
 
 
 class Stage:
-    """A client on a reactor of the test's own, and the connections it opens."""
+    """A client on the test's own reactor, and the connections it opens."""
 
     def __init__(self, servers: str = "10.0.0.1:1", **options: Any) -> None:
         self.reactor = MemoryReactorClock()
@@ -575,7 +575,7 @@ def test_unresponsive_server_is_skipped() -> None:
 
 
 def test_failed_start_can_be_repeated() -> None:
-    """This takes ``renew``, because ``start`` is final."""
+    """This requires ``renew``, because ``start`` is final."""
     stage = Stage(connection_timeout_ms=1000)
     started = outcome(stage.client.start())
     stage.connecting()
@@ -588,7 +588,7 @@ def test_failed_start_can_be_repeated() -> None:
 
 
 def test_refused_credentials_are_fatal() -> None:
-    """The client never counts as connected."""
+    """The client is never considered connected."""
     stage = Stage(auth=[("digest", b"x")])
     started = outcome(stage.client.start())
     peer = stage.peer()

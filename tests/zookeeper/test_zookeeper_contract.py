@@ -88,7 +88,7 @@ def test_conditions_and_errors_with_their_path(zookeeper_server: ServerUnderTest
 
 
 def test_invalid_paths_are_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
-    """The paths are refused before anything is sent, even if a chroot would hide a missing slash."""
+    """The paths are rejected before anything is sent, even if a chroot would hide a missing slash."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()
@@ -520,7 +520,7 @@ def test_chroot(zookeeper_server: ServerUnderTest) -> None:
 
 
 def test_oversized_request_is_refused_by_the_client(zookeeper_server: ServerUnderTest) -> None:
-    """A server would close the connection; the client refuses, names both sizes, and continues."""
+    """A server would close the connection; the client rejects the request, names both sizes, and continues."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client()

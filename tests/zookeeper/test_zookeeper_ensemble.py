@@ -41,7 +41,7 @@ def test_invalid_connect_strings_are_refused(text: str) -> None:
 
 
 def test_clients_are_spread_over_the_servers() -> None:
-    """Each has an order of its own."""
+    """Each has its own order."""
     ensemble = Ensemble.parse("a,b,c,d")
     firsts = [ServerOrder(ensemble, random.Random(seed)).next()[0].host for seed in range(200)]
     assert all(30 < firsts.count(host) < 70 for host in "abcd")

@@ -182,7 +182,7 @@ def test_expired_session_is_renewed_by_its_owner_only(zookeeper_server: ServerUn
 
 
 def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -> None:
-    """The server closes the connection or refuses the next request."""
+    """The server closes the connection or rejects the next request."""
 
     async def scenario(scene: Scene) -> None:
         client = await scene.client(session_timeout_ms=1000)
@@ -195,7 +195,7 @@ def test_expiry_while_connected_is_detected(zookeeper_server: ServerUnderTest) -
 
 
 def test_session_is_resumed_by_another_client(zookeeper_server: ServerUnderTest) -> None:
-    """The other client needs the ID and the password; a wrong password, or an expired session, is refused."""
+    """The other client needs the ID and the password; a wrong password, or an expired session, is rejected."""
 
     async def scenario(scene: Scene) -> None:
         link = scene.link()
@@ -285,7 +285,7 @@ def test_refused_credentials_end_the_session(zookeeper_server: ServerUnderTest) 
 
 
 def test_close_lets_earlier_requests_finish(zookeeper_server: ServerUnderTest) -> None:
-    """Later requests are refused."""
+    """Later requests fail."""
 
     async def scenario(scene: Scene) -> None:
         client, other = await scene.client(), await scene.client()
