@@ -31,7 +31,7 @@ def unpack(archive: tarfile.TarFile, directory: Path, members: Iterable[tarfile.
 
 
 def _check(member: tarfile.TarInfo) -> None:
-    """Reject members that the "data" filter would reject or change: links, devices, foreign paths, owners, modes."""
+    """Reject members that the "data" filter would reject or change: links, devices, outside paths, owners, modes."""
     path = PurePosixPath(member.name)
     if path.is_absolute() or ".." in path.parts:
         raise UnsafeArchive(f"{member.name} leaves the directory")

@@ -90,7 +90,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Exclude what a file leaves behind, such as reports and caches, from every later garbage collection.
+    """Exclude objects that remain after a file, such as reports and caches, from every later garbage collection.
 
     Without this, each of the hundreds of tests that collect garbage visits the objects of all earlier tests.
     """

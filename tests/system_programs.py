@@ -55,7 +55,7 @@ def has_apt(os_release: Path = Path("/etc/os-release")) -> bool:
 
 
 def install(packages: list[str]) -> None:
-    """Install packages with apt, one at a time if they cannot be had together. Errors are printed, not raised."""
+    """Install packages with apt, one at a time if they cannot be installed together. Errors are printed, not raised."""
     if _apt("update") and not _apt("install", "--yes", "--no-install-recommends", *packages):
         for package in packages:
             _apt("install", "--yes", "--no-install-recommends", package)

@@ -1,4 +1,4 @@
-"""Attacks, each a function that runs until its time is over: ``python attackers.py NAME TARGET_JSON SECONDS SEED``.
+"""Attacks, each a function that runs for a given time: ``python attackers.py NAME TARGET_JSON SECONDS SEED``.
 
 Attacks run in their own process at a low priority, because a real attacker uses another machine.
 """

@@ -10,7 +10,7 @@ SOAK_S = 600
 SHORT_S = 3
 
 BUSY_MACHINE_MS_MAX = 2000.0
-"""Other tests run at the same time, so only a stall of seconds counts."""
+"""Other tests run at the same time, so only a stall of seconds is a failure."""
 
 SHORT = ("large_metadata", "compressed_garbage", "forged_controller_commands", "random_bytes", "extreme_requests")
 
@@ -23,7 +23,7 @@ def attacked(tmp_path_factory):
 
 @pytest.mark.parametrize("name", SHORT)
 def test_a_short_attack_harms_no_other_client(attacked, name):
-    """The cluster keeps working, and no response is late by seconds."""
+    """The cluster keeps working, and no response is delayed by seconds."""
     outcome = attacked.run(name, SHORT_S, rest_s=1)
     assert not outcome.violations(), outcome.as_json()
     assert outcome.requests

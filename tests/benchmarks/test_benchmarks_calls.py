@@ -1,4 +1,4 @@
-"""The benchmark of calls counts exactly, repeats its figures and fails above the baseline."""
+"""The benchmark of calls counts exactly, repeats its results and fails above the baseline."""
 
 import pytest
 

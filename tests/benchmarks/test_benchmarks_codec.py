@@ -1,4 +1,4 @@
-"""The handwritten code that the codec is compared with does the same work."""
+"""The handwritten code with which the codec is compared does the same work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from benchmarks.codec import Case, calls_of, cases
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_handwritten_code_equals_the_codec(case: Case) -> None:
-    """The same dicts from the same bytes, and the reverse: otherwise a comparison of times means nothing."""
+    """Both parse the same bytes to the same dicts, and build the same bytes, so that their times are comparable."""
     calls = calls_of(case)
     assert calls["build by hand"]() == calls["build"]()
     if case.parse_by_hand is not None:

@@ -25,7 +25,7 @@ def samples(*costs: float) -> list[Sample]:
 def test_efficiency_is_the_cost_of_c_divided_by_the_cost_of_the_broker(
     batch_bytes: int, broker: tuple[float, ...], percent: float, verdict: str
 ) -> None:
-    """Computed from medians, with checksums in both; the kernel's share is that of all samples."""
+    """The efficiency is computed from medians, with checksums in both; the kernel's share is that of all samples."""
     got = row(
         batch_bytes,
         {"kreplica": samples(*broker), "checked": samples(400.0, 1.0, 9000.0), "unchecked": samples(200.0)},

@@ -52,7 +52,7 @@ def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
 
 
 def test_an_unknown_topic_has_no_partitions() -> None:
-    """A topic without partitions does not count as a topic with leaders."""
+    """A topic without partitions is not considered a topic with leaders."""
     unknown, known = _topic("new", [], error_code=3), _topic("old", [_partition(0, 1, [1], [1])])
     assert read(_response([unknown, known], controller=-1)) == LeaderMetadata(-1, [PartitionLeader("old", 0, 1, 1, 1)])
 
@@ -73,7 +73,7 @@ UNKNOWN: list[int] = []
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) -> tuple[Watch, list[int]]:
-    """Return a watch over one topic, with a clock that advances one second per read, and the ports that it asks.
+    """Return a watch over one topic, with a clock that advances one second per read, and the ports of its requests.
 
     :param script: by port, the leaders in the broker's responses in order.
     """

@@ -67,7 +67,7 @@ def test_an_error_code_anywhere_in_a_response_is_raised() -> None:
 
 
 def test_partitions_are_spread_over_topics_of_a_thousand() -> None:
-    """Topics are not wider than topics of Kafka's users."""
+    """Topics do not have more partitions than those of Kafka's users."""
     found = partitions_of(2001)
     assert found[:2] == [("wide-0", 0), ("wide-0", 1)]
     assert found[999:1001] == [("wide-0", 999), ("wide-1", 0)]

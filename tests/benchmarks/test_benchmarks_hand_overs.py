@@ -14,7 +14,7 @@ def event(kind, port, from_us, to_us):
 
 
 def test_a_record_of_one_broker():
-    """Each hand-over lasts from the end of the previous one; events after the arrival do not count."""
+    """Each hand-over lasts from the end of the previous one; events after the arrival are not counted."""
     leader = [
         event(READ, PRODUCER, 10, 30),
         event(APPENDED, 0, 50, 60),

@@ -23,7 +23,7 @@ END_TO_END = "0\t4.81\n1000\t0.43\nAvg latency: 0.5123 ms\nPercentiles: 50th = 0
 
 
 def test_produced() -> None:
-    """The last line counts, in MB of 10^6 bytes."""
+    """The last line is used, in MB of 10^6 bytes."""
     figures = java_programs.parse_produced(PRODUCED)
     assert figures == {"MB/s": pytest.approx(120.48, abs=0.01), "average ms": 210.31, "p50 ms": 211, "p99 ms": 395}
 

@@ -1,4 +1,4 @@
-"""Experiments of the ZooKeeper benchmark, the published results beside them, and rows with errors."""
+"""Experiments of the ZooKeeper benchmark, their published results, and rows with errors."""
 
 from __future__ import annotations
 

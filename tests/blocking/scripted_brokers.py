@@ -1,4 +1,4 @@
-"""Scripted brokers over socket pairs, on virtual time, without threads.
+"""Scripted brokers over socket pairs, in virtual time, without threads.
 
 A broker acts only while the client waits.  It responds to ApiVersions and Metadata itself, and
 to other requests as the test says.

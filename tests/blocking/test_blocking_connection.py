@@ -64,7 +64,7 @@ def test_refused_connection() -> None:
 
 
 def test_connection_lost_within_a_response() -> None:
-    """A partial response counts as none."""
+    """A partial response is treated as no response."""
     brokers = ScriptedBrokers()
 
     def half(request: Request) -> None:
@@ -140,7 +140,7 @@ def test_throttled_client_waits() -> None:
 
 
 def test_address_formats() -> None:
-    """Lists, names and IPv6 in brackets are parsed; other texts are refused."""
+    """Lists, names and IPv6 in brackets are parsed; other texts are rejected."""
     assert parse_addresses("a:1, [::1]:9092,") == (Address("a", 1), Address("::1", 9092))
     assert str(Address("::1", 2)) == "[::1]:2"
     for wrong in ("", "a", "a:0", "a:70000", ":9092", "a:x"):

@@ -42,7 +42,7 @@ RECORDS = 6000
 
 @pytest.fixture(scope="module")
 def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A cluster that no test of this module damages."""
+    """A cluster that is shared by tests that do not damage it."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 

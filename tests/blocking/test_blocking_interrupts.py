@@ -18,7 +18,7 @@ from kreplica.client_core.errors import OutcomeUnknown
 
 TRACED = tuple(str(Path(kreplica.__file__).parent / name) for name in ("blocking", "client_core"))
 CLOSED_WITHIN_S = 130.0
-"""Twice the timeout of a request, and a little."""
+"""Slightly more than twice the timeout of a request."""
 
 
 class Line(NamedTuple):

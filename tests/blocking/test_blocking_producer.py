@@ -39,7 +39,7 @@ from kreplica.wire.records import Record, iter_records
 
 OK = produce_answer
 ONE_EACH: dict[str, Any] = {"linger_s": 0.0}
-"""Send each record in a batch of its own."""
+"""Send each record in its own batch."""
 
 
 def refuse(code: ErrorCode) -> Any:
@@ -208,7 +208,7 @@ def test_missing_partition() -> None:
 
 
 def test_moved_leader_gets_the_same_batch() -> None:
-    """The sequence numbers stay, so that a duplicate is detected."""
+    """The sequence numbers are unchanged, so that a duplicate is detected."""
     brokers = scripted(2, (1,))
 
     def moved(request: Request) -> dict[str, Any]:
@@ -306,7 +306,7 @@ def test_sequences_restart_after_a_refusal() -> None:
 
 
 def test_batches_behind_a_refusal_are_renumbered() -> None:
-    """Batches refused only because of the one before them are sent again, in order, and written once."""
+    """Batches rejected only because of the one before them are sent again, in order, and written once."""
     brokers = scripted()
     held: list[Request] = []
     brokers[1].always(PRODUCE, held.append)
@@ -384,7 +384,7 @@ def test_throttled_producer_waits() -> None:
 
 
 def test_acks_0() -> None:
-    """The broker does not respond, and the record counts as sent."""
+    """The broker does not respond, and the record is considered sent."""
     brokers = scripted()
     brokers[1].always(PRODUCE, lambda request: None)
     with Producer(brokers.cluster(), ProducerOptions(acks=0)) as producer:
@@ -469,7 +469,7 @@ def test_partitions_are_added_before_records_are_sent() -> None:
 
 
 def test_transaction_with_a_failed_record_can_only_be_aborted() -> None:
-    """The commit is refused; after the abort the next transaction has the next epoch and succeeds."""
+    """The commit is rejected; after the abort the next transaction has the next epoch and succeeds."""
     brokers, story = transactional()
     with Producer(brokers.cluster(), ProducerOptions(transactional_id="x")) as producer:
         producer.begin()
@@ -630,7 +630,7 @@ def test_fenced_producer_stops() -> None:
 
 
 def test_transactions_need_an_id_and_a_start() -> None:
-    """Calls out of order are refused with the missing step."""
+    """Calls out of order raise an error with the missing step."""
     brokers, _ = transactional()
     with pytest.raises(ValueError, match="transactional_id"):
         Producer(brokers.cluster()).begin()

@@ -103,7 +103,7 @@ def test_compaction_leaves_gaps() -> None:
 
 
 def test_committed_records_only() -> None:
-    """Records of an aborted transaction are omitted, records of others around it are not, and markers never count."""
+    """Records of an aborted transaction are omitted, records of others around it are not; no marker is returned."""
     brokers = ScriptedBrokers()
     transactional = {"transactional": True, "producer_epoch": 0, "base_sequence": 0}
     log = Log(
@@ -184,7 +184,7 @@ def test_response_byte_by_byte() -> None:
 
 
 def test_damaged_batch_is_fetched_again() -> None:
-    """Damage in transit disappears; permanent damage ends the reader with its offset, after all records before it."""
+    """After damage in transit another fetch succeeds; permanent damage is an error with its offset, after earlier records."""
     damaged = bytearray(batch(3, 3))
     damaged[-1] ^= 1
     brokers = ScriptedBrokers()

@@ -109,7 +109,7 @@ def test_requests_over_tls(certificate: Path, address: Address) -> None:
 
 
 def test_untrusted_certificate(address: Address) -> None:
-    """The handshake fails as a failed connection."""
+    """A failed handshake is reported as a failed connection."""
     strangers = default_runtime(connect=tls_sockets(ssl.create_default_context()))
     with pytest.raises(ConnectionFailed, match="certificate"):
         Connection.open(address, ClientOptions(), strangers)

@@ -33,7 +33,7 @@ class QueryError(Exception):
 
 
 def evaluate(query: str, scrapes: Scrapes) -> Vector | float:
-    """Return the present value of a query.
+    """Return the current value of a query.
 
     :raise QueryError: an unknown name, label, function or operator.
     """

@@ -34,7 +34,7 @@ def shortened(words: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_a_command_works(command: str, tmp_path: Path) -> None:
-    """It succeeds in an empty directory."""
+    """The command succeeds in an empty directory."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     words = shortened(shlex.split(command))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The page on the costs of three designs: its tables and pictures are generated, and a new run gives its figures."""
+"""The page on the costs of three designs: its tables and pictures are generated, and a new run has the same numbers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_page_and_pictures_are_generated() -> None:
 
 
 def test_a_changed_figure_changes_the_page() -> None:
-    """A table shows the stored figure."""
+    """A table shows the stored value."""
     document = stored()
     row = design_costs.Figures(document).of("broker dies", "race", 100_000)
     row["watches_set"] = 123_456_789

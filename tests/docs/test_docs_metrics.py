@@ -121,6 +121,6 @@ def test_legends_name_existing_labels(scrapes):
     ],
 )
 def test_the_evaluator_of_queries_is_strict(scrapes, query):
-    """Otherwise the tests above would prove little."""
+    """Otherwise the tests above would not be sufficient."""
     with pytest.raises(QueryError):
         evaluate(query, scrapes)

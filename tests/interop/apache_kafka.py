@@ -163,7 +163,7 @@ def run_tool(main: str, bootstrap_servers: str, *arguments: object) -> str:
 
 
 def free_port() -> int:
-    """Return a loopback port that was free a moment ago (Kafka cannot report a port that it chose)."""
+    """Return a loopback port that was free just before (Kafka cannot report a port that it chose)."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -184,7 +184,7 @@ def wait_for_port(port: int, process: subprocess.Popen[bytes], deadline_s: float
 
 
 class Broker:
-    """A running broker; ``stop`` ends it in order, ``kill`` does not."""
+    """A running broker; ``stop`` ends it with a controlled shutdown, ``kill`` without."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self._process = process

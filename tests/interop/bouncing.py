@@ -26,7 +26,7 @@ def three_brokers(directory: Path) -> Iterator[ProcessCluster]:
 
 
 def bounce(cluster: ProcessCluster, number: int) -> None:
-    """Stop a broker, a different one each time and alternately in order and by a kill, and restart it.
+    """Stop or kill a broker, in turn and a different one each time, and restart it.
 
     :param number: number of earlier stops.
     """

@@ -53,7 +53,7 @@ class ConnectProcess:
             self._process = subprocess.Popen(self._command, stdout=output, stderr=output)
 
     def stop(self) -> None:
-        """SIGTERM, and wait until the program has committed its offsets and ended."""
+        """Send SIGTERM, and wait until the program has committed its offsets and ended."""
         assert self._process is not None
         self._process.terminate()
         self._process.wait(STOP_TIME_S_MAX)

@@ -14,7 +14,7 @@ PROGRAM = Path(__file__).with_name("java") / "GroupMember.java"
 
 
 class JavaMember:
-    """A member that starts on entering the context and leaves in order at its end.
+    """A member that starts on entering the context and leaves its group at its end.
 
     :param version: version of Kafka's clients.
     :param settings: settings of the consumer.

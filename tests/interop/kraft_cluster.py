@@ -55,7 +55,7 @@ class KraftCluster:
         self._processes[node] = apache_kafka.start("kafka.Kafka", settings, home, HEAP, self._version)
 
     def stop(self, node: int) -> None:
-        """Stop a node in order, so that it hands over the leadership of its partitions."""
+        """Stop a node with a controlled shutdown, so that it hands over the leadership of its partitions."""
         process = self._processes.pop(node)
         process.terminate()
         process.wait(STOP_S_MAX)

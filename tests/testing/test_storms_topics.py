@@ -1,4 +1,4 @@
-"""Topics that are created and deleted in a run, and checks of their clients and of what remains."""
+"""Topics that are created and deleted in a run, and checks of their clients and remaining files and znodes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ OLD_CLIENT = "uses a client of version 0.8.2, which needs Fetch 0 to 3"
 NO_SCRAM = "the tested broker has no listener with SASL; the suite skips it without a SCRAM listener"
 
 SKIPPED = "-skip=^TestVersionMatrix"
-"""Clients before 2.1, which produce message formats 0 and 1; a failure there makes the suite hang."""
+"""Clients before 2.1, which produce message formats 0 and 1; if one of their tests fails, the suite hangs."""
 
 FRANZ_GO = GoSuite(
     "franz-go",
@@ -88,4 +88,4 @@ KAFKA_GO = GoSuite(
 )
 
 TOXIPROXY = Module("github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc=")
-"""The proxy that sarama's tests cut connections with."""
+"""The proxy with which sarama's tests cut connections."""

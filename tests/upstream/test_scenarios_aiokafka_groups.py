@@ -65,7 +65,7 @@ async def test_automatic_commits_lose_and_repeat_nothing(scene: Scene, topic: st
 
 @scenario
 async def test_topics_are_found_by_a_pattern(scene: Scene, topic: str) -> None:
-    """Also a topic created after the subscription, and the offsets topic on request."""
+    """The subscription includes a topic created later, and the offsets topic on request."""
     consumer = await scene.consumer(group_id=topic, metadata_max_age_ms=200, heartbeat_interval_ms=200)
     consumer.subscribe(pattern=f"{topic}.*")
     await until(lambda: consumer.subscription() == {topic}, "a subscription to the topic")

@@ -86,7 +86,7 @@ def test_incremental_assignment(scene: Scene, topic: str) -> None:
 
 
 def test_a_group_changes_its_protocol_while_it_is_empty(scene: Scene, topic: str) -> None:
-    """To the other protocol and back; its offsets are kept."""
+    """The group changes to the other protocol and back; its offsets are kept."""
     scene.send(topic, 0, VALUES)
     for number, protocol in enumerate(("classic", "consumer", "classic")):
         consumer = scene.consumer(topic, protocol)

@@ -44,7 +44,7 @@ def test_aborted_records_are_not_read(scene: Scene, topic: str) -> None:
 
 @pytest.mark.parametrize("commits", [True, False], ids=["committed", "aborted"])
 def test_offsets_belong_to_the_transaction(scene: Scene, topic: str, commits: bool) -> None:
-    """After the next initialization of the transactional ID, only offsets of committed transactions count."""
+    """After the next initialization of the transactional ID, the group has only offsets of committed transactions."""
     scene.send(topic, 0, [b"%d" % number for number in range(100)])
     consumer = scene.consumer(topic)
     consumer.subscribe([topic])
