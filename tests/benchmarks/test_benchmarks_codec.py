@@ -1,4 +1,4 @@
-"""The handwritten code with which the codec is compared does the same work."""
+"""The codec and the handwritten code that the benchmark compares do the same work."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_response_byte_by_byte() -> None:
 
 
 def test_damaged_batch_is_fetched_again() -> None:
-    """After damage in transit another fetch succeeds; permanent damage is an error with its offset, after earlier records."""
+    """After damage in transit another fetch succeeds; permanent damage is an error after the last intact record."""
     damaged = bytearray(batch(3, 3))
     damaged[-1] ^= 1
     brokers = ScriptedBrokers()

@@ -152,7 +152,7 @@ def test_zstd_files_of_other_programs_are_read(tmp_path: Path, checksum: bool, s
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> None:
-    """A truncated, changed or foreign file raises one error with its name."""
+    """A truncated or changed file, or one of another format, raises one error with its name."""
     path = tmp_path / f"x{kind}"
     sink = line_sink(path, kind)
     sink.write(bytes(range(256)) * 50)
@@ -330,7 +330,7 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
 
 
 def test_checksums_detect_differences() -> None:
-    """A record may be missing, changed, moved, or split differently; timestamps count only on request."""
+    """A record may be missing, changed, moved, or split differently; timestamps are compared only on request."""
     rows = [(0, 1, b"k", b"v", ()), (0, 2, None, b"ab", (("h", b"x"),)), (1, 3, b"", None, ())]
 
     def sums(changed: list[tuple[object, ...]], *, with_timestamps: bool = True) -> Checksums:

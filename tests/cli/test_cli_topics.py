@@ -100,7 +100,7 @@ DELETED = {"topic": "orders", "partitions": [{"partition": 0, "before": 5, "afte
 
 
 def test_records_are_deleted_after_confirmation(admin, kreplica):
-    """The output has the log start offsets before and after; a dry run asks nothing."""
+    """The output has the log start offsets before and after; a dry run asks for no confirmation."""
     admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": True}
     shown = kreplica("topic", "delete-records", "orders", "--all", "--dry-run").stdout.splitlines()
     assert [line.split() for line in shown[1:3]] == [["0", "5", "12", "7"], ["1", "3", "3", "0"]]

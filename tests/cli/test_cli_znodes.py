@@ -98,7 +98,7 @@ def _prefixes(path: str) -> list[str]:
 
 
 def test_protection_needs_a_user(tmp_path: Path, address: str) -> None:
-    """Otherwise the znodes would belong to everyone who connects."""
+    """Without this check the znodes could belong to everyone who connects."""
     done = kreplica(tmp_path, address, "protect", None)
     assert done.returncode == 1
     assert "needs a user of ZooKeeper: set kreplica.zookeeper.sasl.jaas.config" in done.stderr

@@ -18,7 +18,7 @@ from tests.support.server_process import free_ports
 
 
 def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    """The command prints its address, serves there, keeps its files in one place, and stops at Ctrl-C with status 0."""
+    """The command prints its address, keeps its files in one directory, and stops at Ctrl-C with status 0."""
     (port,) = free_ports(1)
     words = ["zookeeper", "--data-dir", str(tmp_path / "zk"), "--port", str(port)]
     command = [sys.executable, "-m", "kreplica.cli", *words]

@@ -203,7 +203,7 @@ def test_keyboard_navigation(at):
 
 
 def test_the_default_theme_is_the_systems(at):
-    """Dark if the system is dark; the button selects the other theme, which is kept."""
+    """The theme is dark if the system's is; the button selects the other theme, which is kept."""
     background = "return getComputedStyle(document.documentElement).backgroundColor"
     at.open("plans")
     light = at.driver.execute_script(background)

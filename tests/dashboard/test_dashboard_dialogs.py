@@ -236,7 +236,7 @@ def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
 
 
 def test_a_group_is_deleted(at, cluster):
-    """Its offsets are gone; another group remains."""
+    """Its offsets are deleted; another group remains."""
     topic(cluster, "grouped", {"0": [1, 2]})
     for group in ("old", "other"):
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "log_level": 0})
@@ -264,7 +264,7 @@ DELETIONS = (
 
 
 def test_each_choice_of_a_deletion_of_records(at, cluster):
-    """The first offsets are those of the preview; the topic stays."""
+    """The first offsets are those of the preview; the topic is kept."""
     topic(cluster, "emptied", {"0": [1, 2], "1": [2, 1]})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     now = time.time()

@@ -133,7 +133,7 @@ def slow_plan(at, cluster, name, replicas):
 
 
 def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
-    """Without a throttle, the plan completes; its record is then deleted, and the replicas stay."""
+    """Without a throttle, the plan completes; its record is then deleted, and the replicas are kept."""
     plan = slow_plan(at, cluster, "slow", [1, 2])
     throttles = (("0.002", "At most 2 kB/s per broker.", 2000), ("", "The throttle is removed.", None))
     for text, title, throttle in throttles:
@@ -152,7 +152,7 @@ def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
 
 @pytest.mark.parametrize(("reverts", "replicas", "after"), [(False, [2, 3], [3, 2]), (True, [3, 1], [2, 2])])
 def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
-    """Finished moves stay, unless the box reverts them; "Keep it running" changes nothing."""
+    """Finished moves are kept, unless the box is checked; "Keep it running" changes nothing."""
     name = f"cancelled-{reverts}"
     plan = slow_plan(at, cluster, name, replicas)
     at.press("Cancel plan")

@@ -77,7 +77,7 @@ def test_every_import_has_a_target():
 
 
 def test_modules_are_small_enough_to_read():
-    """Under 300 lines each."""
+    """Each file has fewer than 300 lines."""
     for name, page in read_pages().items():
         assert page.content.count(b"\n") < 300, name
 

@@ -65,7 +65,7 @@ def test_keyboard_sorts_and_pages(at):
 
 
 def test_long_lists_are_interactive_at_once(at):
-    """A page with ten thousand topics shows its rows soon; the goal is a second."""
+    """A page with ten thousand topics shows its rows within about a second."""
     at.open("topics")
     at.until_text("10,000 topics")
     script = """const done = arguments[0]; const began = performance.now(); location.hash = '#/groups';
@@ -155,7 +155,7 @@ def test_charts_begin_with_the_first_value(at):
     ],
 )
 def test_charts_of_a_topic_and_a_group(at, address, titles):
-    """The charts have the past, and are zoomed together, with the keyboard too."""
+    """The charts have past values, and are zoomed together, also with the keyboard."""
     at.open(address)
     at.until(lambda: re.search("maximum [0-9]", chart(at, titles[0]).get_attribute("aria-label")))
     assert [node.text for node in at.all(".chart h3")] == titles

@@ -89,7 +89,7 @@ def task(page, cluster):
 
 
 def test_the_table_has_twenty_tasks():
-    """None takes more clicks than in another console in which it is possible."""
+    """No task takes more clicks than in another console in which it is possible."""
     assert len(TASKS) == 20
     for text, clicks in TASKS.items():
         for other in OTHERS[text]:

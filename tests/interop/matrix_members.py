@@ -69,7 +69,7 @@ class Taken:
 
 
 class Reader:
-    """A member that reads until it is stopped; each record counts as processed when the next one is requested."""
+    """A member that reads until it is stopped; each record is considered processed when the next one is requested."""
 
     def __init__(self, consumer: Consumer, *topics: str, listener: Taken | None = None) -> None:
         self.consumer = consumer

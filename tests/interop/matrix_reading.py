@@ -15,7 +15,7 @@ SHORT_POLL_S = 0.05
 async def read(
     world: World, topic: str, isolation: Isolation = Isolation.READ_UNCOMMITTED, cluster: Cluster | None = None
 ) -> list[ConsumedRecord]:
-    """Read all records of a topic below the present end offsets, ordered by partition and offset."""
+    """Read all records of a topic below the current end offsets, ordered by partition and offset."""
     seen = cluster or world.cluster
     view = await seen.find_topic(topic)
     partitions = [TopicPartition(topic, each.partition) for each in view.partitions]

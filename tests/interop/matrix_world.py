@@ -139,7 +139,7 @@ class World:
         await self.kill(next(each.broker_id for each in brokers if each.address == address))
 
     async def kill(self, broker: int) -> None:
-        """Kill a broker with SIGKILL, as soon as the internal topics can do without it."""
+        """Kill a broker with SIGKILL, as soon as the internal topics do not need it."""
         for topic in sorted(INTERNAL_TOPICS & (await self.cluster.refresh(None)).topics.keys()):
             await self.in_sync(topic)
         self.killed.append(broker)

@@ -11,7 +11,7 @@ from interop_records import CODECS, Sent, sample
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("idempotent", [False, True])
 def test_records_are_returned_unchanged(broker, topic, codec, idempotent):
-    """Every record comes back once, in order."""
+    """Every record is read once, in order."""
     records = sample()
 
     async def run():

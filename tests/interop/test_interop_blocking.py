@@ -126,7 +126,7 @@ def test_transactions(client: Cluster) -> None:
 
 
 def test_a_node_is_killed(kafka: KraftCluster, client: Cluster) -> None:
-    """During records and transactions: nothing is lost, duplicated or reordered."""
+    """Nodes are killed while records and transactions are written: nothing is lost, duplicated or reordered."""
     for topic in ("plain", "whole"):
         create_topic(client, topic, PARTITIONS, 3, {"min.insync.replicas": "2"})
     victim = client.leader(TopicPartition("plain", 0))

@@ -208,7 +208,7 @@ def test_aiokafka_beside_ours_sticks(broker, made):
 
 
 def test_librdkafka_beside_ours_cooperates(broker, made):
-    """Members of two libraries give up only partitions that move."""
+    """Members of two libraries release only partitions that move."""
     strategy = {"partition.assignment.strategy": "cooperative-sticky"}
     options = {"protocol": "classic", "assignors": ("cooperative-sticky",)}
     leave_and_rejoin(broker, made, options, lambda group: confluent(broker, made, group, **CLASSIC, **strategy))

@@ -177,7 +177,7 @@ def test_listing_and_describing_a_group(broker, admin, topic):
 
 
 def read_by(broker, topic, protocol, count):
-    """Read ``count`` records with a consumer of that protocol, and poll for a moment longer."""
+    """Read ``count`` records with a consumer of that protocol, and poll for slightly longer."""
     received = Counter()
     reader = Reader(broker, topic, topic, **{"group.protocol": protocol})
     poll_until([reader], lambda: received.total() >= count, received)

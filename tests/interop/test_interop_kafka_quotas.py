@@ -56,7 +56,7 @@ def tool(cluster: ProcessCluster, *arguments: object) -> str:
 
 @pytest.mark.parametrize(("entity", "name", "quota"), ENTITIES, ids=[name for _, name, _ in ENTITIES])
 def test_quotas(cluster: ProcessCluster, entity: tuple[str, ...], name: str, quota: str) -> None:
-    """They are set, described and deleted."""
+    """Quotas are set, described and deleted."""
     assert "Completed updating" in tool(cluster, "--alter", *entity, "--add-config", quota)
     key, value = quota.split("=")
     assert f"Quota configs for {name} are {key}={float(value)}" in tool(cluster, "--describe", *entity)
@@ -65,7 +65,7 @@ def test_quotas(cluster: ProcessCluster, entity: tuple[str, ...], name: str, quo
 
 
 def test_limits_of_connections(cluster: ProcessCluster) -> None:
-    """They change at run time, for all brokers and for one; a value that locks everyone out is refused."""
+    """They change at run time, for all brokers and for one; a value that would reject all connections is rejected."""
     limits = "max.connections=500,max.connection.creation.rate=50,max.connections.per.ip=400"
     tool(cluster, "--alter", *BROKERS, *DEFAULT, "--add-config", limits)
     one = (*BROKERS, "--entity-name", "1")

@@ -59,7 +59,7 @@ class Copier:
         return self._process.poll() is None
 
     def state(self) -> str:
-        """Return how it ended, and the end of its output."""
+        """Return its exit status, and the end of its output."""
         return f"{self._process.poll()}: {self._output.read_text()[-2000:]}"
 
     def kill(self) -> None:

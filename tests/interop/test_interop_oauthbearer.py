@@ -221,7 +221,7 @@ def tokens(now_s: int) -> dict[str, str]:
 
 
 def decision(address: str, token: str) -> object:
-    """Return the broker's answer: ``accepted``, the error in JSON, or the error code."""
+    """Return the broker's response: ``accepted``, the error in JSON, or the error code."""
     host, _, port = address.rpartition(":")
     with Connection.open(Address(host, int(port)), ClientOptions(), default_runtime()) as connection:
         connection.exchange(SASL_HANDSHAKE, 1, {"mechanism": "OAUTHBEARER"}, 20)

@@ -45,7 +45,7 @@ class Removal:
         self._zookeeper.delete(self._request)
 
     def add_again(self):
-        """Ask until all brokers have deleted the files of the previous partition."""
+        """Send requests until all brokers have deleted the files of the previous partition."""
         end = time.monotonic() + ANSWER_S_MAX
         while True:
             try:
@@ -87,7 +87,7 @@ class Removal:
             return {}
 
     def _listed_epochs(self):
-        """Return the leader epochs in the metadata, which a broker returns after it has obeyed the controller."""
+        """Return the leader epochs in the metadata, after the broker has executed the controller's command."""
         with BlockingClient("127.0.0.1", self._port) as client:
             answer = client.request(METADATA, {"topics": None, "allow_auto_topic_creation": False})
         (topic,) = (row for row in answer["topics"] if row["name"] == self._topic)

@@ -1,4 +1,4 @@
-"""Tasks and drivers of an exactly-once sink, called as Spark calls them, in any order that crashes can cause."""
+"""Tasks and drivers of an exactly-once sink, called in any order that is possible with Spark and crashes."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_archive_with_invalid_options(words: tuple[str, ...], monkeypatch: pytes
 
 
 def test_the_exit_status_of_compare(monkeypatch: pytest.MonkeyPatch) -> None:
-    """0 for equal, 1 for a difference or a lost file, with the first differences in the output."""
+    """The status is 0 if they are equal, 1 for a difference or a lost file; the output has the first differences."""
     run = Running(pipeline_compare, "compare", compared(), monkeypatch)
     result = run("--topics", "orders", "--as", "orders=again", "--show", "5", "--bootstrap", "b:1", "/a")
     assert result.exit_code == 0, result.output

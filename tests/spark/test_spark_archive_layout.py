@@ -35,7 +35,7 @@ def batch(number: int, start: int, end: int, *days: str) -> Batch:
 
 
 def test_only_complete_batches_count(tmp_path: Path) -> None:
-    """Ordered by number; ranges, counts and files are those of all batches."""
+    """Batches are ordered by number; ranges, counts and files are those of all batches."""
     write_description(str(tmp_path), ABOUT, STORE)
     for number, start, end in ((0, 5, 10), (2, 20, 30), (10, 30, 31), (1, 10, 20)):
         write_batch(str(tmp_path), batch(number, start, end, "2026-11-22", "2026-11-23"), STORE)
@@ -126,7 +126,7 @@ def test_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_contains_the_end_of_a_batch(tmp_path: Path) -> None:
-    """In Spark's own format; anything else is rejected."""
+    """The end is in Spark's own format; anything else is rejected."""
     offsets = Path(checkpoint(str(tmp_path))) / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text('v1\n{"batchWatermarkMs":0}\n{"a": {"0": 5, "1": 7}}')

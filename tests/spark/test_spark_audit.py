@@ -113,7 +113,7 @@ def test_invalid_directories(
 
 
 def test_a_directory_of_another_broker(directories: list[Directory]) -> None:
-    """The broker ID in the directory counts."""
+    """The broker ID in the directory is used."""
     with pytest.raises(StorageError, match="belongs to broker 1, not to 4"):
         audited(AuditOptions(log_dirs_of={4: (str(directories[0].path),)}))
     properties = directories[0].path / "meta.properties"
@@ -129,7 +129,7 @@ def test_a_directory_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_no_high_watermark_checkpoint(directories: list[Directory]) -> None:
-    """Nothing is compared and nothing proved, and the report says so."""
+    """Nothing is compared, and the report states this."""
     for each in directories:
         (each.path / "replication-offset-checkpoint").unlink()
     report = of(directories)
@@ -139,7 +139,7 @@ def test_no_high_watermark_checkpoint(directories: list[Directory]) -> None:
 
 
 def test_an_older_topic_of_the_same_name(directories: list[Directory]) -> None:
-    """It is left out with a note: its records belong to another topic."""
+    """It is omitted with a note: its records belong to another topic."""
     for each, topic_id in zip(
         directories, ("AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAABw", "AAAAAAAAAAAAAAAAAAAACA"), strict=True
     ):
@@ -166,7 +166,7 @@ def test_compacted_ranges(directories: list[Directory]) -> None:
 
 
 def test_an_unreadable_epoch_checkpoint(directories: list[Directory]) -> None:
-    """The replica is named, and its batches are compared all the same."""
+    """The replica is named, and its batches are still compared."""
     (directories[1].path / "t-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
     report = of(directories)
     assert places(report) == [("t", 0, 0, 2, Kind.DAMAGED)]
@@ -262,7 +262,7 @@ def test_a_missing_replica(directories: list[Directory]) -> None:
 
 
 def test_replicas_unknown_to_the_cluster(directories: list[Directory]) -> None:
-    """Deleted partitions and reassigned replicas are left out with a note."""
+    """Deleted partitions and reassigned replicas are omitted with a note."""
     assert (
         "the cluster does not have this partition"
         in with_facts(directories, facts(partition=TopicPartition("u", 0))).notes[-1]
@@ -310,7 +310,7 @@ def test_a_work_file_of_something_else(tmp_path: Path, text: str) -> None:
 
 
 def test_slices_are_grouped() -> None:
-    """Large slices alone, small ones together, none lost."""
+    """Large slices have their own groups, small ones share a group, and none is lost."""
     slices = [Slice(T0, (), Span(each, each + 1), size) for each, size in enumerate([1 << 30, 5, 6, 1 << 27, 7])]
     groups = group_slices(slices)
     assert sorted(each.span.start for group in groups for each in group) == [0, 1, 2, 3, 4]

@@ -60,7 +60,7 @@ def test_via_brokers(cluster: KafkaCluster) -> None:
 
 
 def test_all_topics_via_brokers(cluster: KafkaCluster) -> None:
-    """No topic option means all topics."""
+    """Without a topic option, all topics are compared."""
     assert {each.topic for each in audited(via(cluster)).partitions} >= {"a", "b", "empty"}
 
 
@@ -137,7 +137,7 @@ def test_a_topic_that_is_not_there(cluster: KafkaCluster) -> None:
 
 
 def test_a_broker_that_fails_while_it_is_read(cluster: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The remaining replicas are compared again; without any replica, nothing is proved."""
+    """The remaining replicas are compared again; without any replica, nothing is verified."""
     (piece, *_) = plan_of(cluster, "a").slices
     failures = [GaveUp("gone"), GaveUp("gone again")]
     real = audit_module.compare

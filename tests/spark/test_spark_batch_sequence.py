@@ -64,7 +64,7 @@ def visible(client: Cluster, topic: str) -> list[str]:
 def test_a_driver_dies_between_decision_and_commit(
     brokers: KafkaCluster, client: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A restart commits the decided batch once; a driver that only asks also receives the decision."""
+    """A restart commits the decided batch once; a driver that only reads it also receives the decision."""
     assert BatchSequence(client, "dies", "a test").begin() == -1
     prepared, chosen = prepare(brokers, "dies", 7, -1)
     with monkeypatch.context() as patched:

@@ -30,7 +30,7 @@ def kept(decision: Decision) -> dict[int, CommittedOffset]:
 
 
 def test_a_decision_is_stored_in_pieces() -> None:
-    """In as many pieces as necessary; pieces left by an earlier, larger decision are ignored."""
+    """A decision is stored in as many pieces as necessary; pieces left by an earlier, larger decision are ignored."""
     large = Decision(7, QUERY, "orders", "0123abcd", tuple(lane(number, 10_000_000) for number in range(900)))
     offsets = kept(large)
     assert len(offsets) == 4
@@ -45,7 +45,7 @@ def test_a_decision_is_stored_in_pieces() -> None:
 
 
 def test_a_decision_is_settled_by_its_own_mark() -> None:
-    """A mark of an earlier decision or of another query does not count."""
+    """A mark of an earlier decision or of another query is ignored."""
     decision = Decision(7, QUERY, "", "0", (lane(0),))
     for offset, query, is_settled in ((8, QUERY, True), (7, QUERY, False), (8, "", False)):
         mark = {SETTLED_PARTITION: CommittedOffset(offset, metadata=query)}
@@ -90,7 +90,7 @@ def test_a_new_checkpoint_with_the_name_of_an_old_sink(batch_id: int) -> None:
 
 
 def test_two_writes_with_the_same_name_and_number() -> None:
-    """The second write would be mistaken for a retry of the first."""
+    """The second write would be treated as a retry of the first."""
     decision = Decision(3, QUERY, "orders")
     with pytest.raises(SinkOfOtherQuery, match=r"written to topic orders, but this write is to the topics of a column"):
         should_write(decision, Task("s", 3, 0, query=QUERY), topic="")

@@ -54,7 +54,7 @@ def rows_of(found: DecodedRecords) -> list[Record]:
 @settings(max_examples=150)
 @given(st.lists(BATCH, min_size=1, max_size=4))
 def test_columns_equal_the_records(batches) -> None:
-    """Equal to records read one by one: several batches, codecs, gaps, nulls, headers, both timestamp types."""
+    """They equal records read one by one: several batches, codecs, gaps, nulls, headers, both timestamp types."""
     made, next_offset = [], 0
     for rows, codec, timestamp_type in batches:
         batch = built(rows, next_offset, codec=codec, timestamp_type=timestamp_type)

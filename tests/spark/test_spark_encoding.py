@@ -44,7 +44,7 @@ def rows_of(made) -> Rows:
     st.integers(0, 3),
 )
 def test_batches_have_the_rows(made, batch_size, codec, transactional, skipped) -> None:
-    """In order, in batches of about the given size, byte for byte; also for a slice of columns."""
+    """The batches are equal byte for byte, in order, and of about the given size; also for a slice of columns."""
     skipped = min(skipped, len(made) - 1)
     whole = rows_of(made)
     made = made[skipped:]

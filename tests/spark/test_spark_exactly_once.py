@@ -115,7 +115,7 @@ def test_an_old_driver_no_longer_decides(bootstrap: str) -> None:
 
 
 def test_an_old_driver_with_a_late_last_task(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its tasks' lanes are its own, so it may decide; the new driver's tasks have written in vain."""
+    """Its tasks' lanes are its own, so it may decide; rows of the new driver's tasks are aborted."""
     chosen = options(bootstrap, "late")
     commit_prepared(prepare(chosen, 0, 2, "b"), chosen)
     old = [prepare_lane(chosen, 1, 0, 2)]
@@ -135,7 +135,7 @@ def test_an_old_driver_with_a_late_last_task(bootstrap: str, monkeypatch: pytest
 
 
 def test_a_task_is_retried(bootstrap: str) -> None:
-    """After rejected rows or a dead worker, only rows of the next attempt count; the old attempt's are aborted."""
+    """After rejected rows or a dead worker, only the next attempt's rows are committed; the old ones are aborted."""
     chosen = options(bootstrap, "refused")
     bad = pa.RecordBatch.from_pydict({"value": pa.array(["x"]), "partition": pa.array([7], pa.int32())})
     with pytest.raises(InvalidRows):
@@ -171,7 +171,7 @@ def test_settled_decisions_are_not_checked_again(bootstrap: str, monkeypatch: py
 
 
 def test_a_mark_that_fails_to_be_written(bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows are committed all the same; the next driver commits again."""
+    """The rows are still committed; the next driver commits again."""
 
     def fails(*_: object) -> None:
         raise LeaderUnknown("nobody leads")

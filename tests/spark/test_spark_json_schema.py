@@ -48,7 +48,7 @@ def struct(**fields: DataType) -> StructType:
     ],
 )
 def test_a_field_of_two_types(known: DataType, found: DataType, becomes: DataType, is_changed: bool) -> None:
-    """Numbers are widened, incompatible types become text, nested fields grow likewise."""
+    """Numbers are widened, incompatible types become text, nested fields are merged in the same way."""
     assert merge_schemas(struct(x=known), struct(x=found)) == (struct(x=becomes), is_changed)
     again = merge_schemas(struct(x=becomes), struct(x=found))
     assert again == (struct(x=becomes), False)
@@ -79,7 +79,7 @@ def test_the_number_of_fields_is_limited() -> None:
 
 
 def test_the_history_of_a_schema_is_stored(tmp_path: Path) -> None:
-    """A batch without new fields changes nothing; a changed type renames the column from there on."""
+    """A batch without new fields changes nothing; a changed type renames the column from this batch on."""
     history = History().with_batch(struct(a=LongType()), 3)
     assert history.with_batch(struct(a=LongType()), 4) is history
     history = history.with_batch(struct(b=LongType()), 5)

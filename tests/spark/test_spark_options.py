@@ -78,7 +78,7 @@ def test_partitions_offsets_and_times() -> None:
 
 
 def test_a_subset_of_columns() -> None:
-    """In the requested order."""
+    """The columns are in the requested order."""
     assert source_columns({"Kreplica.Columns": "value, offset"}) == ("value", "offset")
     assert source_columns({"kreplica.columns": "headers"}) == ("headers",)
 
@@ -127,7 +127,7 @@ def test_errors_name_the_option(given: dict[str, str], text: str) -> None:
     ],
 )
 def test_errors_of_streaming_options(given: dict[str, str], text: str) -> None:
-    """Also errors of batch options."""
+    """These include errors of batch options."""
     with pytest.raises(ValueError, match=re.escape(text)):
         options(is_streaming=True, **given)
 

@@ -1,4 +1,4 @@
-"""Figures of a profile by slices, without Spark, for a directory written by Apache Kafka; sketches."""
+"""Results of a profile by slices, without Spark, for a directory written by Apache Kafka; sketches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def profiled(directory: Path, topic: str, sample: float = 1.0, slice_size: int = 1 << 40) -> TopicStatistics:
-    """Return a topic's figures, measured in slices of this number of offsets."""
+    """Return a topic's statistics, measured in slices of this number of offsets."""
     given = {"kreplica.source": "segments", "kreplica.log.dirs": str(directory), "subscribe": topic}
     options = source_options({**given, "maxRecordsPerPartition": str(slice_size)}, is_streaming=False)
     slices = plan_slices(options)
@@ -98,7 +98,7 @@ def test_outcomes_of_transactions(unpacked: Path, slice_size: int) -> None:
 
 
 def test_a_sample_has_all_headers(unpacked: Path) -> None:
-    """In a sample, record and byte counts cover all batches, key and value figures only some."""
+    """In a sample, record and byte counts cover all batches, key and value statistics only some."""
     topic = "rolled.small-segments"
     whole, some = profiled(unpacked, topic), profiled(unpacked, topic, sample=0.5)
     assert (some.records, some.size_bytes, some.producers) == (whole.records, whole.size_bytes, whole.producers)
@@ -107,7 +107,7 @@ def test_a_sample_has_all_headers(unpacked: Path) -> None:
 
 
 def test_a_damaged_batch_is_reported(unpacked: Path, tmp_path: Path) -> None:
-    """A damaged batch must not contribute to the figures."""
+    """A damaged batch must not contribute to the statistics."""
     (tmp_path / "codecs-0").mkdir()
     data = bytearray((unpacked / "codecs-0" / f"{0:020}.log").read_bytes())
     data[100] ^= 1
@@ -159,7 +159,7 @@ class TestSketches:
         assert first.size_bytes == first.records * len(first.key)
 
     def test_many_keys_are_estimated(self) -> None:
-        """The number of distinct keys is within a few per cent; a frequent key's count is low by ``error`` at most."""
+        """The number of distinct keys is within a few per cent; a frequent key's count is at most ``error`` too low."""
         keys, count, often = Keys(), 10 * KEYS_MAX, b"o" * 1000
         for start in range(0, count, 50_000):
             some = [b"%d" % each for each in range(start, min(start + 50_000, count))] + [often] * 500

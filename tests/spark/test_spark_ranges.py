@@ -31,7 +31,7 @@ def test_parts_cover_the_range(sizes, min_partitions, records_max) -> None:
 
 
 def test_large_ranges_have_more_parts() -> None:
-    """In proportion to their size."""
+    """The numbers of parts are in proportion to the sizes."""
     ranges = [OffsetRange(partition(0), 0, 900), OffsetRange(partition(1), 0, 100)]
     assert [part.partition.partition for part in split(ranges, min_partitions=10)] == [0] * 9 + [1]
     assert split(ranges) == ranges
@@ -40,7 +40,7 @@ def test_large_ranges_have_more_parts() -> None:
 
 @given(SIZES, st.integers(1, 20_000))
 def test_a_micro_batch_is_limited(sizes, count_max) -> None:
-    """In proportion to the available records; every partition with records contributes, and no offset decreases."""
+    """Partitions contribute in proportion to their available records, each at least one if it has any; no offset decreases."""
     available = {partition(number): 50 + size for number, size in enumerate(sizes)}
     start = dict.fromkeys(available, 50)
     ends = limit_ends(start, available, count_max)

@@ -135,13 +135,13 @@ def test_truncation_at_any_byte(tmp_path: Path) -> None:
 
 
 def test_a_whole_segment_is_gone(tmp_path: Path) -> None:
-    """One difference, not one for each batch."""
+    """It is one difference, not one for each batch."""
     made = replicas(tmp_path, {1: lambda batches: [*batches[:2], *batches[5:]]})
     assert kinds_of(compared(made)) == [(1, 10, Kind.MISSING)]
 
 
 def test_the_index_finds_batches_after_damage(tmp_path: Path) -> None:
-    """Batches after an invalid header are compared all the same."""
+    """Batches after an invalid header are still compared."""
     made = replicas(tmp_path, {2: changed(2, 16), 3: changed(4, -1)})
     path = Path(made[1].files.path)
     size = len(batch(0))
@@ -170,7 +170,7 @@ def test_a_lost_tail(tmp_path: Path) -> None:
 
 
 def test_beyond_the_high_watermark(tmp_path: Path) -> None:
-    """Records above the high watermark may differ, also an incomplete batch; a batch below it counts."""
+    """Records above the high watermark may differ, also an incomplete batch; a batch below it must be equal."""
     change = {
         1: lambda batches: [*batches[:9], batches[9][:40]],
         2: lambda batches: [*batches[:9], batch(9, leader_epoch=3, value=b"x")],
@@ -193,7 +193,7 @@ def test_zeros_are_not_a_batch(tmp_path: Path) -> None:
 
 
 def test_two_different_replicas(tmp_path: Path) -> None:
-    """Neither can be proved correct: both are reported."""
+    """It is unknown which one is correct: both are reported."""
     made = replicas(tmp_path, {2: lambda batches: [batch(0, value=b"other"), *batches[1:]]})
     assert kinds_of(compared(made[:2])) == [(1, 0, Kind.DIFFERENT), (2, 0, Kind.DIFFERENT)]
 

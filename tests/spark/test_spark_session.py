@@ -30,7 +30,7 @@ def test_the_packaged_java_runs_without_a_module(tmp_path: Path, monkeypatch: py
 
 
 def test_a_new_enough_system_java_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its reported version; an old one is ignored."""
+    """Java is selected by its reported version; an old one is ignored."""
     for version in ("1.8.0_392", "21.0.8"):
         java = tmp_path / version / "bin" / "java"
         java.parent.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The data source as Spark calls it, without Spark's own processes, with three real brokers."""
+"""The data source, called as by Spark but without Spark's own processes, with three real brokers."""
 
 from __future__ import annotations
 
@@ -129,8 +129,8 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
 
 
 def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In order, for any size of Spark's batches."""
-    monkeypatch.setattr(task_writing, "CHUNK_SIZE_MAX", 5000)
+    """Rows are in order, for any size of Spark's batches."""
+    monkeypatch.setattr(task_writing, "PIECE_SIZE_MAX", 5000)
     values = [b"%d" % number * 300 for number in range(100)]
     made: list[int] = []
     encode = task_writing.encode
@@ -286,7 +286,7 @@ def test_a_stream(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_stream_that_allows_data_loss(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It continues at the remaining records, and forgets deleted partitions."""
+    """It continues at the remaining records, and no longer has deleted partitions."""
     monkeypatch.setattr(stream_read, "LOSS_CHECK_S", 0.0)
     write(brokers, "back", [b"%d" % number for number in range(5)])
     made = source(brokers, subscribe="back", failOnDataLoss="false")

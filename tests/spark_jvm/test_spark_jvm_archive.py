@@ -285,7 +285,7 @@ def test_differences_of_an_archive_from_its_topic(spark: SparkSession, brokers: 
 
 
 def test_differences_of_a_replayed_topic(spark: SparkSession, brokers: KafkaCluster, tmp_path: Path) -> None:
-    """Offsets differ, so order and content count; one missing record does not make all others different."""
+    """Offsets differ, so order and content are compared; one missing record does not make all others different."""
     create(brokers, "played", "same", "changed")
     write(brokers, "played", numbers(0, 100))
     archive(spark, str(tmp_path), ArchiveOptions(bootstrap=brokers.bootstrap_servers, topics=("played",)))

@@ -66,7 +66,7 @@ def _fill(bootstrap: str) -> None:
 
 
 def test_running_brokers(audited: AuditedBrokers) -> None:
-    """Directories and fetched records agree below the high watermark; markers and all topics count."""
+    """Directories and fetched records agree below the high watermark; markers and all topics are compared."""
     for report in (audited.by_files, audited.by_brokers):
         assert (report.verdict, report.agrees) == (report.verdict, True)
         ends = {(each.topic, each.partition): each.high_watermark for each in report.partitions}
@@ -100,7 +100,7 @@ def test_one_byte(spark: SparkSession, audited: AuditedBrokers) -> None:
 
 
 def test_an_audit_that_is_interrupted(spark: SparkSession, audited: AuditedBrokers, tmp_path: Path) -> None:
-    """A restart reuses finished work; another audit rejects the work file; the end deletes it."""
+    """A restart reuses finished work; another audit rejects the work file; it is deleted at the end."""
     options = AuditOptions(log_dirs=audited.log_dirs, topics=frozenset({"plain", "keyed"}), resume=tmp_path / "work")
 
     def interrupt(progress: Progress) -> None:

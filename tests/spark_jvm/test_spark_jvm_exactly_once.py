@@ -50,7 +50,7 @@ def fragile() -> Iterator[KafkaCluster]:
 
 
 def check(brokers: KafkaCluster, topic: str) -> None:
-    """Check that each row is there once, in order, and that no open transaction hides later ones."""
+    """Check that each row exists once, in order, and that no open transaction hides later ones."""
     with Cluster(brokers.bootstrap_servers) as cluster:
         partitions = topic_partitions(cluster, topic)
 

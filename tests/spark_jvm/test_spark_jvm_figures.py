@@ -1,4 +1,4 @@
-"""The published figures of the coordination designs are a data set for Spark."""
+"""The published results of the coordination designs are a data set for Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that Spark itself has trouble with."""
+"""Paths that Spark itself does not support."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_targets_that_delete_or_restamp_records(spark: SparkSession, brokers: Ka
 
 
 def test_fewer_partitions(spark: SparkSession, brokers: KafkaCluster, archive: str) -> None:
-    """They are rejected, unless keys choose: then each key's records are in one partition, in order."""
+    """They are rejected, unless keys choose the partitions: then each key's records are in one partition, in order."""
     brokers.create_topic("fewer", 2)
     with pytest.raises(TopicUnusable, match="orders has 3 partitions and fewer has 2: add partitions, or use --by-key"):
         replay(spark, archive, wanted(brokers, "fewer", topics=(ORDERS,)))

@@ -119,7 +119,7 @@ def test_deleted_records(
 def test_an_idle_query_uses_little_cpu_and_then_reacts_fast(
     spark: SparkSession, brokers: KafkaCluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The process that asks for offsets is mostly idle; new records are read soon; it ends with its query."""
+    """The process that requests offsets is mostly idle; new records are read soon; it ends with its query."""
     for topic in ("jvm-idle", "jvm-idle-copy"):
         brokers.create_topic(topic, 1)
     frame = streamed(spark, brokers, subscribe="jvm-idle", startingOffsets="earliest")

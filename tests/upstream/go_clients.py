@@ -88,4 +88,4 @@ KAFKA_GO = GoSuite(
 )
 
 TOXIPROXY = Module("github.com/Shopify/toxiproxy/v2", "v2.5.0", "h1:i4LPT+qrSlKNtQf5QliVjdP08GyAH8+BUIc9gT0eahc=")
-"""The proxy with which sarama's tests cut connections."""
+"""Proxy for sarama's tests, which cuts connections."""
