@@ -40,7 +40,7 @@ def test_large_ranges_have_more_parts() -> None:
 
 @given(SIZES, st.integers(1, 20_000))
 def test_a_micro_batch_is_limited(sizes, count_max) -> None:
-    """Partitions contribute in proportion to their available records, each at least one if it has any; no offset decreases."""
+    """Partitions contribute in proportion to their available records, at least one each; no offset decreases."""
     available = {partition(number): 50 + size for number, size in enumerate(sizes)}
     start = dict.fromkeys(available, 50)
     ends = limit_ends(start, available, count_max)
