@@ -97,7 +97,7 @@ class Leader:
         self._connection.attach(self._sink)
 
     def request(self, frame: bytes, times: int = 1) -> None:
-        """Pass a frame to the broker ``times`` times, as if one read had returned all copies, and wait for a response."""
+        """Pass a frame to the broker ``times`` times, as if one read had returned all copies; wait for a response."""
         before = self._sink.responses
         frames = [memoryview(bytearray(frame)) for _ in range(times)]
         with self._resources.flush_scope:

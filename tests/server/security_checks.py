@@ -1,4 +1,4 @@
-"""Checks of the APIs for ACLs, credentials, quotas and features, in every version, on a broker that has none of them."""
+"""Checks of the APIs for ACLs, credentials, quotas and features, in every version, on a broker without any of them."""
 
 from __future__ import annotations
 
