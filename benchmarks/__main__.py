@@ -116,6 +116,7 @@ def main() -> int:
     unknown = [name for name in options.names if name not in names]
     if unknown:
         parser.error(f"no benchmark is named {', '.join(unknown)}; available: {', '.join(names)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that child processes are stopped
     if options.rows_to is not None:
         options.rows_to.write_text(json.dumps(call_run(options.names[0], options.scale, options.rounds)))
         return 0

@@ -187,7 +187,7 @@ class AclStore:
             self._written[resource] = new
             self._authorizer.forget()
             return operations
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one; try again")
 
     async def _current(self, path: str) -> tuple[int | None, frozenset[Acl]]:
         try:

@@ -148,7 +148,7 @@ class QuotaStore:
                 continue  # concurrent change: compute the quotas again
             await translate_errors(self.refresh())
             return write, notify
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one; try again")
 
     async def _current(self, path: str) -> tuple[int | None, dict[str, str]]:
         try:

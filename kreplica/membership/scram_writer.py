@@ -61,7 +61,7 @@ class ScramWriter:
             self._settings.apply("users", user, config)
             return operations
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of user {user!r} prevented this one; try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to user {user!r} prevented this one; try again"
         )
 
     async def _read(self, path: str) -> tuple[int | None, dict[str, str]]:

@@ -130,7 +130,7 @@ def test_rows_are_written_and_read_again(brokers: KafkaCluster) -> None:
 
 def test_large_rows_are_written_a_few_at_a_time(brokers: KafkaCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows are in order, for any size of Spark's batches."""
-    monkeypatch.setattr(task_writing, "PIECE_SIZE_MAX", 5000)
+    monkeypatch.setattr(task_writing, "CHUNK_SIZE_MAX", 5000)
     values = [b"%d" % number * 300 for number in range(100)]
     made: list[int] = []
     encode = task_writing.encode

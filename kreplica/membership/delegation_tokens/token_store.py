@@ -310,7 +310,7 @@ class TokenStore:
             done = "deleted" if new is None else "changed the expiry of"
             log.info("{done} delegation token {token} of {owner}", done=done, token=token_id, owner=token.owner)
             return result, operations
-        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of {path} prevented this one; try again")
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to {path} prevented this one; try again")
 
     async def _current(self, token_id: str) -> tuple[int, DelegationToken]:
         """Return the version and the state of a token.

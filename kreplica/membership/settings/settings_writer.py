@@ -107,7 +107,7 @@ class SettingsWriter:
             self._settings.apply(entity_type, entity, alteration.settings)
             return
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes of the settings of {name!r} prevented this one; try again"
+            ErrorCode.REQUEST_TIMED_OUT, f"concurrent changes to the settings of {name!r} prevented this one; try again"
         )
 
     async def alteration(self, entity_type: str, entity: str, operations: Sequence[AlterOperation]) -> Alteration:
@@ -176,7 +176,7 @@ def _incremental_change(operations: Sequence[AlterOperation]) -> Change:
     return lambda current, known: alter_incrementally(current, operations, known)
 
 
-def _check_not_of_listeners(names: Sequence[str], broker: str) -> None:
+def _check_no_listener_settings(names: Sequence[str], broker: str) -> None:
     """Check that settings of another broker do not change its listeners, whose files only that broker can read.
 
     :raise KafkaError: INVALID_REQUEST.
