@@ -351,7 +351,7 @@ def test_copy_to_another_number_of_partitions(
     write(shared.bootstrap_servers, topic, 300)
     shared.create_topic(f"{topic}-small", 1)
     assert f"has 3 partitions and {topic}-small has 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
-    assert "agree" in run("topic", "copy", topic, f"{topic}-small", "--by-key", "--verify").output
+    assert "match" in run("topic", "copy", topic, f"{topic}-small", "--by-key", "--verify").output
     assert len(read(shared.bootstrap_servers, f"{topic}-small")) == 300
 
 
@@ -359,7 +359,7 @@ def test_topic_with_log_append_time(shared: KafkaCluster, topic: str, run: Calla
     """The copied timestamps differ, which is not reported as damage."""
     write(shared.bootstrap_servers, topic, 30)
     setting = "message.timestamp.type=LogAppendTime"
-    assert "agree" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
+    assert "match" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
 
 
 @pytest.mark.parametrize("transactional", [False, True], ids=["idempotent", "transactional"])
@@ -409,7 +409,7 @@ def test_copy_between_clusters(
     """The target topic may have another name."""
     write(shared.bootstrap_servers, topic, 300)
     to = ("--to-bootstrap", kafka_cluster.bootstrap_servers, "--from-bootstrap", shared.bootstrap_servers)
-    assert "agree" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
+    assert "match" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
     assert contents(read(kafka_cluster.bootstrap_servers, "far")) == contents(read(shared.bootstrap_servers, topic))
     assert "0 records, " in run("topic", "copy", topic, "far", *to, "--transactional", "x").output
 

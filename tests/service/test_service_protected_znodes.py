@@ -99,7 +99,7 @@ def test_every_znode_is_protected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "message"), [({"kafka": "other"}, "the server rejected"), ({}, "the server has no users")]
+    ("users", "message"), [({"kafka": "other"}, "the server rejected"), ({}, "the server has no SASL users")]
 )
 def test_brokers_without_access_do_not_start(users: Mapping[str, str], message: str) -> None:
     cluster = protected_cluster(users)
