@@ -12,6 +12,7 @@ from kreplica.controller.decisions.state_changes import StateChange, initial_ele
 from kreplica.controller.handlers import isr_changes, log_dir_events, partition_counts, reassignment
 from kreplica.controller.handlers.broker_changes import read_brokers
 from kreplica.controller.handlers.leader_balance import preferred_election_requested, start_balancing
+from kreplica.controller.handlers.leaders_first import elect_leaders_first
 from kreplica.controller.handlers.reassignment_requests import reassignments_requested
 from kreplica.controller.handlers.replica_deletion import begin_deletion
 from kreplica.controller.handlers.replica_removal import remove_deleted_replicas
@@ -169,8 +170,11 @@ async def _elect(term: ControllerTerm, bounced: Collection[int], unclean: Collec
     def decide(partitions: Sequence[TopicPartition]) -> list[StateChange]:
         return state_changes.repairs(context, partitions, rules, bounced=bounced, unclean=unclean)
 
+    partitions = context.not_deleting(context.leadership)
+    if not bounced:  # a broker that has restarted gets the full state before other commands
+        partitions = await elect_leaders_first(term, partitions, decide)
     # Commands of this batch are not sent, because the full state follows.
-    await term.decide(context.not_deleting(context.leadership), decide, term.new_batch())
+    await term.decide(partitions, decide, term.new_batch())
     new = await term.partitions_in(PartitionState.NEW)
     if initial_elections(context, new):
         await elect_new_partitions(term, new)

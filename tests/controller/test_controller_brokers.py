@@ -11,6 +11,7 @@ from twisted.logger import LogLevel, capturedLogs, formatEvent
 from kreplica.cluster import documents, znodes
 from kreplica.controller.effects import resumption
 from kreplica.controller.event_types import BrokersChanged
+from kreplica.controller.handlers import leaders_first
 from kreplica.errors import ErrorCode
 from kreplica.model import NO_LEADER, LeaderAndIsr, TopicPartition
 from tests.support.controller_scene import ControllerScene
@@ -47,6 +48,45 @@ def test_a_broker_failure_is_handled_in_one_step(scene: ControllerScene) -> None
         assert received[0].partitions[P0]["leader"] == 2
         assert [row["id"] for row in received[1].body["live_brokers"]] == [2, 3]
         assert received[1].partitions[P2]["offline_replicas"] == [1]
+
+
+def test_partitions_without_a_leader_come_first(scene: ControllerScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If many other partitions lose a follower, they are handled after those that lose their leader."""
+    monkeypatch.setattr(leaders_first, "LEADERS_FIRST_MIN", 2)
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
+    for broker in (2, 3):
+        received = scene.brokers[broker].received
+        assert [(command.name, set(command.partitions)) for command in received] == [
+            ("LeaderAndIsr", {P0}),
+            ("UpdateMetadata", {P0}),
+            ("LeaderAndIsr", {P1, P2}),
+            ("UpdateMetadata", {P1, P2}),
+        ]
+        assert [row["id"] for row in received[1].body["live_brokers"]] == [2, 3]
+
+
+def test_a_new_controller_elects_leaders_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The partitions that lost their leader are handled before the full state is sent."""
+    monkeypatch.setattr(leaders_first, "LEADERS_FIRST_MIN", 2)
+    scene = ControllerScene(brokers=3, controllers=2)
+    scene.start()
+    scene.make_topic("t", ROUND)
+    scene.controllers[101].kill()
+    scene.brokers[1].kill()
+    scene.await_expiry()
+    scene.until(lambda: scene.controllers[102].is_active)
+    scene.settle(3)
+    assert states(scene) == [(2, (2, 3), ()), (2, (2, 3), ()), (3, (3, 2), ())]
+    received = [each for each in scene.brokers[3].received if each.body["controller_epoch"] == 2]
+    assert [(command.name, set(command.partitions)) for command in received] == [
+        ("UpdateMetadata", set()),
+        ("LeaderAndIsr", {P0}),
+        ("UpdateMetadata", {P0}),
+        ("LeaderAndIsr", {P0, P1, P2}),
+        ("UpdateMetadata", {P0, P1, P2}),
+    ]
 
 
 def test_a_failure_costs_four_round_trips(scene: ControllerScene) -> None:

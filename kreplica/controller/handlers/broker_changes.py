@@ -18,6 +18,7 @@ from kreplica.controller.decisions.state_changes import StateChange
 from kreplica.controller.effects.command_batch import CommandBatch
 from kreplica.controller.event_types import BrokersChanged
 from kreplica.controller.handlers import reassignment, replica_deletion
+from kreplica.controller.handlers.leaders_first import elect_leaders_first
 from kreplica.controller.handlers.topic_creation import elect_new_partitions
 from kreplica.controller.handlers.topic_deletion import finish_deletions
 from kreplica.controller.state.states import PartitionState, ReplicaState
@@ -83,7 +84,8 @@ async def brokers_changed(term: ControllerTerm) -> None:
     full_state = [*changes.joined, *outdated]
     batch = term.new_batch()
     batch.introduce(full_state)
-    await _repair(term, changes, unclean, batch)
+    # A broker that needs the full state gets it before other commands.
+    await _repair(term, changes, unclean, batch, leaders_first=not full_state)
     await _send_roles(term, full_state, batch)
     batch.publish(())
     batch.send()
@@ -183,7 +185,12 @@ async def _enter_states(term: ControllerTerm, changes: BrokerChanges) -> None:
 
 
 async def _repair(
-    term: ControllerTerm, changes: BrokerChanges, unclean: Collection[int], batch: CommandBatch
+    term: ControllerTerm,
+    changes: BrokerChanges,
+    unclean: Collection[int],
+    batch: CommandBatch,
+    *,
+    leaders_first: bool,
 ) -> None:
     context, rules, bounced = term.context, term.rules(), changes.bounced
 
@@ -192,7 +199,10 @@ async def _repair(
 
     replicas = term.in_slices(context.replicas_on([*changes.gone, *changes.joined]))
     touched = {partition: None async for partition, _ in replicas}
-    await term.decide(context.not_deleting(touched), decide, batch)
+    partitions = context.not_deleting(touched)
+    if leaders_first:
+        partitions = await elect_leaders_first(term, partitions, decide)
+    await term.decide(partitions, decide, batch)
 
 
 async def _send_roles(term: ControllerTerm, brokers: Sequence[int], batch: CommandBatch) -> None:
