@@ -75,7 +75,7 @@ def test_typed_parameters(api, kept):
     ("path", "said"),
     [
         ("/things?limt=3", "unknown query parameter 'limt'"),
-        ("/things?limit=3&limit=4", "given 2 times"),
+        ("/things?limit=3&limit=4", "occurs 2 times"),
         ("/things?limit=0", "0 is less than the minimum"),
         ("/things?limit=1_0", "'1_0' is not of type 'integer'"),
         ("/things?limit=", "'' is not of type 'integer'"),

@@ -80,7 +80,7 @@ def test_reset_with_execute(admin, kreplica):
     admin.answers["POST /v1/groups/kitchen/offsets"] = {**OFFSETS, "dry_run": False}
     shown = kreplica("group", "reset", "kitchen", "--latest", "--execute").stdout
     assert admin.last.query == {"dry_run": "false"}
-    assert shown.splitlines()[-1] == "The offsets of group kitchen were committed."
+    assert shown.splitlines()[-1] == "The new offsets of group kitchen were committed."
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def test_protobuf_source_text(registry: TestRegistry, formats: RecordFormats) ->
         ("message A { optional group B = 1 { optional int32 c = 1; } }", "groups are not supported"),
         ('edition = "2023"; message A {}', "edition 2023 is not supported"),
         ('syntax = "proto3"; message A { Missing b = 1; }', ""),
-        ('syntax = "proto3"; import "other.proto"; message A {}', "it imports other.proto, which is not among"),
+        ('syntax = "proto3"; import "other.proto"; message A {}', "imports other.proto, which is not among"),
         ("/*" + "x" * 70_000 + "*/", "the schema's text is longer than 65,536 characters"),
     ],
     ids=lambda given: given[:40],

@@ -60,7 +60,7 @@ def test_values_that_do_not_match(validating):
     """The response has the reason for each record, and the batch is rejected."""
     row = produced(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
     assert row["error_code"] == 87
-    assert row["error_message"] == "json-schema: 3 of 4 records do not fit the schema"
+    assert row["error_message"] == "json-schema: 3 of 4 records violate the schema"
     texts = {each["batch_index"]: each["batch_index_error_message"] for each in row["record_errors"]}
     assert texts.keys() == {1, 2, 3}
     assert texts[1] == "$.id: 'x' is not of type 'integer'"

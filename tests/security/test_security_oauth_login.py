@@ -194,7 +194,7 @@ def test_file() -> None:
     io.file = io.token().encode()
     assert sent(login) != first
     io.now_s += 4000
-    with pytest.raises(CredentialsUnavailable, match="the token of file:///etc/token has expired"):
+    with pytest.raises(CredentialsUnavailable, match="the token from file:///etc/token has expired"):
         sent(login)
     io.file = b"\xff"
     with pytest.raises(CredentialsUnavailable, match="does not contain a token"):
