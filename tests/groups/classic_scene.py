@@ -1,5 +1,7 @@
-"""A coordinator of classic groups in virtual time, with a scripted log and members; tests are transcripts of steps and
-results."""
+"""Coordinator of classic groups with a simulated clock, a scripted log and scripted members.
+
+Tests are transcripts of steps and their results.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ NOT_TRANSACTIONAL = cast(BatchHeader, SimpleNamespace(is_transactional=False, pr
 
 
 class ScriptedLog:
-    """A ``StateLog`` whose appends the test commits or refuses, in order.
+    """``StateLog`` whose appends are committed or rejected by the test, in order.
 
     :ivar records: the committed records.
     """
@@ -46,16 +48,16 @@ class ScriptedLog:
     def __init__(self) -> None:
         self.records: list[Pair] = []
         self.waiting: deque[tuple[Sequence[Pair], Callable[[], None], Callable[[ErrorCode], None]]] = deque()
-        self.appended: Callable[[Sequence[Pair]], None] = lambda records: None
+        self.on_append: Callable[[Sequence[Pair]], None] = lambda records: None
 
     def append(
         self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
     ) -> None:
         self.waiting.append((records, committed, answer))
-        self.appended(records)
+        self.on_append(records)
 
     def commit(self, count: int = 2**31) -> None:
-        """Commit the first appends; without a count all of them, also those appended meanwhile."""
+        """Commit the first ``count`` pending appends, by default all, including those appended meanwhile."""
         while self.waiting and count > 0:
             count -= 1
             records, committed, answer = self.waiting.popleft()
@@ -64,13 +66,13 @@ class ScriptedLog:
             answer(ErrorCode.NONE)
 
     def reject(self, code: ErrorCode) -> None:
-        """Reject the first append."""
+        """Reject the first pending append."""
         _, _, answer = self.waiting.popleft()
         answer(code)
 
 
 class StrictClock(Clock):
-    """Refuses negative delays, as a real reactor does."""
+    """Clock that rejects negative delays, as a real reactor does."""
 
     def callLater(self, when: float, what: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         assert when >= 0, f"{when} s"
@@ -78,7 +80,7 @@ class StrictClock(Clock):
 
 
 class OneShard:
-    """``Shards`` of a topic with a single partition, which this broker leads or not."""
+    """``Shards`` for a topic with a single partition; without a shard, this broker does not lead the partition."""
 
     def __init__(self) -> None:
         self.shard: GroupShard | None = None
@@ -102,7 +104,7 @@ class OneShard:
 
 
 class ClassicScene:
-    """Clock, log, and successive coordinators."""
+    """Simulated clock, scripted log, and successive coordinators."""
 
     def __init__(self, *, memory: GroupBounds | None = None, **config: int) -> None:
         self.clock = StrictClock()
@@ -131,12 +133,12 @@ class ClassicScene:
         self.shards.shard = shard
 
     def fail_over(self) -> None:
-        """Stop the coordinator, drop its uncommitted appends, and load the log with a new one."""
+        """Stop the coordinator, drop its uncommitted appends, and start another one that loads the log."""
         self.unload()
         self.load()
 
     def unload(self) -> None:
-        """Stop the coordinator."""
+        """Stop the coordinator and drop its uncommitted appends."""
         assert self.shards.shard is not None
         self.shards.shard.unload()
         self.shards.shard = None
@@ -163,7 +165,7 @@ class ClassicScene:
         return group
 
     def commit_offset(self, topic: str = "t", offset: int = 7) -> None:
-        """Commit an offset without being a member."""
+        """Commit an offset as a client that is not a member."""
         self.shard.classic(GROUP)
         value = build_offset_value(CommittedOffset(offset, -1, "", START_MS))
         self.shard.offsets.commit(GROUP, [(topic, [(0, value)])], lambda code: None)
@@ -171,9 +173,9 @@ class ClassicScene:
 
 
 def join_request(member_id: str = "", **changes: Any) -> Join:
-    """Return a request; fields that the test does not set have defaults."""
-    plain = Join(member_id, None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", protocols("range"))
-    return replace(plain, **changes)
+    """Return a JoinGroup request with default values for all other fields."""
+    defaults = Join(member_id, None, "client", "/127.0.0.1", 10_000, 30_000, "consumer", protocols("range"))
+    return replace(defaults, **changes)
 
 
 def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[tuple[str, bytes], ...]:
@@ -184,7 +186,7 @@ def protocols(*names: str, topics: Sequence[str] = ("t",)) -> tuple[tuple[str, b
 
 @dataclass
 class Actor:
-    """A client, with its last response, and the fields of its JoinGroup requests."""
+    """A client: the options of its JoinGroup requests, and its current identity in the group."""
 
     name: str
     options: dict[str, str] = field(default_factory=dict)
@@ -202,10 +204,10 @@ class Story:
 
     def __init__(self, scene: ClassicScene) -> None:
         self.scene = scene
-        self.notes: list[str] = []
+        self.results: list[str] = []
         self.actors: dict[str, Actor] = {}
         self._names: dict[str, str] = {"": "none"}
-        scene.log.appended = self._appended
+        scene.log.on_append = self._record_append
 
     def run(self, script: str) -> str:
         """Execute the steps of a transcript.
@@ -217,8 +219,8 @@ class Story:
             if line.startswith(">"):
                 words = shlex.split(line[1:])
                 self._step(words)
-                lines += [line, *self.notes]
-                self.notes = []
+                lines += [line, *self.results]
+                self.results = []
         return "\n".join(lines) + "\n"
 
     # --- steps -------------------------------------------------------------------------------------------------------
@@ -226,12 +228,12 @@ class Story:
     def _step(self, words: list[str]) -> None:
         options = dict(word.split("=", 1) for word in words if "=" in word)
         words = [word for word in words if "=" not in word]
-        first, rest = words[0], words[1:]
+        first, arguments = words[0], words[1:]
         if first in ("wait", "commit", "reject", "fail", "show", "unload", "load"):
-            getattr(self, f"_{first}")(*rest)
+            getattr(self, f"_{first}")(*arguments)
         else:
             actor = self.actors.setdefault(first, Actor(first))
-            getattr(self, f"_{rest[0]}")(actor, *rest[1:], **options)
+            getattr(self, f"_{arguments[0]}")(actor, *arguments[1:], **options)
 
     def _wait(self, seconds: str) -> None:
         self.scene.advance(float(seconds))
@@ -256,16 +258,17 @@ class Story:
     def _show(self) -> None:
         group = self.scene.shard.group(GROUP)
         if not isinstance(group, ClassicGroup):
-            self.notes.append("  no group")
+            self.results.append("  no group")
             return
         members = " ".join(self._name(member) for member in group.roster.members)
         leader = f", led by {self._name(group.roster.leader)}" if group.roster.leader else ""
-        self.notes.append(f"  {group.state_name} {group.generation}: {members or 'none'}{leader}")
+        self.results.append(f"  {group.state_name} {group.generation}: {members or 'none'}{leader}")
 
     def _joins(self, actor: Actor, **options: str) -> None:
-        """Options:
+        """Send JoinGroup.
 
-        ``static``: an instance ID; ``speaks``: protocols; ``version``; ``as``: a member ID for this request.
+        Options: ``static``: an instance ID; ``protocols``; ``session`` and ``rebalance``: timeouts in milliseconds;
+        ``version``; ``as``: a member ID for this request only.
         """
         member_id = options.pop("as", actor.member_id)
         options = actor.options = actor.options | options
@@ -275,41 +278,43 @@ class Story:
             member_id,
             client_id=actor.name,
             instance_id=actor.instance_id,
-            protocols=protocols(*options.get("speaks", "range").split(",")),
+            protocols=protocols(*options.get("protocols", "range").split(",")),
             protocol_type=options.get("type", "consumer"),
             session_timeout_ms=int(options.get("session", "10000")),
-            rebalance_timeout_ms=int(options.get("patience", "30000")),
+            rebalance_timeout_ms=int(options.get("rebalance", "30000")),
             requires_known_member=version >= 4,
             may_skip_assignment=version >= 9,
         )
-        self.scene.coordinator.join(GROUP, request, lambda joined: self._joined(actor, joined))
+        self.scene.coordinator.join(GROUP, request, lambda joined: self._record_join(actor, joined))
 
     def _syncs(self, actor: Actor, **assignments: str) -> None:
-        """Options: the assignment of each member."""
+        """Send SyncGroup; the options are the assignments of members."""
         sync = Sync(
             actor.generation,
             actor.member_id,
             actor.instance_id,
-            assignments=[(self.actors[name].member_id, what.encode()) for name, what in assignments.items()],
+            assignments=[
+                (self.actors[name].member_id, assignment.encode()) for name, assignment in assignments.items()
+            ],
         )
-        self.scene.coordinator.sync(GROUP, sync, lambda synced: self._synced(actor, synced))
+        self.scene.coordinator.sync(GROUP, sync, lambda synced: self._record_sync(actor, synced))
 
     def _beats(self, actor: Actor, **options: str) -> None:
         generation = int(options.get("generation", actor.generation))
         code = self.scene.coordinator.heartbeat(GROUP, actor.member_id, actor.instance_id, generation)
-        self.notes.append(f"  {actor.name}: {code.name}")
+        self.results.append(f"  {actor.name}: {code.name}")
 
     def _leaves(self, actor: Actor) -> None:
-        self._left(actor, Leave(actor.member_id, actor.instance_id))
+        self._send_leave(actor, Leave(actor.member_id, actor.instance_id))
 
     def _is(self, actor: Actor, what: str) -> None:
         """Remove the member by its instance ID, as an administrator: ``a is removed``."""
         assert what == "removed"
-        self._left(actor, Leave("", actor.instance_id))
+        self._send_leave(actor, Leave("", actor.instance_id))
 
-    def _left(self, actor: Actor, leave: Leave) -> None:
+    def _send_leave(self, actor: Actor, leave: Leave) -> None:
         (code,) = self.scene.coordinator.leave(GROUP, [leave])
-        self.notes.append(f"  {actor.name}: left, {code.name}")
+        self.results.append(f"  {actor.name}: left, {code.name}")
 
     def _commits(self, actor: Actor, **options: str) -> None:
         try:
@@ -319,16 +324,16 @@ class Story:
             code = ErrorCode.NONE
         except KafkaError as error:
             code = error.code
-        self.notes.append(f"  {actor.name}: {code.name}")
+        self.results.append(f"  {actor.name}: {code.name}")
 
     # --- results -----------------------------------------------------------------------------------------------------
 
-    def _joined(self, actor: Actor, joined: JoinResponse) -> None:
+    def _record_join(self, actor: Actor, joined: JoinResponse) -> None:
         if joined.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
             actor.member_id = joined.member_id
             self._names[joined.member_id] = actor.name
         if joined.error is not ErrorCode.NONE:
-            self.notes.append(f"  {actor.name}: {joined.error.name}")
+            self.results.append(f"  {actor.name}: {joined.error.name}")
             return
         actor.generation = joined.generation
         if joined.members:
@@ -336,22 +341,22 @@ class Story:
         else:
             role = f"follows {self._name(joined.leader)}"
         skips = ", skips the assignment" if joined.skip_assignment else ""
-        self.notes.append(f"  {actor.name}: joined {joined.generation} by {joined.protocol_name}, {role}{skips}")
+        self.results.append(f"  {actor.name}: joined {joined.generation} with {joined.protocol_name}, {role}{skips}")
 
-    def _synced(self, actor: Actor, synced: SyncResponse) -> None:
-        what = synced.error.name if synced.error is not ErrorCode.NONE else f"does {synced.assignment.decode()!r}"
-        self.notes.append(f"  {actor.name}: {what}")
+    def _record_sync(self, actor: Actor, synced: SyncResponse) -> None:
+        result = synced.error.name if synced.error is not ErrorCode.NONE else f"assigned {synced.assignment.decode()!r}"
+        self.results.append(f"  {actor.name}: {result}")
 
-    def _appended(self, records: Sequence[Pair]) -> None:
+    def _record_append(self, records: Sequence[Pair]) -> None:
         for key, value in records:
             if value is None:
-                self.notes.append(f"  log: tombstone of {('offset', 'offset', 'group')[key_version(key)]}")
+                self.results.append(f"  log: tombstone of {('offset', 'offset', 'group')[key_version(key)]}")
             elif key_version(key) == 2:
                 record = parse_group_value(value)
                 members = " ".join(
                     f"{self._name(member.member_id)}={member.assignment.decode()}" for member in record.members
                 )
-                self.notes.append(f"  log: {record.generation}: {members or 'none'}")
+                self.results.append(f"  log: {record.generation}: {members or 'none'}")
 
     def _name(self, member_id: str | None) -> str:
         # A member ID that the client does not know yet starts with its client ID or instance ID.
@@ -359,7 +364,7 @@ class Story:
 
 
 def check_transcript(transcript: str, **config: int) -> None:
-    """Assert that the steps have the recorded results, and that no timer is left when the coordinator stops."""
+    """Assert that the steps have the recorded results and that stopping the coordinator leaves no timer."""
     scene = ClassicScene(**{"initial_rebalance_delay_ms": 0} | config)
     assert Story(scene).run(transcript) == transcript.lstrip("\n")
     if scene.shards.shard is not None:

@@ -1,5 +1,7 @@
-"""A coordinator of KIP-848 groups in virtual time, with a scripted log and members; tests are transcripts of steps and
-results."""
+"""Coordinator of KIP-848 groups with a simulated clock, a scripted log and scripted members.
+
+Tests are transcripts of steps and their results.
+"""
 
 from __future__ import annotations
 
@@ -39,22 +41,22 @@ VERSION = 1
 
 
 class Cluster:
-    """A ``ClusterView`` with scripted topics; a recreated topic has a new id."""
+    """``ClusterView`` with scripted topics; a recreated topic gets a new ID."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self.ids: dict[str, UUID] = {}
-        self._made = 0
+        self._created_count = 0
         self._callbacks: list[Callable[[], None]] = []
 
-    def become(self, topic: str, partitions: int) -> None:
+    def set_partition_count(self, topic: str, partitions: int) -> None:
         """Set the partition count of a topic; 0 deletes it."""
         if not partitions:
             del self.counts[topic], self.ids[topic]
         else:
             if topic not in self.counts:
-                self._made += 1
-                self.ids[topic] = UUID(int=self._made)
+                self._created_count += 1
+                self.ids[topic] = UUID(int=self._created_count)
             self.counts[topic] = partitions
         for callback in self._callbacks:
             callback()
@@ -82,10 +84,10 @@ class Cluster:
 
 
 class Member:
-    """The client side of a membership.
+    """Client side of a group membership.
 
-    :ivar owned: the partitions that it reads.
-    :ivar is_stubborn: true if it does not revoke partitions.
+    :ivar owned: the partitions that the client reads.
+    :ivar is_stubborn: True if the client does not revoke partitions.
     """
 
     def __init__(self, name: str) -> None:
@@ -97,18 +99,18 @@ class Member:
         self.owned: Assignment = {}
         self.is_stubborn = False
 
-    def joining(self) -> Heartbeat:
-        """Return a joining heartbeat."""
+    def join_heartbeat(self) -> Heartbeat:
+        """Return the heartbeat with which the member joins."""
         self.epoch, self.owned = JOINING, {}
-        return self.beating(full=True)
+        return self.heartbeat(full=True)
 
-    def beating(self, *, full: bool = False, quiet: bool = False, epoch: int | None = None) -> Heartbeat:
+    def heartbeat(self, *, full: bool = False, quiet: bool = False, epoch: int | None = None) -> Heartbeat:
         """Return a heartbeat.
 
         :param full: include all fields.
         :param quiet: omit the owned partitions.
         """
-        said = self.subscription if full else {}
+        fields = self.subscription if full else {}
         return Heartbeat(
             GROUP,
             self.member_id,
@@ -117,27 +119,27 @@ class Member:
             owned=None if quiet else self.owned,
             client_id="client",
             client_host="/127.0.0.1",
-            **said,
+            **fields,
         )
 
-    def leaving(self, epoch: int = LEAVING) -> Heartbeat:
-        """Return its last heartbeat."""
+    def leave_heartbeat(self, epoch: int = LEAVING) -> Heartbeat:
+        """Return the member's last heartbeat."""
         self.owned = {}
         return Heartbeat(GROUP, self.member_id, epoch, instance_id=self.instance_id)
 
     def apply(self, answer: HeartbeatResponse) -> None:
-        """Apply a response at once, unless it is stubborn."""
+        """Apply a response; a stubborn client keeps the partitions that it should revoke."""
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             self.owned = union(self.owned, answer.assignment) if self.is_stubborn else answer.assignment
 
-    def fenced(self) -> None:
-        """Drop all partitions after being fenced."""
+    def drop_partitions(self) -> None:
+        """Drop all partitions, as a fenced client does."""
         self.epoch, self.owned = JOINING, {}
 
 
 class ConsumerScene:
-    """Clock, cluster, log, and successive coordinators."""
+    """Simulated clock, cluster, scripted log, and successive coordinators."""
 
     def __init__(self, *, memory: GroupBounds | None = None, **config: Any) -> None:
         self.clock = Clock()
@@ -167,7 +169,7 @@ class ConsumerScene:
         self.shards.shard = shard
 
     def unload(self) -> None:
-        """Stop the coordinator; uncommitted appends are lost."""
+        """Stop the coordinator and drop its uncommitted appends."""
         self.shard.unload()
         self.shards.shard = None
         waiting = list(self.log.waiting)
@@ -176,7 +178,7 @@ class ConsumerScene:
             answer(ErrorCode.NOT_COORDINATOR)
 
     def fail_over(self) -> None:
-        """Load the log at another broker."""
+        """Stop the coordinator and start another one that loads the log."""
         self.unload()
         self.load()
 
@@ -200,11 +202,11 @@ class ConsumerScene:
     ) -> None:
         """Send a heartbeat."""
 
-        def failed(failure: Failure) -> None:
+        def on_failure(failure: Failure) -> None:
             failure.trap(KafkaError)
             on_response(cast(KafkaError, failure.value).code)
 
-        Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(on_response, failed)
+        Deferred.fromCoroutine(self.coordinator.heartbeat(heartbeat, version)).addCallbacks(on_response, on_failure)
 
     def advance(self, seconds: float) -> None:
         """Advance time, one timer at a time, and commit all writes."""
@@ -215,7 +217,7 @@ class ConsumerScene:
         self.clock.advance(end - self.clock.seconds())
 
     def text(self, assignment: Assignment) -> str:
-        """Return partitions as in transcripts; those of deleted topics with a question mark."""
+        """Format partitions as in transcripts; the name of a deleted topic is replaced by a question mark."""
         words = [f"{self.cluster.topic_name(topic_id) or '?'}{each}" for topic_id, each in pairs(assignment)]
         return " ".join(sorted(words)) or "nothing"
 
@@ -225,10 +227,10 @@ class Transcript:
 
     def __init__(self, **config: Any) -> None:
         self.scene = ConsumerScene(**config)
-        self.scene.cluster.become("t", 4)
+        self.scene.cluster.set_partition_count("t", 4)
         self.members: dict[str, Member] = {}
         self.lines: list[str] = []
-        self._is_holding = False
+        self._holds_commits = False
 
     def execute(self, line: str) -> None:
         """Execute one line."""
@@ -239,7 +241,7 @@ class Transcript:
             command(*words)
         else:
             self._member(first, *words)
-        if not self._is_holding:
+        if not self._holds_commits:
             self.scene.log.commit()
 
     def _member(self, name: str, verb: str, *words: str) -> None:
@@ -251,7 +253,7 @@ class Transcript:
     def _joins(self, member: Member, *words: str) -> None:
         if words:
             self._subscribe(member, words)
-        self._send(member, member.joining())
+        self._send(member, member.join_heartbeat())
 
     def _subscribe(self, member: Member, words: Iterable[str]) -> None:
         options = dict(word.split("=", 1) for word in words if "=" in word)
@@ -266,19 +268,19 @@ class Transcript:
 
     def _subscribes(self, member: Member, *words: str) -> None:
         self._subscribe(member, words)
-        self._send(member, member.beating(full=True))
+        self._send(member, member.heartbeat(full=True))
 
     def _beats(self, member: Member, *words: str) -> None:
         epoch = next((int(word) for word in words if word.isdigit()), None)
-        self._send(member, member.beating(full="fully" in words, quiet="quietly" in words, epoch=epoch))
+        self._send(member, member.heartbeat(full="fully" in words, quiet="quietly" in words, epoch=epoch))
 
     def _leaves(self, member: Member, *words: str) -> None:
-        self._send(member, member.leaving(LEAVING_TEMPORARILY if words else LEAVING))
+        self._send(member, member.leave_heartbeat(LEAVING_TEMPORARILY if words else LEAVING))
 
-    def _holds(self, member: Member, *_: str) -> None:
+    def _stops(self, member: Member, *_: str) -> None:
         member.is_stubborn = True
 
-    def _lets(self, member: Member, *_: str) -> None:
+    def _revokes(self, member: Member, *_: str) -> None:
         member.is_stubborn = False
         state = self.scene.state.members[member.member_id].progress
         member.owned = state.assigned
@@ -301,17 +303,17 @@ class Transcript:
         except KafkaError as error:
             self.lines.append(f"  {member.name}: {error.code.name}")
         else:
-            self.lines.append(f"  {member.name}: may")
+            self.lines.append(f"  {member.name}: allowed")
 
     def _send(self, member: Member, heartbeat: Heartbeat) -> None:
         def on_response(answer: HeartbeatResponse | ErrorCode) -> None:
             if isinstance(answer, ErrorCode):
                 self.lines.append(f"  {member.name}: {answer.name}")
                 if answer in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
-                    member.fenced()
+                    member.drop_partitions()
                 return
-            news = f", owns {self.scene.text(answer.assignment)}" if answer.assignment is not None else ""
-            self.lines.append(f"  {member.name}: {answer.member_epoch}{news}")
+            assignment = f", owns {self.scene.text(answer.assignment)}" if answer.assignment is not None else ""
+            self.lines.append(f"  {member.name}: {answer.member_epoch}{assignment}")
             member.apply(answer)
 
         self.scene.send(heartbeat, on_response)
@@ -319,22 +321,22 @@ class Transcript:
     # --- other steps -------------------------------------------------------------------------------------------------
 
     def _topic(self, name: str, partitions: str) -> None:
-        self.scene.cluster.become(name, int(partitions))
+        self.scene.cluster.set_partition_count(name, int(partitions))
 
     def _wait(self, seconds: str) -> None:
         self.scene.advance(float(seconds))
 
     def _hold(self) -> None:
-        self._is_holding = True
+        self._holds_commits = True
 
     def _commit(self) -> None:
-        self._is_holding = False
+        self._holds_commits = False
 
     def _reject(self, code: str = "COORDINATOR_NOT_AVAILABLE") -> None:
         self.scene.log.reject(ErrorCode[code])
 
     def _fail_over(self) -> None:
-        self._is_holding = False
+        self._holds_commits = False
         self.scene.fail_over()
 
     def _show(self) -> None:
@@ -349,9 +351,9 @@ class Transcript:
 
 
 def check_transcript(story: str, **config: Any) -> None:
-    """Execute the steps of a transcript (lines with ``>``) and compare the results (the lines below each).
+    """Execute the steps of a transcript (lines with ``>``) and compare their results (the lines below each).
 
-    Topic ``t`` has four partitions. Changes are committed at once, except after ``hold``.
+    Topic ``t`` has four partitions. Writes are committed at once, except between ``hold`` and ``commit``.
     """
     lines = [line.rstrip() for line in story.strip("\n").splitlines()]
     transcript = Transcript(**config)
@@ -359,5 +361,5 @@ def check_transcript(story: str, **config: Any) -> None:
         if line.startswith("> "):
             transcript.execute(line[2:])
     transcript.scene.unload()
-    assert transcript.scene.clock.getDelayedCalls() == [], "timers are left"
-    assert transcript.lines == lines, "\n".join(["it was:", *transcript.lines])
+    assert transcript.scene.clock.getDelayedCalls() == [], "timers are still active"
+    assert transcript.lines == lines, "\n".join(["actual transcript:", *transcript.lines])

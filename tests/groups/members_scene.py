@@ -1,4 +1,4 @@
-"""A simulated cluster of three brokers with members of a classic group, whose coordinator dies at a chosen step."""
+"""Simulated cluster of three brokers and the members of a classic group; its coordinator dies at chosen steps."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ GROUP_ID = "readers"
 TOPIC = "t"
 PARTITIONS = 6
 OFFSETS_PARTITIONS = 3
-ALL = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
-CONVERGED_S_MAX = 90.0
-"""Virtual time in which a broker's death is detected, its partitions get new leaders, and members rejoin."""
+ALL_PARTITIONS = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
+CONVERGENCE_S_MAX = 90.0
+"""Maximum simulated time until a broker's death is detected, its partitions have new leaders, and members rejoin."""
 
 Step = Callable[[str], None]
 
 
 class WatchedClient(CoordinatorClient):
-    """Client with callbacks before each request and after each response."""
+    """Client that calls ``step`` before each request and after each response."""
 
     step: Step
 
@@ -45,7 +45,10 @@ class WatchedClient(CoordinatorClient):
 
 
 class Consumer:
-    """A member that commits every half second, or only sends heartbeats."""
+    """A member that sends a heartbeat every half second and, if ``commits`` is set, commits offsets.
+
+    :ivar finished: fires when the member has left the group.
+    """
 
     def __init__(
         self, client: WatchedClient, history: GroupHistory, *, rebalance_timeout_ms: int, commits: bool
@@ -57,16 +60,16 @@ class Consumer:
         self._client = client
         self._commits = commits
         self._leaving = False
-        self.running = Deferred.fromCoroutine(self._run())
+        self.finished = Deferred.fromCoroutine(self._run())
 
     def leave(self) -> None:
-        """Leave the group at the next step."""
+        """Leave the group in the next iteration."""
         self._leaving = True
 
     def die(self) -> None:
-        """Stop without leaving; the connection is closed."""
-        self.running.addErrback(lambda failure: failure.trap(CancelledError))
-        self.running.cancel()
+        """Stop without leaving the group, and close the connection."""
+        self.finished.addErrback(lambda failure: failure.trap(CancelledError))
+        self.finished.cancel()
 
     async def _run(self) -> None:
         member = self.member
@@ -87,7 +90,10 @@ class Consumer:
 
 
 class MembersScene:
-    """:ivar history: the responses to members."""
+    """A cluster and the members of a classic group.
+
+    :ivar history: the responses to members.
+    """
 
     def __init__(self, cluster: SimulatedCluster, *, commits: bool) -> None:
         self.cluster = cluster
@@ -95,15 +101,15 @@ class MembersScene:
         self.history = GroupHistory(lambda: cluster.simulation.now_s)
         self.consumers: list[Consumer] = []
         self.key = TopicPartition(CONSUMER_OFFSETS, partition_of(GROUP_ID, OFFSETS_PARTITIONS))
-        self._made = 0
-        self._steps: list[Step] = []
+        self._member_count = 0
+        self._step_callbacks: list[Step] = []
 
     # --- members -----------------------------------------------------------------------------------------------------
 
     def add(self, *, rebalance_timeout_ms: int = 6000) -> Consumer:
-        """Add a member on its own host."""
-        self._made += 1
-        host = self.cluster.host(f"member-{self._made}")
+        """Add a member on a new host."""
+        self._member_count += 1
+        host = self.cluster.host(f"member-{self._member_count}")
         brokers = [(f"broker-{number}", BROKER_PORT) for number in self.cluster.brokers]
         client = WatchedClient(host.reactor, brokers, GROUP_ID, GROUP, client_id=host.name)
         client.step = self._step
@@ -112,20 +118,21 @@ class MembersScene:
         return consumer
 
     def remove(self, consumer: Consumer) -> Consumer:
-        """Exclude a member from those that share the partitions."""
+        """Stop expecting that this member shares the partitions."""
         self.consumers.remove(consumer)
         return consumer
 
     def converge(self) -> None:
-        """Run until all members share the partitions in one generation, and for one more session."""
+        """Run until all members share the partitions in one generation, then for more than a session timeout."""
 
         def is_shared() -> bool:
             members = [consumer.member for consumer in self.consumers]
             shares = [key for member in members for key in member.assigned]
-            one = len({member.identity.generation for member in members}) == 1
-            return one and not any(member.needs_join for member in members) and sorted(shares) == ALL
+            has_one_generation = len({member.identity.generation for member in members}) == 1
+            have_joined = not any(member.needs_join for member in members)
+            return has_one_generation and have_joined and sorted(shares) == ALL_PARTITIONS
 
-        self.cluster.run_until(is_shared, CONVERGED_S_MAX)
+        self.cluster.run_until(is_shared, CONVERGENCE_S_MAX)
         before = self.generation
         self.cluster.run(7)
         assert is_shared()
@@ -143,36 +150,38 @@ class MembersScene:
         """Return the coordinator of the group."""
         return self.cluster.leader_of(*self.key)
 
-    def at(self, step: str, act: Callable[[], None], *, count: int = 1, delay_s: float = 0.0) -> Callable[[], bool]:
-        """Call ``act`` when a step is taken for the count-th time from now on, or after a delay.
+    def after_step(
+        self, step: str, act: Callable[[], None], *, count: int = 1, delay_s: float = 0.0
+    ) -> Callable[[], bool]:
+        """Call ``act`` after the ``count``-th occurrence of a step, with an optional delay.
 
-        :return: a function that returns true once ``act`` was called.
+        :return: a function that returns True once ``act`` has been called.
         """
-        left = count
-        done = False
+        remaining = count
+        was_called = False
 
-        def now() -> None:
-            nonlocal done
-            done = True
+        def call() -> None:
+            nonlocal was_called
+            was_called = True
             act()
 
-        def taken(what: str) -> None:
-            nonlocal left
-            if what == step:
-                left -= 1
-                if left == 0:
-                    # Not at once: a broker must not be killed within one of its calls.
-                    self.cluster.host("watcher").reactor.callLater(delay_s, now)
+        def on_step(name: str) -> None:
+            nonlocal remaining
+            if name == step:
+                remaining -= 1
+                if remaining == 0:
+                    # Scheduled even without a delay: a broker must not be killed from within one of its own calls.
+                    self.cluster.host("watcher").reactor.callLater(delay_s, call)
 
-        self._steps.append(taken)
-        return lambda: done
+        self._step_callbacks.append(on_step)
+        return lambda: was_called
 
     def kill_coordinator(self) -> None:
-        """Kill the process; its disk is kept."""
+        """Kill the coordinator's process; its disk is preserved."""
         self.cluster.brokers[self.coordinator].kill()
 
-    def lose_power_of_coordinator(self) -> None:
-        """Power off the machine; unsynced data may be lost."""
+    def power_off_coordinator(self) -> None:
+        """Power off the coordinator's machine; unsynced data may be lost."""
         self.cluster.brokers[self.coordinator].power_loss()
 
     def restart(self) -> None:
@@ -182,14 +191,14 @@ class MembersScene:
                 self.cluster.run_until(machine.start())
         self.cluster.wait_in_sync(CONSUMER_OFFSETS, range(OFFSETS_PARTITIONS))
 
-    def _step(self, what: str) -> None:
-        for taken in list(self._steps):
-            taken(what)
+    def _step(self, name: str) -> None:
+        for callback in list(self._step_callbacks):
+            callback(name)
 
 
 @contextmanager
 def members(count: int = 2, *, seed: int = 1, commits: bool = True) -> Iterator[MembersScene]:
-    """Three brokers and a group of this many members."""
+    """Yield a group with ``count`` members on three brokers."""
     settings = [f"offsets.topic.num.partitions={OFFSETS_PARTITIONS}", "controlled.shutdown.enable=false"]
     cluster = SimulatedCluster(seed, brokers=3, overrides=settings)
     cluster.start()
@@ -204,6 +213,6 @@ def members(count: int = 2, *, seed: int = 1, commits: bool = True) -> Iterator[
     yield scene
     for consumer in scene.consumers:
         consumer.leave()
-    cluster.run_until(lambda: all(consumer.running.called for consumer in scene.consumers), CONVERGED_S_MAX)
+    cluster.run_until(lambda: all(consumer.finished.called for consumer in scene.consumers), CONVERGENCE_S_MAX)
     assert scene.history.contradictions == []
     cluster.stop()

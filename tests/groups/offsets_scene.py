@@ -1,4 +1,4 @@
-"""A log of offsets that tests commit step by step, and Kafka's rule for the effective offsets."""
+"""A log of committed offsets whose appends tests commit one by one, and Kafka's rule for effective offsets."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 NOT_TRANSACTIONAL = -1
 
 
-class Written(NamedTuple):
-    """Records, or a transaction marker if there are none."""
+class LogEntry(NamedTuple):
+    """Records of one append, or a transaction marker if there are none."""
 
     producer_id: int
     records: Sequence[Pair]
@@ -28,10 +28,10 @@ class Written(NamedTuple):
 
 
 class SteppedLog:
-    """A ``StateLog`` whose appends are committed or refused by the test, in order."""
+    """``StateLog`` whose appends are committed or rejected by the test, in order."""
 
     def __init__(self) -> None:
-        self.written: list[Written] = []
+        self.entries: list[LogEntry] = []
         self.waiting: deque[tuple[Callable[[], None], Callable[[ErrorCode], None]]] = deque()
         self.rejected: list[Callable[[ErrorCode], None]] = []
         self.rejects = False
@@ -39,7 +39,7 @@ class SteppedLog:
     def append(
         self, records: Sequence[Pair], committed: Callable[[], None], answer: Callable[[ErrorCode], None]
     ) -> None:
-        self._write(Written(NOT_TRANSACTIONAL, records), committed, answer)
+        self._write(LogEntry(NOT_TRANSACTIONAL, records), committed, answer)
 
     def new_batch(self, producer: tuple[int, int]) -> BatchBuilder:
         return BatchBuilder(producer_id=producer[0], producer_epoch=producer[1], transactional=True)
@@ -51,18 +51,18 @@ class SteppedLog:
         answer: Callable[[ErrorCode], None],
         records: Sequence[Pair],
     ) -> bool:
-        return self._write(Written(batch.producer_id, records), committed, answer)
+        return self._write(LogEntry(batch.producer_id, records), committed, answer)
 
-    def _write(self, written: Written, committed: Callable[[], None], answer: Callable[[ErrorCode], None]) -> bool:
+    def _write(self, entry: LogEntry, committed: Callable[[], None], answer: Callable[[ErrorCode], None]) -> bool:
         if self.rejects:
             self.rejected.append(answer)
             return False
-        self.written.append(written)
+        self.entries.append(entry)
         self.waiting.append((committed, answer))
         return True
 
     def commit(self, count: int | None = None) -> None:
-        """Commit the first appends, or all of them."""
+        """Commit the first ``count`` pending appends, by default all."""
         for _ in range(len(self.waiting) if count is None else count):
             committed, answer = self.waiting.popleft()
             committed()
@@ -71,7 +71,7 @@ class SteppedLog:
 
 @dataclass
 class OffsetsScene:
-    """Offsets, their log, and the responses."""
+    """Offsets, their log, and the error codes of responses."""
 
     log: SteppedLog = field(default_factory=SteppedLog)
     answers: list[ErrorCode] = field(default_factory=list)
@@ -87,9 +87,9 @@ class OffsetsScene:
         self.offsets.commit_in_transaction(group, offsets, (producer_id, 0), self.answers.append)
 
     def end(self, producer_id: int, *, commits: bool) -> None:
-        """Commit a marker and everything before it."""
+        """End a transaction: commit all pending appends and write its marker."""
         self.log.commit()
-        self.log.written.append(Written(producer_id, (), commits))
+        self.log.entries.append(LogEntry(producer_id, (), commits))
         self.offsets.end_transaction(producer_id, commits)
 
     def remove(self, group: str) -> None:
@@ -101,13 +101,13 @@ class OffsetsScene:
         committed = self.offsets.committed(group, topic, partition)
         return committed.offset if committed is not None else None
 
-    def everything(self) -> dict[OffsetKey, int]:
-        return everything(self.offsets)
+    def all_offsets(self) -> dict[OffsetKey, int]:
+        return all_offsets(self.offsets)
 
-    def replayed(self) -> Offsets:
+    def replay(self) -> Offsets:
         """Return the offsets that a broker loads from the log."""
         offsets = Offsets(cast("StateLog", SteppedLog()))
-        for producer_id, records, commits in self.log.written:
+        for producer_id, records, commits in self.log.entries:
             if records:
                 header = header_of(producer_id, records)
                 for key, value in records:
@@ -121,7 +121,7 @@ def values(topic: str, partition: int, offset: int) -> OffsetValues:
     return [(topic, [(partition, build_offset_value(CommittedOffset(offset, -1, "", 0)))])]
 
 
-def everything(offsets: Offsets) -> dict[OffsetKey, int]:
+def all_offsets(offsets: Offsets) -> dict[OffsetKey, int]:
     found = {}
     for group in offsets.group_ids():
         for topic, partitions in offsets.partitions_of(group):
@@ -142,29 +142,29 @@ def header_of(producer_id: int, records: Sequence[Pair]) -> Any:
     return parse_header(builder.build())
 
 
-def by_kafkas_rule(written: Sequence[Written]) -> dict[OffsetKey, int]:
-    """Return the effective offsets of a log, by the position of each record: the latest valid one.
+def effective_offsets(entries: Sequence[LogEntry]) -> dict[OffsetKey, int]:
+    """Return the effective offsets of a log: for each key, the valid record at the highest position.
 
-    A tombstone is a record like others: earlier records are not effective, whenever their transaction ends.
+    A tombstone supersedes earlier records, even those whose transaction commits after the tombstone.
     """
     latest: dict[OffsetKey, tuple[int, int | None]] = {}
     open_records: dict[int, list[tuple[int, OffsetKey, int]]] = {}
 
-    def put(place: int, key: OffsetKey, offset: int | None) -> None:
-        if key not in latest or latest[key][0] < place:
-            latest[key] = (place, offset)
+    def put(position: int, key: OffsetKey, offset: int | None) -> None:
+        if key not in latest or latest[key][0] < position:
+            latest[key] = (position, offset)
 
-    for place, (producer_id, records, commits) in enumerate(written):
+    for position, (producer_id, records, commits) in enumerate(entries):
         for data, value in records:
             key = parse_offset_key(data)
             if value is None:
-                put(place, key, None)
+                put(position, key, None)
             elif producer_id == NOT_TRANSACTIONAL:
-                put(place, key, parse_offset_value(value).offset)
+                put(position, key, parse_offset_value(value).offset)
             else:
-                open_records.setdefault(producer_id, []).append((place, key, parse_offset_value(value).offset))
+                open_records.setdefault(producer_id, []).append((position, key, parse_offset_value(value).offset))
         if not records:
-            for ended in open_records.pop(producer_id, []):
+            for record in open_records.pop(producer_id, []):
                 if commits:
-                    put(*ended)
+                    put(*record)
     return {key: offset for key, (_, offset) in latest.items() if offset is not None}

@@ -1,4 +1,4 @@
-"""A cluster whose groups commit offsets over the wire."""
+"""A simulated cluster whose groups commit offsets over the wire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WireScene:
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
         self._clients: dict[str, CoordinatorClient] = {}
-        self.any_broker = cluster.client()
+        self.plain_client = cluster.client()
 
     def request(self, client: WireClient, api: Api, body: Row, version: int | None = None) -> Row:
         return self.cluster.run_until(client.request(api, body, at_most=version))
@@ -42,8 +42,7 @@ class WireScene:
         return self._clients[group]
 
     def commit(self, group: str, offsets: Row, *, version: int = 8, **fields: Any) -> ErrorCode | list[ErrorCode]:
-        """Commit the offsets of ``topics_of``; return the error code if all partitions have the same, otherwise all
-        codes."""
+        """Commit offsets as in ``topics_of``; return the error code of all partitions, or a list if they differ."""
         body = {
             "group_id": group,
             "generation_id_or_member_epoch": -1,
@@ -52,7 +51,7 @@ class WireScene:
             **fields,
         }
         answer = self.request(self.client(group), messages.OFFSET_COMMIT, body, version)
-        return the_code(answer)
+        return error_codes(answer)
 
     def fetch_answer(
         self, group: str, topics: dict[str, list[int]] | None, *, version: int = 8, require_stable: bool = False
@@ -62,7 +61,7 @@ class WireScene:
         return answer["groups"][0] if version >= 8 else answer
 
     def fetch(self, group: str, topics: dict[str, list[int]] | None, **options: Any) -> dict[tuple[str, int], Any]:
-        """Return offset and metadata by partition; for partitions with an error, the error."""
+        """Return (offset, metadata) or the error code of each partition."""
         answer = self.fetch_answer(group, topics, **options)
         assert answer.get("error_code", 0) == 0, ErrorCode.of(answer["error_code"])
         return {
@@ -74,7 +73,7 @@ class WireScene:
         }
 
     def join(self, group: str, topics: Sequence[str], *, protocol_type: str = "consumer") -> tuple[str, int]:
-        """Join one member without assignment; return its id and the generation."""
+        """Join as the only member, with an empty assignment; return the member ID and the generation."""
         body = {
             "group_id": group,
             "session_timeout_ms": 30_000,
@@ -123,16 +122,19 @@ class WireScene:
 
     def log_records(self, shard: GroupShard) -> list[tuple[bytes, bytes | None]]:
         """Return all records of a shard's partition, oldest first."""
-        records = self.cluster.run_until(self.any_broker.read_all(CONSUMER_OFFSETS, shard.log.partition))
+        records = self.cluster.run_until(self.plain_client.read_all(CONSUMER_OFFSETS, shard.log.partition))
         return [(record.key, record.value) for record in records]
 
     def close(self) -> None:
-        for client in (*self._clients.values(), self.any_broker):
+        for client in (*self._clients.values(), self.plain_client):
             self.cluster.run_until(client.close())
 
 
 def topics_of(offsets: Row) -> list[Row]:
-    """Return the topics of an OffsetCommit from (offset, metadata or None) by topic and partition."""
+    """Return the topics of an OffsetCommit request.
+
+    :param offsets: offset or (offset, metadata[, leader epoch]), by topic and partition.
+    """
     return [
         {
             "name": name,
@@ -144,8 +146,8 @@ def topics_of(offsets: Row) -> list[Row]:
                     "committed_metadata": metadata,
                 }
                 for index, (offset, metadata, epoch) in (
-                    (index, (*given, -1)[:3] if isinstance(given, tuple) else (given, "", -1))
-                    for index, given in partitions.items()
+                    (index, (*value, -1)[:3] if isinstance(value, tuple) else (value, "", -1))
+                    for index, value in partitions.items()
                 )
             ],
         }
@@ -154,7 +156,7 @@ def topics_of(offsets: Row) -> list[Row]:
 
 
 def fetch_body(group: str, topics: dict[str, list[int]] | None, *, require_stable: bool = False) -> Row:
-    """Return a request of any version."""
+    """Return the body of an OffsetFetch request with the fields of all versions."""
     rows = None
     if topics is not None:
         rows = [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
@@ -166,7 +168,7 @@ def fetch_body(group: str, topics: dict[str, list[int]] | None, *, require_stabl
     }
 
 
-def the_code(answer: Row) -> ErrorCode | list[ErrorCode]:
+def error_codes(answer: Row) -> ErrorCode | list[ErrorCode]:
     codes = [ErrorCode.of(row["error_code"]) for topic in answer["topics"] for row in topic["partitions"]]
     return codes[0] if len(set(codes)) == 1 else codes
 
@@ -175,13 +177,13 @@ def the_code(answer: Row) -> ErrorCode | list[ErrorCode]:
 def wire_scene(
     *overrides: str, brokers: int = 1, topics: Sequence[str] = ("t", "u"), seed: int = 7
 ) -> Iterator[WireScene]:
-    """Brokers that coordinate groups, and topics of two partitions."""
+    """Yield a cluster with topics of two partitions each."""
     small = f"offsets.topic.num.partitions={GROUPS_PARTITIONS}"
     cluster = SimulatedCluster(seed, brokers=brokers, overrides=[small, *overrides])
     cluster.start()
     scene = WireScene(cluster)
     for topic in topics:
-        cluster.run_until(scene.any_broker.create_topic(topic, 2, replication_factor=brokers))
+        cluster.run_until(scene.plain_client.create_topic(topic, 2, replication_factor=brokers))
         cluster.wait_in_sync(topic, [0, 1])
     yield scene
     scene.close()

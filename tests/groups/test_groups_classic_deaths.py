@@ -1,4 +1,4 @@
-"""Loss of members at each step, and of coordinators between any two steps."""
+"""Members of classic groups die at each step, and coordinators die between any two steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kreplica.errors import KafkaError
 
 
 def test_member_dies_before_it_joins() -> None:
-    """A client that never uses its member ID is forgotten after its session, with the otherwise empty group."""
+    """A client that never uses its member ID is forgotten after its session timeout, and so is the empty group."""
     check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -27,32 +27,32 @@ def test_member_dies_before_it_joins() -> None:
 
 
 def test_member_dies_during_its_first_rebalance() -> None:
-    """A client that dies during its first rebalance is included in the next one and expires then."""
+    """A client that dies during its first rebalance gets an assignment and is removed after its session timeout."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > dead joins version=0
 > wait 5
 > b joins
-  a: joined 2 by range, leads a b dead
-  b: joined 2 by range, follows a
-  dead: joined 2 by range, follows a
+  a: joined 2 with range, leads a b dead
+  b: joined 2 with range, follows a
+  dead: joined 2 with range, follows a
 > a syncs a=0 b=1 dead=2
   log: 2: a=0 b=1 dead=2
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 9
 > a beats
   a: NONE
@@ -65,50 +65,50 @@ def test_member_dies_during_its_first_rebalance() -> None:
   b: REBALANCE_IN_PROGRESS
 > a joins
 > b joins
-  a: joined 3 by range, leads a b
-  b: joined 3 by range, follows a
+  a: joined 3 with range, leads a b
+  b: joined 3 with range, follows a
 """)
 
 
 def test_member_dies_while_others_join() -> None:
-    """A member that dies while the others join is removed after its session."""
+    """A member that dies while the others join is removed after its session timeout."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > c joins version=0
 > a joins
 > wait 9.9
 > show
   PreparingRebalance 1: a b c, led by a
 > wait 0.1
-  a: joined 2 by range, leads a c
-  c: joined 2 by range, follows a
+  a: joined 2 with range, leads a c
+  c: joined 2 with range, follows a
 """)
 
 
 def test_member_that_does_not_rejoin_is_removed() -> None:
     """A member that sends heartbeats but does not join is removed after the rebalance timeout."""
     check_transcript("""
-> a joins version=0 patience=15000
-> b joins version=0 patience=15000
+> a joins version=0 rebalance=15000
+> b joins version=0 rebalance=15000
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > wait 8
 > b beats
@@ -117,7 +117,7 @@ def test_member_that_does_not_rejoin_is_removed() -> None:
 > b beats
   b: REBALANCE_IN_PROGRESS
 > wait 0.1
-  a: joined 2 by range, leads a
+  a: joined 2 with range, leads a
 > b beats
   b: UNKNOWN_MEMBER_ID
 """)
@@ -126,13 +126,13 @@ def test_member_that_does_not_rejoin_is_removed() -> None:
 def test_new_member_waits_at_most_five_minutes() -> None:
     """A new member whose rebalance does not complete is removed after five minutes."""
     check_transcript("""
-> a joins version=0 patience=400000 session=400000
+> a joins version=0 rebalance=400000 session=400000
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > b joins version=0
 > wait 299
 > show
@@ -145,17 +145,17 @@ def test_new_member_waits_at_most_five_minutes() -> None:
 
 
 def test_follower_dies_after_joining() -> None:
-    """A follower that dies before SyncGroup is removed after its session."""
+    """A follower that dies before SyncGroup is removed after its session timeout."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > commit
-  a: does '0'
+  a: assigned '0'
 > wait 9
 > a beats
   a: NONE
@@ -168,35 +168,35 @@ def test_follower_dies_after_joining() -> None:
 
 
 def test_leader_dies_after_joining() -> None:
-    """If the leader dies before it assigns, the others rejoin and elect another leader."""
+    """If the leader dies before it sends the assignment, the others rejoin and one of them becomes leader."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b syncs
 > wait 10
   b: REBALANCE_IN_PROGRESS
 > show
   PreparingRebalance 1: b, led by b
 > b joins
-  b: joined 2 by range, leads b
+  b: joined 2 with range, leads b
 """)
 
 
 def test_member_that_does_not_sync_is_removed() -> None:
-    """A member that sends heartbeats but no SyncGroup is removed after the rebalance timeout."""
+    """A member that sends heartbeats but no SyncGroup request is removed after the rebalance timeout."""
     check_transcript("""
-> a joins version=0 patience=12000
-> b joins version=0 patience=12000
+> a joins version=0 rebalance=12000
+> b joins version=0 rebalance=12000
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > commit
-  a: does '0'
+  a: assigned '0'
 > wait 6
 > a beats
   a: NONE
@@ -216,13 +216,13 @@ def test_member_that_does_not_sync_is_removed() -> None:
 
 
 def test_leader_that_does_not_sync_is_removed() -> None:
-    """A leader that sends heartbeats but no assignment is removed, and the others rejoin."""
+    """A leader that sends heartbeats but no assignment is removed after the rebalance timeout; the others rejoin."""
     check_transcript("""
-> a joins version=0 patience=12000
-> b joins version=0 patience=12000
+> a joins version=0 rebalance=12000
+> b joins version=0 rebalance=12000
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b syncs
 > wait 6
 > a beats
@@ -232,24 +232,24 @@ def test_leader_that_does_not_sync_is_removed() -> None:
 > a beats
   a: UNKNOWN_MEMBER_ID
 > b joins
-  b: joined 2 by range, leads b
+  b: joined 2 with range, leads b
 """)
 
 
 def test_member_dies_in_a_stable_group() -> None:
-    """A member without heartbeats for a session is removed; a late heartbeat within the session keeps it."""
+    """A member without requests for a session timeout is removed; heartbeats and commits extend the session."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 9
 > a beats
   a: NONE
@@ -272,8 +272,8 @@ def test_member_leaves_while_requests_are_pending() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b syncs
 > b leaves
   b: UNKNOWN_MEMBER_ID
@@ -281,11 +281,11 @@ def test_member_leaves_while_requests_are_pending() -> None:
 > show
   PreparingRebalance 1: a, led by a
 > a joins
-  a: joined 2 by range, leads a
+  a: joined 2 with range, leads a
 > a syncs a=0
   log: 2: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > c joins version=0
 > c joins version=0
 > show
@@ -299,14 +299,14 @@ def test_all_members_die() -> None:
 > a joins version=0
 > b joins version=0 session=15000
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 15
   log: 2: none
 > show
@@ -318,7 +318,7 @@ def test_all_members_die() -> None:
 
 
 def test_coordinator_dies_before_any_member_joined() -> None:
-    """Unused member IDs are lost with the coordinator; the clients start again."""
+    """Unused member IDs are lost in a failover; the clients must request new ones."""
     check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -332,7 +332,7 @@ def test_coordinator_dies_before_any_member_joined() -> None:
 
 
 def test_coordinator_dies_while_members_wait() -> None:
-    """Waiting members are redirected to the new coordinator, where a group without record starts empty."""
+    """Waiting members are redirected to the new coordinator, where a group that was never written starts empty."""
     check_transcript(
         """
 > a joins version=0
@@ -348,13 +348,13 @@ def test_coordinator_dies_while_members_wait() -> None:
 
 
 def test_coordinator_dies_before_the_assignment() -> None:
-    """A generation that was not written is lost; its members rejoin."""
+    """A generation that was not written is lost in a failover; its members must join as new ones."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b syncs
 > fail over
   b: NOT_COORDINATOR
@@ -367,18 +367,18 @@ def test_coordinator_dies_before_the_assignment() -> None:
   b: UNKNOWN_MEMBER_ID
 > b joins as=
 > wait 0
-  b: joined 1 by range, leads b
+  b: joined 1 with range, leads b
 """)
 
 
 def test_coordinator_dies_before_the_assignment_is_committed() -> None:
-    """An uncommitted assignment was never sent and is lost."""
+    """An assignment that is uncommitted at a failover is lost; no member has received it."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
@@ -390,19 +390,19 @@ def test_coordinator_dies_before_the_assignment_is_committed() -> None:
 
 
 def test_coordinator_dies_in_a_stable_group() -> None:
-    """Members of a stable group stay members, with a full session after loading."""
+    """A loaded stable group keeps its members, whose sessions start again."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 9
 > fail over
   Stable 1: a b, led by a
@@ -412,36 +412,36 @@ def test_coordinator_dies_in_a_stable_group() -> None:
 > b beats
   b: NONE
 > b syncs
-  b: does '1'
+  b: assigned '1'
 > a commits
   a: NONE
 > b joins
-  b: joined 1 by range, follows a
+  b: joined 1 with range, follows a
 > c joins version=0
 > a beats
   a: REBALANCE_IN_PROGRESS
 > a joins
 > b joins
-  a: joined 2 by range, leads a b c
-  b: joined 2 by range, follows a
-  c: joined 2 by range, follows a
+  a: joined 2 with range, leads a b c
+  b: joined 2 with range, follows a
+  c: joined 2 with range, follows a
 """)
 
 
 def test_member_and_coordinator_die() -> None:
-    """A member that does not contact the new coordinator is removed after its session."""
+    """A member that does not contact the new coordinator is removed after its session timeout."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > fail over
   Stable 1: a b, led by a
 > wait 9
@@ -456,19 +456,19 @@ def test_member_and_coordinator_die() -> None:
 
 
 def test_coordinator_dies_while_members_rejoin() -> None:
-    """A rebalance in progress is lost; the group returns to its last generation until a member rejoins."""
+    """A rebalance in progress is lost in a failover; the group keeps its last generation until a member rejoins."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > c joins version=0
 > a joins
 > fail over
@@ -482,30 +482,30 @@ def test_coordinator_dies_while_members_rejoin() -> None:
   b: REBALANCE_IN_PROGRESS
 > b joins
 > a joins
-  a: joined 2 by range, leads a b c
-  b: joined 2 by range, follows a
-  c: joined 2 by range, follows a
+  a: joined 2 with range, leads a b c
+  b: joined 2 with range, follows a
+  c: joined 2 with range, follows a
 """)
 
 
 def test_coordinator_dies_between_two_generations() -> None:
-    """The new coordinator rejects requests with a generation that was not written."""
+    """The new coordinator refuses requests with a generation that was not written."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > b joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > fail over
   Stable 1: a b, led by a
 > a beats
@@ -521,15 +521,15 @@ def test_coordinator_dies_between_two_generations() -> None:
 
 
 def test_coordinator_dies_before_the_empty_group_is_written() -> None:
-    """Members whose leave was not written expire at the new coordinator."""
+    """A member whose leave was not written is removed by the new coordinator after its session timeout."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a leaves
   log: 2: none
   a: left, NONE
@@ -543,16 +543,16 @@ def test_coordinator_dies_before_the_empty_group_is_written() -> None:
 """)
 
 
-def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
-    """The record of an empty group may be lost, because no request waits for it."""
+def test_rejected_record_of_an_empty_group() -> None:
+    """If the record of an empty group is rejected, the group stays empty and new members can join."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a leaves
   log: 2: none
   a: left, NONE
@@ -561,24 +561,24 @@ def test_coordinator_dies_with_the_record_of_an_empty_group_refused() -> None:
   Empty 2: none
 > a joins as= version=0
 > wait 0
-  a: joined 3 by range, leads a
+  a: joined 3 with range, leads a
 """)
 
 
 def test_coordinator_dies_before_a_static_member_is_written() -> None:
-    """A replacement that was not written is repeated at the new coordinator."""
+    """If a static member's replacement was not written before a failover, the new coordinator replaces it again."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b2 joins static=two
   log: 1: a=0 two=1
 > fail over
@@ -589,7 +589,7 @@ def test_coordinator_dies_before_a_static_member_is_written() -> None:
 > b2 joins
   log: 1: a=0 two=1
 > commit
-  b2: joined 1 by range, follows a
+  b2: joined 1 with range, follows a
 > b beats
   b: FENCED_INSTANCE_ID
 > fail over
@@ -602,15 +602,15 @@ def test_coordinator_dies_before_a_static_member_is_written() -> None:
 
 
 def test_former_coordinator_returns() -> None:
-    """A former coordinator redirects requests and has stopped its timers."""
+    """A former coordinator redirects requests and has no timers until it loads the group again."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > unload
 > a beats
   a: NOT_COORDINATOR
@@ -625,7 +625,7 @@ def test_former_coordinator_returns() -> None:
 
 
 def test_coordinator_loses_zookeeper() -> None:
-    """Without ZooKeeper, members are redirected, and heartbeats still extend their sessions."""
+    """Without a ZooKeeper session, the coordinator redirects members, but heartbeats still extend their sessions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
     story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")
@@ -652,13 +652,13 @@ def test_coordinator_loses_zookeeper() -> None:
 > a beats
   a: REBALANCE_IN_PROGRESS
 > a joins
-  a: joined 2 by range, leads a
+  a: joined 2 with range, leads a
 """
     assert story.run(transcript) == transcript
 
 
 def test_loaded_group_above_the_size_limit_shrinks() -> None:
-    """In the next rebalance the first members to rejoin stay (KIP-389)."""
+    """A loaded group above the size limit rebalances and keeps only the first members to rejoin (KIP-389)."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     story = Story(scene)
     story.run("> a joins version=0\n> b joins version=0\n> wait 0\n> a syncs a=0 b=1\n> b syncs\n> commit")
@@ -671,6 +671,6 @@ def test_loaded_group_above_the_size_limit_shrinks() -> None:
 > b joins
 > a joins
   a: GROUP_MAX_SIZE_REACHED
-  b: joined 2 by range, leads b
+  b: joined 2 with range, leads b
 """
     assert story.run(transcript) == transcript

@@ -64,7 +64,7 @@ class Crowd:
 
 
 def test_rebalance_of_two_hundred_members() -> None:
-    """The initial rebalance and one after another join take little work for two hundred members."""
+    """Rebalances and heartbeats of 200 members take less than a second of CPU time."""
     scene = ClassicScene(initial_rebalance_delay_ms=3000)
     crowd = Crowd(scene, 200)
     began = time.process_time()
@@ -74,7 +74,7 @@ def test_rebalance_of_two_hundred_members() -> None:
         assert crowd.beat() == {ErrorCode.NONE}
     crowd.size = 201
     crowd.join(200)
-    # The new member has only got its ID and knows no generation yet.
+    # The new member has received its ID, but no generation yet.
     assert crowd.beat() == {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION}
     crowd.join(*range(200))
     crowd.sync()
@@ -85,15 +85,15 @@ def test_rebalance_of_two_hundred_members() -> None:
 def test_request_cost_is_linear_in_the_number_of_members() -> None:
     """The number of executed lines grows linearly with the number of members."""
 
-    def lines_run(size: int) -> int:
+    def count_lines(size: int) -> int:
         crowd = Crowd(ClassicScene(initial_rebalance_delay_ms=3000), size)
-        counted = 0
+        line_count = 0
 
         def trace(frame: FrameType, event: str, argument: object) -> Any:
-            nonlocal counted
+            nonlocal line_count
             if "kreplica/groups/" not in frame.f_code.co_filename:
                 return None
-            counted += event == "line"
+            line_count += event == "line"
             return trace
 
         before = sys.gettrace()
@@ -104,9 +104,9 @@ def test_request_cost_is_linear_in_the_number_of_members() -> None:
             crowd.sync()
         finally:
             sys.settrace(before)
-        return counted
+        return line_count
 
-    assert lines_run(800) < 8.5 * lines_run(100)
+    assert count_lines(800) < 8.5 * count_lines(100)
 
 
 def test_heartbeats_create_no_timers() -> None:
@@ -127,18 +127,18 @@ def test_heartbeats_create_no_timers() -> None:
         scene.advance(1)
         assert crowd.beat() == {ErrorCode.NONE}
     assert len(scene.group.roster.members) == 50
-    # Sessions are ten seconds long: about twenty timers each, for two hundred heartbeats each.
+    # With sessions of ten seconds, a member starts about 20 timers during its 200 heartbeats.
     assert started <= 50 * 25
 
 
 @pytest.mark.parametrize("leaver", [0, 100, 199])
 def test_one_of_many_members_leaves(leaver: int) -> None:
-    """After any member leaves, leader or not, the others share its partitions."""
+    """When any member leaves, whether leader or follower, the others share its partitions."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     crowd = Crowd(scene, 200)
     crowd.rebalance()
-    gone = crowd.joined.pop(leaver)
-    assert scene.coordinator.leave(GROUP, [Leave(gone.member_id)]) == [ErrorCode.NONE]
+    removed = crowd.joined.pop(leaver)
+    assert scene.coordinator.leave(GROUP, [Leave(removed.member_id)]) == [ErrorCode.NONE]
     crowd.join(*crowd.joined)
     crowd.sync()
     assert len({synced.assignment for synced in crowd.synced.values()}) == 199

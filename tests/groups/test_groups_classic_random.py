@@ -20,8 +20,8 @@ CLIENTS = 6
 REJECTIONS = (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.MESSAGE_TOO_LARGE)
 
 
-class Run:
-    """Some clients of one group, half of them static; they may lose their member ID, as after a restart."""
+class RandomRun:
+    """Six clients of one group, half of them static, which may lose their member IDs as in a restart."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -31,10 +31,10 @@ class Run:
         self.actors = [Actor(f"c{index}") for index in range(CLIENTS)]
         for actor in self.actors[::2]:
             actor.instance_id = f"instance {actor.name}"
-        self.unanswered = 0
-        self.leads: dict[str, JoinResponse] = {}
-        self.given: dict[tuple[int, bytes], str] = {}
-        self.next = {actor.name: self._join for actor in self.actors}
+        self.pending_count = 0
+        self.join_responses: dict[str, JoinResponse] = {}
+        self.assignment_owners: dict[tuple[int, bytes], str] = {}
+        self.next_steps = {actor.name: self._join for actor in self.actors}
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -42,15 +42,15 @@ class Run:
         actor = self.random.choice(self.actors)
         kind = self.random.random()
         if kind < 0.55:
-            what = self.next[actor.name]  # as a client that follows the protocol
+            step = self.next_steps[actor.name]  # the step that the protocol requires
         elif kind < 0.85:
-            what = self.random.choices((self._pass, self._commit, self._reject, self._fail_over), (6, 12, 1, 1))[0]
+            step = self.random.choices((self._wait, self._commit, self._reject, self._fail_over), (6, 12, 1, 1))[0]
         else:
-            what = self.random.choices(
+            step = self.random.choices(
                 (self._join, self._sync, self._beat, self._leave, self._restart, self._commit_offset),
                 (6, 6, 4, 2, 1, 2),
             )[0]
-        what(actor)
+        step(actor)
 
     def _join(self, actor: Actor) -> None:
         names = self.random.choice([("range",), ("range", "sticky"), ("sticky", "range")])
@@ -63,37 +63,39 @@ class Run:
             may_skip_assignment=self.random.random() < 0.5,
             rebalance_timeout_ms=self.random.choice([8000, 30_000]),
         )
-        self.unanswered += 1
-        self.next[actor.name] = self._pass
+        self.pending_count += 1
+        self.next_steps[actor.name] = self._wait
 
         def joined(answer: JoinResponse) -> None:
-            self.unanswered -= 1
-            self.next[actor.name] = self._sync if answer.error is ErrorCode.NONE else self._join
+            self.pending_count -= 1
+            self.next_steps[actor.name] = self._sync if answer.error is ErrorCode.NONE else self._join
             if answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
                 actor.member_id = answer.member_id
             elif answer.error is ErrorCode.UNKNOWN_MEMBER_ID:
                 actor.member_id = ""
             if answer.error is ErrorCode.NONE:
                 actor.generation = answer.generation
-                self.leads[actor.name] = answer
+                self.join_responses[actor.name] = answer
 
         self.scene.coordinator.join(GROUP, request, joined)
 
     def _sync(self, actor: Actor) -> None:
-        joined = self.leads.get(actor.name)
+        joined = self.join_responses.get(actor.name)
         members = joined.members if joined is not None and joined.generation == actor.generation else ()
         assignments = [(member.member_id, b"part %d" % index) for index, member in enumerate(members)]
         request = Sync(actor.generation, actor.member_id, actor.instance_id, assignments=assignments)
         member_id, generation = actor.member_id, actor.generation
-        self.unanswered += 1
-        self.next[actor.name] = self._pass
+        self.pending_count += 1
+        self.next_steps[actor.name] = self._wait
 
         def synced(answer: SyncResponse) -> None:
-            self.unanswered -= 1
-            self.next[actor.name] = self._beat if answer.error is ErrorCode.NONE else self._join
+            self.pending_count -= 1
+            self.next_steps[actor.name] = self._beat if answer.error is ErrorCode.NONE else self._join
             if answer.error is ErrorCode.NONE and answer.assignment:
                 # The replacement of a static member gets the assignment of its predecessor.
-                owner = self.given.setdefault((generation, answer.assignment), actor.instance_id or member_id)
+                owner = self.assignment_owners.setdefault(
+                    (generation, answer.assignment), actor.instance_id or member_id
+                )
                 assert owner == (actor.instance_id or member_id), f"two members have {answer.assignment!r}"
 
         self.scene.coordinator.sync(GROUP, request, synced)
@@ -101,15 +103,15 @@ class Run:
     def _beat(self, actor: Actor) -> None:
         code = self.scene.coordinator.heartbeat(GROUP, actor.member_id, actor.instance_id, actor.generation)
         if code is not ErrorCode.NONE:
-            self.next[actor.name] = self._join
+            self.next_steps[actor.name] = self._join
 
     def _leave(self, actor: Actor) -> None:
         self.scene.coordinator.leave(GROUP, [Leave(actor.member_id, actor.instance_id)])
-        self.next[actor.name] = self._join
+        self.next_steps[actor.name] = self._join
 
     def _restart(self, actor: Actor) -> None:
         actor.member_id = ""
-        self.next[actor.name] = self._join
+        self.next_steps[actor.name] = self._join
 
     def _commit_offset(self, actor: Actor) -> None:
         group = self.scene.shard.group(GROUP)
@@ -119,7 +121,7 @@ class Run:
             except KafkaError:
                 return
 
-    def _pass(self, actor: Actor) -> None:
+    def _wait(self, actor: Actor) -> None:
         self.scene.advance(self.random.choice([0.0, 0.2, 0.5, 4.0]))
 
     def _commit(self, actor: Actor) -> None:
@@ -140,12 +142,12 @@ class Run:
             check_group(group)
 
     def end(self) -> None:
-        """Stop all clients: pending requests are answered, and all members expire in the end."""
+        """Stop all clients and check that pending requests are answered and all members expire."""
         for _ in range(8):
             self.scene.log.commit()
             self.scene.advance(120)
         self.check()
-        assert self.unanswered == 0
+        assert self.pending_count == 0
         group = self.scene.shard.group(GROUP)
         assert group is None or group.state_name == "Empty"
         self.scene.unload()
@@ -153,7 +155,7 @@ class Run:
 
 
 def check_group(group: ClassicGroup) -> None:
-    """Assert that counters match the members, and that the state is consistent."""
+    """Assert that the counters match the members and the state is consistent."""
     roster = group.roster
     members = list(roster.members.values())
     assert [member.member_id for member in members] == list(roster.members)
@@ -177,8 +179,8 @@ def check_group(group: ClassicGroup) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_order_of_requests(seed: int) -> None:
-    """In any order, counters are correct, no partition has two owners, and every request is answered."""
-    run = Run(seed)
+    """Whatever the order of requests, counters are correct, no partition has two owners, and all are answered."""
+    run = RandomRun(seed)
     for _ in range(STEPS):
         run.step()
         run.check()

@@ -9,17 +9,17 @@ from kreplica.groups.classic import joining
 
 
 def test_first_rebalance() -> None:
-    """A client receives its id first; then it leads a group of one and gets its committed assignment."""
+    """A client first receives a member ID, then leads a group of one and gets its assignment once it is committed."""
     check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
 > a joins
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=everything
   log: 1: a=everything
 > commit
-  a: does 'everything'
+  a: assigned 'everything'
 > a beats
   a: NONE
 > show
@@ -28,16 +28,16 @@ def test_first_rebalance() -> None:
 
 
 def test_old_client_joins_with_one_request() -> None:
-    """A client older than KIP-394 has no separate request for its member ID."""
+    """A client older than KIP-394 joins without requesting a member ID first."""
     check_transcript("""
 > a joins version=3
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 """)
 
 
 def test_initial_delay_is_extended() -> None:
-    """An empty group waits for more members, and longer while new ones join."""
+    """An empty group waits for more members, and each new member extends the delay."""
     check_transcript(
         """
 > a joins version=0
@@ -47,27 +47,27 @@ def test_initial_delay_is_extended() -> None:
 > show
   PreparingRebalance 0: a b, led by a
 > wait 0.3
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 """,
         initial_rebalance_delay_ms=3000,
     )
 
 
 def test_negative_rebalance_timeout() -> None:
-    """Members that have not joined at once are removed."""
+    """With a negative rebalance timeout, members that do not sync immediately are removed."""
     check_transcript(
         """
-> a joins version=0 patience=-1
+> a joins version=0 rebalance=-1
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
   log: 2: none
 > a syncs a=0
   a: UNKNOWN_MEMBER_ID
 > commit
-> b joins version=0 patience=-1
+> b joins version=0 rebalance=-1
 > wait 0
-  b: joined 3 by range, leads b
+  b: joined 3 with range, leads b
   log: 4: none
 > b syncs b=0
   b: UNKNOWN_MEMBER_ID
@@ -80,36 +80,36 @@ def test_negative_rebalance_timeout() -> None:
 
 
 def test_initial_delay_is_limited() -> None:
-    """The limit is the rebalance timeout, however many members join."""
+    """The initial delay never exceeds the rebalance timeout, however many members join."""
     check_transcript(
         """
-> a joins version=0 patience=5000
+> a joins version=0 rebalance=5000
 > wait 2
-> b joins version=0 patience=5000
+> b joins version=0 rebalance=5000
 > wait 2
-> c joins version=0 patience=5000
+> c joins version=0 rebalance=5000
 > wait 0.9
 > show
   PreparingRebalance 0: a b c, led by a
 > wait 0.2
-  a: joined 1 by range, leads a b c
-  b: joined 1 by range, follows a
-  c: joined 1 by range, follows a
+  a: joined 1 with range, leads a b c
+  b: joined 1 with range, follows a
+  c: joined 1 with range, follows a
 """,
         initial_rebalance_delay_ms=3000,
     )
 
 
 def test_member_joins_a_stable_group() -> None:
-    """Heartbeats make the others rejoin."""
+    """When a member joins a stable group, heartbeat responses ask the others to rejoin."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0,1
   log: 1: a=0,1
 > commit
-  a: does '0,1'
+  a: assigned '0,1'
 > b joins
   b: MEMBER_ID_REQUIRED
 > b joins
@@ -118,14 +118,14 @@ def test_member_joins_a_stable_group() -> None:
 > a commits
   a: NONE
 > a joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > b syncs
 > a syncs a=0 b=1
   log: 2: a=0 b=1
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a beats
   a: NONE
 > b beats
@@ -139,14 +139,14 @@ def test_member_leaves() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b leaves
   b: left, NONE
 > b beats
@@ -154,11 +154,11 @@ def test_member_leaves() -> None:
 > a beats
   a: REBALANCE_IN_PROGRESS
 > a joins
-  a: joined 2 by range, leads a
+  a: joined 2 with range, leads a
 > a syncs a=0,1
   log: 2: a=0,1
 > commit
-  a: does '0,1'
+  a: assigned '0,1'
 """)
 
 
@@ -168,37 +168,37 @@ def test_leader_leaves() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a leaves
   a: left, NONE
 > b joins
-  b: joined 2 by range, leads b
+  b: joined 2 with range, leads b
 > b syncs b=0,1
   log: 2: b=0,1
 > commit
-  b: does '0,1'
+  b: assigned '0,1'
 > show
   Stable 2: b, led by b
 """)
 
 
 def test_last_member_leaves() -> None:
-    """After its last member leaves, a group is empty in a new generation, which is written."""
+    """When its last member leaves, a group becomes empty and its new generation is written."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a leaves
   log: 2: none
   a: left, NONE
@@ -216,20 +216,20 @@ def test_follower_rejoins_a_stable_group() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b joins
-  b: joined 1 by range, follows a
+  b: joined 1 with range, follows a
 > a beats
   a: NONE
 > b syncs
-  b: does '1'
+  b: assigned '1'
 """)
 
 
@@ -239,42 +239,42 @@ def test_leader_rejoins_a_stable_group() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > b beats
   b: REBALANCE_IN_PROGRESS
 > b joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 """)
 
 
 def test_follower_rejoins_with_other_metadata() -> None:
     check_transcript("""
-> a joins version=0 speaks=range,sticky
-> b joins version=0 speaks=range,sticky
+> a joins version=0 protocols=range,sticky
+> b joins version=0 protocols=range,sticky
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
-> b joins speaks=sticky,range
+  a: assigned '0'
+  b: assigned '1'
+> b joins protocols=sticky,range
 > a beats
   a: REBALANCE_IN_PROGRESS
-> a joins speaks=sticky,range
-  a: joined 2 by sticky, leads a b
-  b: joined 2 by sticky, follows a
+> a joins protocols=sticky,range
+  a: joined 2 with sticky, leads a b
+  b: joined 2 with sticky, follows a
 """)
 
 
@@ -284,33 +284,33 @@ def test_lost_join_group_response() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b joins
-  b: joined 1 by range, follows a
+  b: joined 1 with range, follows a
 > a joins
-  a: joined 1 by range, leads a b
+  a: joined 1 with range, leads a b
 > show
   CompletingRebalance 1: a b, led by a
 """)
 
 
 def test_second_request_supersedes_the_first() -> None:
-    """Both requests are answered."""
+    """When a member repeats a pending request, the first one is answered with REBALANCE_IN_PROGRESS."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > b syncs
   b: REBALANCE_IN_PROGRESS
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > a joins
   a: REBALANCE_IN_PROGRESS
@@ -318,19 +318,19 @@ def test_second_request_supersedes_the_first() -> None:
 
 
 def test_most_preferred_protocol_is_selected() -> None:
-    """Only protocols that all members support are considered."""
+    """The protocol with the most votes is selected from those that all members support."""
     check_transcript("""
-> a joins version=0 speaks=range,sticky,robin
-> b joins version=0 speaks=robin,sticky
-> c joins version=0 speaks=sticky,robin
-> d joins version=0 speaks=sticky,robin
-> e joins version=0 speaks=range
+> a joins version=0 protocols=range,sticky,robin
+> b joins version=0 protocols=robin,sticky
+> c joins version=0 protocols=sticky,robin
+> d joins version=0 protocols=sticky,robin
+> e joins version=0 protocols=range
   e: INCONSISTENT_GROUP_PROTOCOL
 > wait 0
-  a: joined 1 by sticky, leads a b c d
-  b: joined 1 by sticky, follows a
-  c: joined 1 by sticky, follows a
-  d: joined 1 by sticky, follows a
+  a: joined 1 with sticky, leads a b c d
+  b: joined 1 with sticky, follows a
+  c: joined 1 with sticky, follows a
+  d: joined 1 with sticky, follows a
 """)
 
 
@@ -339,17 +339,17 @@ def test_late_sync_group_restarts_the_session() -> None:
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > commit
-  a: does '0'
+  a: assigned '0'
 > wait 9
 > a beats
   a: NONE
 > b syncs
-  b: does '1'
+  b: assigned '1'
 > wait 9
 > a beats
   a: NONE
@@ -363,10 +363,10 @@ def test_other_protocol_type_is_refused() -> None:
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > b joins type=connect
   b: INCONSISTENT_GROUP_PROTOCOL
-> c joins speaks=sticky
+> c joins protocols=sticky
   c: INCONSISTENT_GROUP_PROTOCOL
 > a leaves
   log: 2: none
@@ -376,24 +376,24 @@ def test_other_protocol_type_is_refused() -> None:
   d: INCONSISTENT_GROUP_PROTOCOL
 > b joins type=connect version=0
 > wait 0
-  b: joined 3 by range, leads b
+  b: joined 3 with range, leads b
 """)
 
 
 def test_requests_during_a_rebalance() -> None:
-    """Commits are accepted; heartbeats and SyncGroup ask the member to rejoin."""
+    """During a rebalance, commits are accepted; responses to Heartbeat and SyncGroup ask the member to rejoin."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > b beats
   b: REBALANCE_IN_PROGRESS
@@ -402,8 +402,8 @@ def test_requests_during_a_rebalance() -> None:
 > b syncs
   b: REBALANCE_IN_PROGRESS
 > b joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > b commits
   b: REBALANCE_IN_PROGRESS
 > b commits txn=1
@@ -414,22 +414,22 @@ def test_requests_during_a_rebalance() -> None:
 
 
 def test_full_group_refuses_new_members() -> None:
-    """A member that leaves makes space for another."""
+    """A full group refuses new members until a member leaves."""
     check_transcript(
         """
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > c joins
   c: GROUP_MAX_SIZE_REACHED
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > c joins
   c: GROUP_MAX_SIZE_REACHED
 > a leaves
@@ -438,15 +438,15 @@ def test_full_group_refuses_new_members() -> None:
   c: MEMBER_ID_REQUIRED
 > c joins
 > b joins
-  b: joined 2 by range, leads b c
-  c: joined 2 by range, follows b
+  b: joined 2 with range, leads b c
+  c: joined 2 with range, follows b
 """,
         size_max=2,
     )
 
 
 def test_members_join_a_group_that_fills_up() -> None:
-    """If members join at the same time, the first ones stay."""
+    """If more members join than the group may have, the first ones are accepted."""
     check_transcript(
         """
 > a joins
@@ -469,28 +469,28 @@ def test_members_join_a_group_that_fills_up() -> None:
 
 
 def test_members_of_a_full_group_rejoin() -> None:
-    """Members may do so twice in one rebalance."""
+    """Members of a full group may rejoin, even twice in one rebalance."""
     check_transcript(
         """
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b joins
-  b: joined 1 by range, follows a
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > a joins
   a: REBALANCE_IN_PROGRESS
 > b joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 """,
         size_max=2,
     )
@@ -501,11 +501,11 @@ def test_unused_member_id_is_refused_by_a_full_group() -> None:
         """
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > c joins
   c: MEMBER_ID_REQUIRED
 > b joins version=0
@@ -516,8 +516,8 @@ def test_unused_member_id_is_refused_by_a_full_group() -> None:
   PreparingRebalance 1: a b, led by a
 > c joins
   c: GROUP_MAX_SIZE_REACHED
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > c joins
   c: GROUP_MAX_SIZE_REACHED
 """,
@@ -526,7 +526,7 @@ def test_unused_member_id_is_refused_by_a_full_group() -> None:
 
 
 def test_unused_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No IDs are assigned while too many are unused; clients with one may still join."""
+    """While too many member IDs are unused, no more are assigned; clients that have one may still join."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)
     check_transcript(
         """
@@ -540,7 +540,7 @@ def test_unused_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 > c joins
   c: MEMBER_ID_REQUIRED
 > wait 10
-  b: joined 1 by range, leads b
+  b: joined 1 with range, leads b
 > c joins as=
   c: MEMBER_ID_REQUIRED
 """,
@@ -552,11 +552,11 @@ def test_unused_member_id_delays_a_rebalance_for_one_session() -> None:
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > b joins session=6000
   b: MEMBER_ID_REQUIRED
 > c joins version=0
@@ -565,8 +565,8 @@ def test_unused_member_id_delays_a_rebalance_for_one_session() -> None:
   PreparingRebalance 1: a c, led by a
 > wait 5.9
 > wait 0.1
-  a: joined 2 by range, leads a c
-  c: joined 2 by range, follows a
+  a: joined 2 with range, leads a c
+  c: joined 2 with range, follows a
 """)
 
 
@@ -586,13 +586,13 @@ def test_client_leaves_with_an_unused_member_id() -> None:
 
 
 def test_assignment_that_cannot_be_written() -> None:
-    """All members get an error and rejoin."""
+    """If the assignment cannot be written, all members get an error and rejoin."""
     check_transcript("""
 > a joins version=0
 > b joins version=0
 > wait 0
-  a: joined 1 by range, leads a b
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a b
+  b: joined 1 with range, follows a
 > b syncs
 > a syncs a=0 b=1
   log: 1: a=0 b=1
@@ -605,23 +605,23 @@ def test_assignment_that_cannot_be_written() -> None:
   a: REBALANCE_IN_PROGRESS
 > a joins
 > b joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > a syncs a=0 b=1
   log: 2: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 """)
 
 
 def test_assignment_too_large_for_a_batch() -> None:
-    """Members get UNKNOWN_SERVER_ERROR."""
+    """If the assignment does not fit into a batch, members get UNKNOWN_SERVER_ERROR."""
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > reject MESSAGE_TOO_LARGE
@@ -634,14 +634,14 @@ def test_late_commit_of_an_assignment() -> None:
     check_transcript("""
 > a joins version=0
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=early
   log: 1: a=early
 > b joins version=0
   a: REBALANCE_IN_PROGRESS
 > a joins
-  a: joined 2 by range, leads a b
-  b: joined 2 by range, follows a
+  a: joined 2 with range, leads a b
+  b: joined 2 with range, follows a
 > commit
 > show
   CompletingRebalance 2: a b, led by a
@@ -649,6 +649,6 @@ def test_late_commit_of_an_assignment() -> None:
 > a syncs a=late b=later
   log: 2: a=late b=later
 > commit
-  a: does 'late'
-  b: does 'later'
+  a: assigned 'late'
+  b: assigned 'later'
 """)

@@ -22,12 +22,12 @@ def roster_of(*members: Member) -> Roster:
     return roster
 
 
-def answer(_: JoinResponse) -> None:
-    """Ignore the response."""
+def ignore_response(_: JoinResponse) -> None:
+    pass
 
 
 def test_first_member_leads() -> None:
-    """Another one becomes leader only after the first is removed."""
+    """The first member becomes leader; when the leader is removed, the first remaining member replaces it."""
     a, b, c = member("a"), member("b"), member("c")
     roster = roster_of(a, b, c)
     assert roster.leader == "a"
@@ -45,8 +45,8 @@ def test_leader_that_has_not_joined() -> None:
     roster = roster_of(member("a"), member("b"), member("c"))
     assert not roster.elect_joined_leader()
     assert roster.leader == "a"
-    roster.await_join(roster.members["b"], answer)
-    roster.await_join(roster.members["c"], answer)
+    roster.await_join(roster.members["b"], ignore_response)
+    roster.await_join(roster.members["c"], ignore_response)
     assert roster.elect_joined_leader()
     assert roster.leader == "b"
     roster.leader = "c"
@@ -55,21 +55,21 @@ def test_leader_that_has_not_joined() -> None:
 
 
 def test_all_have_joined() -> None:
-    """All have joined when no member is missing and no member id is unused."""
+    """All members have joined if each waits for its response and no member ID is unused."""
     roster = roster_of(member("a"))
     assert not roster.has_all_joined
-    roster.await_join(roster.members["a"], answer)
+    roster.await_join(roster.members["a"], ignore_response)
     assert roster.has_all_joined
     roster.pending["b"] = member("b").session
     assert not roster.has_all_joined
     roster.pending.clear()
-    assert roster.end_join(roster.members["a"]) is answer
+    assert roster.end_join(roster.members["a"]) is ignore_response
     assert roster.end_join(roster.members["a"]) is None
     assert not roster.has_all_joined
 
 
 def test_renamed_static_member() -> None:
-    """The member keeps its role as leader and its missing SyncGroup."""
+    """A static member with a new ID remains leader, and its SyncGroup request is still expected."""
     a = member("a", instance_id="one")
     roster = roster_of(a, member("b"))
     roster.unsynced = {"a": None, "b": None}
@@ -88,7 +88,7 @@ def test_renamed_static_member() -> None:
 
 
 def test_common_protocols() -> None:
-    """A new member must support one of them and have the group's protocol type."""
+    """A new member must have the group's protocol type and support a protocol common to all members."""
     roster = roster_of(member("a", "range", "sticky"), member("b", "sticky", "robin"))
     assert roster.supports("consumer", protocols("sticky"))
     assert roster.supports("consumer", protocols("other", "sticky"))
@@ -98,7 +98,7 @@ def test_common_protocols() -> None:
 
 
 def test_protocol_selection() -> None:
-    """Only common protocols are selected; of equal votes the first wins."""
+    """Only a protocol common to all members is selected; the first member breaks ties."""
     assert roster_of(member("a", "range", "sticky"), member("b", "sticky")).select_protocol() == "sticky"
     both = (member("a", "range", "sticky"), member("b", "sticky", "range"))
     assert roster_of(*both).select_protocol() == "range"
@@ -106,7 +106,7 @@ def test_protocol_selection() -> None:
 
 
 def test_rejoining_member_replaces_its_fields() -> None:
-    """The fields are its protocols and both timeouts."""
+    """A member that rejoins replaces its protocols and both timeouts."""
     a, b = member("a", "range"), member("b", "range")
     roster = roster_of(a, b)
     roster.update(a, protocols("range", "sticky"), 20_000, 60_000)
@@ -121,7 +121,7 @@ def test_rejoining_member_replaces_its_fields() -> None:
 
 
 def test_subscribed_topics() -> None:
-    """The topics are decoded from the selected protocol and updated after changes."""
+    """Subscribed topics are read from the selected protocol's metadata and updated when members change."""
     a, b = member("a", topics=("t", "u")), member("b", topics=("v",))
     roster = roster_of(a)
     assert roster.topics("range") == {"t", "u"}
@@ -140,7 +140,7 @@ def test_subscribed_topics() -> None:
 
 
 def test_other_protocol_types_have_no_topics() -> None:
-    """The metadata is not decoded."""
+    """For protocol types other than ``consumer``, metadata is not decoded."""
     roster = Roster(GroupAccount(GroupMemory(), "g"))
     roster.add(member("a"), "connect")
     assert roster.topics("range") is None

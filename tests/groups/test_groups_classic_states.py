@@ -1,4 +1,4 @@
-"""Every request in every state of a classic group, and all transitions."""
+"""Responses of a classic group to every request in every state, and all state transitions."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ WAITS = "waits"
 OK = "NONE"
 UNKNOWN = "UNKNOWN_MEMBER_ID"
 STALE = "ILLEGAL_GENERATION"
-AGAIN = "REBALANCE_IN_PROGRESS"
-OTHER = "INCONSISTENT_GROUP_PROTOCOL"
+REJOIN = "REBALANCE_IN_PROGRESS"
+PROTOCOL = "INCONSISTENT_GROUP_PROTOCOL"
 FENCED = "FENCED_INSTANCE_ID"
-FULL = "NON_EMPTY_GROUP"
+NON_EMPTY = "NON_EMPTY_GROUP"
 MISSING = "GROUP_ID_NOT_FOUND"
 MOVED = "NOT_COORDINATOR"
 LOADING = "COORDINATOR_LOAD_IN_PROGRESS"
@@ -41,47 +41,47 @@ SESSION = "INVALID_SESSION_TIMEOUT"
 
 COLUMNS = ("none", "empty", "preparing", "completing", "stable", "elsewhere", "loading")
 TABLE = {
-    "join as a new client":     (WAITS, WAITS, WAITS, WAITS, WAITS, MOVED, LOADING),
-    "join as a follower":       (UNKNOWN, UNKNOWN, WAITS, OK, OK, MOVED, LOADING),
-    "join as the leader":       (UNKNOWN, UNKNOWN, WAITS, OK, WAITS, MOVED, LOADING),
-    "join with other metadata": (UNKNOWN, UNKNOWN, WAITS, WAITS, WAITS, MOVED, LOADING),
-    "join as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
-    "join as unknown instance": (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
-    "join of another type":     (WAITS, WAITS, OTHER, OTHER, OTHER, MOVED, LOADING),
-    "join by other protocols":  (WAITS, WAITS, OTHER, OTHER, OTHER, MOVED, LOADING),
-    "join by no protocols":     (OTHER, OTHER, OTHER, OTHER, OTHER, MOVED, LOADING),
-    "join for a short session": (SESSION, SESSION, SESSION, SESSION, SESSION, MOVED, LOADING),
-    "join for a long session":  (SESSION, SESSION, SESSION, SESSION, SESSION, MOVED, LOADING),
-    "join no group":            (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
-    "sync as a follower":       (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
-    "sync as the leader":       (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
-    "sync an old generation":   (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, AGAIN),
-    "sync as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, AGAIN),
-    "sync of another type":     (UNKNOWN, UNKNOWN, OTHER, OTHER, OTHER, MOVED, AGAIN),
-    "sync by other protocols":  (UNKNOWN, UNKNOWN, OTHER, OTHER, OTHER, MOVED, AGAIN),
-    "sync by the same":         (UNKNOWN, UNKNOWN, AGAIN, WAITS, OK, MOVED, AGAIN),
-    "sync no group":            (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
-    "beat":                     (UNKNOWN, UNKNOWN, AGAIN, OK, OK, MOVED, OK),
-    "beat an old generation":   (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, OK),
-    "beat as unknown ID":       (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, OK),
-    "beat no group":            (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
-    "leave":                    (UNKNOWN, UNKNOWN, OK, OK, OK, MOVED, LOADING),
-    "leave as unknown ID":      (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
-    "leave as no id":           (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
-    "leave no group":           (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
-    "commit as a member":       (MISSING, UNKNOWN, OK, AGAIN, OK, MOVED, LOADING),
-    "commit an old generation": (MISSING, UNKNOWN, STALE, STALE, STALE, MOVED, LOADING),
-    "commit as no member":      (MISSING, OK, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "join as a new client":         (WAITS, WAITS, WAITS, WAITS, WAITS, MOVED, LOADING),
+    "join as a follower":           (UNKNOWN, UNKNOWN, WAITS, OK, OK, MOVED, LOADING),
+    "join as the leader":           (UNKNOWN, UNKNOWN, WAITS, OK, WAITS, MOVED, LOADING),
+    "join with other metadata":     (UNKNOWN, UNKNOWN, WAITS, WAITS, WAITS, MOVED, LOADING),
+    "join as unknown ID":           (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "join as unknown instance":     (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "join of another type":         (WAITS, WAITS, PROTOCOL, PROTOCOL, PROTOCOL, MOVED, LOADING),
+    "join with other protocols":    (WAITS, WAITS, PROTOCOL, PROTOCOL, PROTOCOL, MOVED, LOADING),
+    "join with no protocols":       (PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL, PROTOCOL, MOVED, LOADING),
+    "join with a short session":    (SESSION, SESSION, SESSION, SESSION, SESSION, MOVED, LOADING),
+    "join with a long session":     (SESSION, SESSION, SESSION, SESSION, SESSION, MOVED, LOADING),
+    "join without a group ID":      (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
+    "sync as a follower":           (UNKNOWN, UNKNOWN, REJOIN, WAITS, OK, MOVED, REJOIN),
+    "sync as the leader":           (UNKNOWN, UNKNOWN, REJOIN, WAITS, OK, MOVED, REJOIN),
+    "sync in an old generation":    (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, REJOIN),
+    "sync as unknown ID":           (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, REJOIN),
+    "sync of another type":         (UNKNOWN, UNKNOWN, PROTOCOL, PROTOCOL, PROTOCOL, MOVED, REJOIN),
+    "sync with other protocols":    (UNKNOWN, UNKNOWN, PROTOCOL, PROTOCOL, PROTOCOL, MOVED, REJOIN),
+    "sync with the same protocol":  (UNKNOWN, UNKNOWN, REJOIN, WAITS, OK, MOVED, REJOIN),
+    "sync without a group ID":      (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
+    "beat":                         (UNKNOWN, UNKNOWN, REJOIN, OK, OK, MOVED, OK),
+    "beat in an old generation":    (UNKNOWN, UNKNOWN, STALE, STALE, STALE, MOVED, OK),
+    "beat as unknown ID":           (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, OK),
+    "beat without a group ID":      (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
+    "leave":                        (UNKNOWN, UNKNOWN, OK, OK, OK, MOVED, LOADING),
+    "leave as unknown ID":          (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "leave without an ID":          (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
+    "leave without a group ID":     (NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID, NO_ID),
+    "commit as a member":           (MISSING, UNKNOWN, OK, REJOIN, OK, MOVED, LOADING),
+    "commit in an old generation":  (MISSING, UNKNOWN, STALE, STALE, STALE, MOVED, LOADING),
+    "commit as a non-member":       (MISSING, OK, UNKNOWN, UNKNOWN, UNKNOWN, MOVED, LOADING),
     "commit in a transaction as a member": (MISSING, UNKNOWN, OK, OK, OK, MOVED, LOADING),
-    "commit in a transaction as no member": (MISSING, OK, OK, OK, OK, MOVED, LOADING),
-    "delete":                   (MISSING, WAITS, FULL, FULL, FULL, MOVED, LOADING),
-    "delete offsets":           (MISSING, OK, OK, OK, OK, MOVED, LOADING),
+    "commit in a transaction as a non-member": (MISSING, OK, OK, OK, OK, MOVED, LOADING),
+    "delete":                       (MISSING, WAITS, NON_EMPTY, NON_EMPTY, NON_EMPTY, MOVED, LOADING),
+    "delete offsets":               (MISSING, OK, OK, OK, OK, MOVED, LOADING),
 }  # fmt: skip
 """Immediate response to each request in each state; ``WAITS`` if it is sent later."""
 
 
-class Asker:
-    """Sends one request, as ``a`` or ``b`` where it says so."""
+class Requester:
+    """Sends one request to a group in the given state, as leader ``a``, follower ``b`` or another client."""
 
     def __init__(self, state: str) -> None:
         self.scene = ClassicScene(initial_rebalance_delay_ms=0)
@@ -94,12 +94,12 @@ class Asker:
         self.follower = story.actors.get("b", unknown)
         self.answer = WAITS
 
-    def ask(self, what: str) -> str:
-        verb, _, how = what.partition(" ")
+    def send(self, request: str) -> str:
+        verb, _, how = request.partition(" ")
         getattr(self, f"_{verb}")(how)
         return self.answer
 
-    def _answered(self, code: ErrorCode) -> None:
+    def _record(self, code: ErrorCode) -> None:
         self.answer = code.name
 
     def _join(self, how: str) -> None:
@@ -111,48 +111,48 @@ class Asker:
             "as unknown ID": {"member_id": "unknown"},
             "as unknown instance": {"member_id": "unknown", "instance_id": "unknown"},
             "of another type": {"member_id": "", "protocol_type": "connect"},
-            "by other protocols": {"member_id": "", "protocols": protocols("sticky")},
-            "by no protocols": {"member_id": "", "protocols": ()},
-            "for a short session": {"session_timeout_ms": 5999},
-            "for a long session": {"session_timeout_ms": 1_800_001},
-            "no group": {},
+            "with other protocols": {"member_id": "", "protocols": protocols("sticky")},
+            "with no protocols": {"member_id": "", "protocols": ()},
+            "with a short session": {"session_timeout_ms": 5999},
+            "with a long session": {"session_timeout_ms": 1_800_001},
+            "without a group ID": {},
         }[how]
         request = join_request(**{"member_id": self.follower.member_id, "client_id": "b"} | changes)
-        group_id = "" if how == "no group" else GROUP
-        self.scene.coordinator.join(group_id, request, lambda joined: self._answered(joined.error))
+        group_id = "" if how == "without a group ID" else GROUP
+        self.scene.coordinator.join(group_id, request, lambda joined: self._record(joined.error))
 
     def _sync(self, how: str) -> None:
         leader, follower = self.leader.member_id, self.follower.member_id
         request = {
             "as a follower": Sync(1, follower),
             "as the leader": Sync(1, leader, assignments=[(leader, b"0")]),
-            "an old generation": Sync(0, follower),
+            "in an old generation": Sync(0, follower),
             "as unknown ID": Sync(1, "unknown"),
             "of another type": Sync(1, follower, None, "connect", "range"),
-            "by other protocols": Sync(1, follower, None, "consumer", "sticky"),
-            "by the same": Sync(1, follower, None, "consumer", "range"),
-            "no group": Sync(1, follower),
+            "with other protocols": Sync(1, follower, None, "consumer", "sticky"),
+            "with the same protocol": Sync(1, follower, None, "consumer", "range"),
+            "without a group ID": Sync(1, follower),
         }[how]
-        group_id = "" if how == "no group" else GROUP
-        self.scene.coordinator.sync(group_id, request, lambda synced: self._answered(synced.error))
+        group_id = "" if how == "without a group ID" else GROUP
+        self.scene.coordinator.sync(group_id, request, lambda synced: self._record(synced.error))
 
     def _beat(self, how: str) -> None:
         member_id = "unknown" if how == "as unknown ID" else self.follower.member_id
-        generation = 0 if how == "an old generation" else 1
-        group_id = "" if how == "no group" else GROUP
-        self._answered(self.scene.coordinator.heartbeat(group_id, member_id, None, generation))
+        generation = 0 if how == "in an old generation" else 1
+        group_id = "" if how == "without a group ID" else GROUP
+        self._record(self.scene.coordinator.heartbeat(group_id, member_id, None, generation))
 
     def _leave(self, how: str) -> None:
-        member_id = {"as unknown ID": "unknown", "as no id": ""}.get(how, self.follower.member_id)
-        self._check(lambda: self._left("" if how == "no group" else GROUP, member_id))
+        member_id = {"as unknown ID": "unknown", "without an ID": ""}.get(how, self.follower.member_id)
+        self._check(lambda: self._left("" if how == "without a group ID" else GROUP, member_id))
 
     def _left(self, group_id: str, member_id: str) -> None:
         (code,) = self.scene.coordinator.leave(group_id, [Leave(member_id)])
         raise KafkaError(code)
 
     def _commit(self, how: str) -> None:
-        is_member = not how.endswith("as no member")
-        generation = (0 if how == "an old generation" else 1) if is_member else -1
+        is_member = not how.endswith("as a non-member")
+        generation = (0 if how == "in an old generation" else 1) if is_member else -1
         member_id = self.follower.member_id if is_member else ""
         transactional = how.startswith("in a transaction")
         self._check(lambda: self._group().check_commit(
@@ -163,7 +163,7 @@ class Asker:
         if how == "offsets":
             self._check(lambda: self._group().check_offset_delete())
         else:
-            self.scene.coordinator.delete(GROUP, self._answered)
+            self.scene.coordinator.delete(GROUP, self._record)
 
     def _group(self):  # type: ignore[no-untyped-def]
         group = self.scene.coordinator.shards.shard_of(GROUP).group(GROUP)
@@ -174,15 +174,15 @@ class Asker:
     def _check(self, check: Callable[[], None]) -> None:
         try:
             check()
-            self._answered(ErrorCode.NONE)
+            self._record(ErrorCode.NONE)
         except KafkaError as error:
-            self._answered(error.code)
+            self._record(error.code)
 
 
 @pytest.mark.parametrize("request_name", TABLE)
 def test_every_request_in_every_state(request_name: str) -> None:
-    """Each request has Kafka's response in each state."""
-    answers = tuple(Asker(state).ask(request_name) for state in COLUMNS)
+    """In each state, each request gets the same response as from Kafka."""
+    answers = tuple(Requester(state).send(request_name) for state in COLUMNS)
     assert dict(zip(COLUMNS, answers, strict=True)) == dict(zip(COLUMNS, TABLE[request_name], strict=True))
 
 
@@ -197,7 +197,7 @@ VALID = {
 
 @pytest.mark.parametrize(("before", "after"), list(product(State, State)))
 def test_state_transitions(before: State, after: State) -> None:
-    """Kafka has the same transitions; others raise an error."""
+    """The state transitions of Kafka are allowed; all others raise an error."""
     scene = ClassicScene()
     group = scene.shard.classic(GROUP)
     group.state = before
@@ -211,7 +211,6 @@ def test_state_transitions(before: State, after: State) -> None:
 
 
 def test_fencing_predicates() -> None:
-    """Each one has the documented result."""
     assert fencing.is_current_generation(2, 2)
     assert not fencing.is_current_generation(1, 2)
     assert not fencing.is_current_generation(3, 2)

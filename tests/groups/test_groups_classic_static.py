@@ -1,4 +1,4 @@
-"""Static members rejoin with their instance ids without a rebalance (KIP-345, KIP-814)."""
+"""Static members rejoin with their instance IDs without a rebalance (KIP-345, KIP-814)."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from classic_scene import check_transcript
 
 
 def test_static_follower_restarts() -> None:
-    """The follower keeps its assignment without a rebalance; its old ID is fenced."""
+    """A restarted static follower keeps its assignment without a rebalance, and its old member ID is fenced."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b2 joins static=two
   log: 1: a=0 two=1
 > commit
-  b2: joined 1 by range, follows a
+  b2: joined 1 with range, follows a
 > a beats
   a: NONE
 > b beats
@@ -34,32 +34,32 @@ def test_static_follower_restarts() -> None:
 > b joins
   b: FENCED_INSTANCE_ID
 > b2 syncs
-  b2: does '1'
+  b2: assigned '1'
 > b2 beats
   b2: NONE
 """)
 
 
 def test_static_leader_restarts() -> None:
-    """The leader leads again, with skip_assignment set."""
+    """A restarted static leader remains leader; its JoinGroup response has skip_assignment set."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a2 joins static=one
   log: 1: b=1 one=0
 > commit
-  a2: joined 1 by range, leads b a2, skips the assignment
+  a2: joined 1 with range, leads b a2, skips the assignment
 > a2 syncs
-  a2: does '0'
+  a2: assigned '0'
 > b beats
   b: NONE
 > show
@@ -73,23 +73,23 @@ def test_static_leader_restarts() -> None:
 
 
 def test_static_leader_of_an_old_version_restarts() -> None:
-    """Before KIP-814 the response does not name it as leader, so that it does not assign again."""
+    """A client older than KIP-814 is not named leader in the response, which prevents it from assigning again."""
     check_transcript("""
 > a joins static=one version=5
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a2 joins static=one version=5
   log: 1: b=1 one=0
 > commit
-  a2: joined 1 by range, follows a
+  a2: joined 1 with range, follows a
 > show
   Stable 1: b a2, led by a2
 """)
@@ -97,34 +97,34 @@ def test_static_leader_of_an_old_version_restarts() -> None:
 
 def test_restart_with_other_protocols_starts_a_rebalance() -> None:
     check_transcript("""
-> a joins static=one speaks=range,sticky
+> a joins static=one protocols=range,sticky
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
-> a2 joins static=one speaks=sticky,range
-  a2: joined 2 by sticky, leads a2
+  a: assigned '0'
+> a2 joins static=one protocols=sticky,range
+  a2: joined 2 with sticky, leads a2
 > show
   CompletingRebalance 2: a2, led by a2
 """)
 
 
 def test_replacement_that_cannot_be_written() -> None:
-    """The old member ID is restored."""
+    """If a static member's replacement cannot be written, the old member ID is restored."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b2 joins static=two
   log: 1: a=0 two=1
 > reject COORDINATOR_NOT_AVAILABLE
@@ -136,26 +136,26 @@ def test_replacement_that_cannot_be_written() -> None:
 > b2 joins
   log: 1: a=0 two=1
 > commit
-  b2: joined 1 by range, follows a
+  b2: joined 1 with range, follows a
 > b beats
   b: FENCED_INSTANCE_ID
 """)
 
 
 def test_replacement_that_cannot_be_written_changes_nothing_else() -> None:
-    """The replacement's new protocols and timeouts are discarded too."""
+    """The protocols and timeouts of a replacement that cannot be written are discarded, too."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 9
 > a beats
   a: NONE
@@ -184,21 +184,21 @@ def test_replacement_starts_with_a_full_session() -> None:
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 9
 > a beats
   a: NONE
 > b2 joins static=two
   log: 1: a=0 two=1
 > commit
-  b2: joined 1 by range, follows a
+  b2: joined 1 with range, follows a
 > wait 9
 > a beats
   a: NONE
@@ -208,20 +208,20 @@ def test_replacement_starts_with_a_full_session() -> None:
 
 
 def test_replacement_with_a_slow_write() -> None:
-    """The replacement stays a member after a wait longer than its session, with a full session from the response on."""
+    """A replacement whose write takes longer than its session timeout stays; its session starts with the response."""
     check_transcript("""
 > a joins static=one
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a2 joins static=one
   log: 1: one=0
 > wait 29.9
 > commit
-  a2: joined 1 by range, leads a2, skips the assignment
+  a2: joined 1 with range, leads a2, skips the assignment
 > wait 9.9
 > show
   Stable 1: a2, led by a2
@@ -233,15 +233,15 @@ def test_replacement_with_a_slow_write() -> None:
 
 
 def test_two_replacements_before_the_write() -> None:
-    """The last one stays."""
+    """If a static member is replaced twice before the write is committed, the last replacement remains."""
     check_transcript("""
 > a joins static=one
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a2 joins static=one
   log: 1: one=0
 > a3 joins static=one
@@ -249,7 +249,7 @@ def test_two_replacements_before_the_write() -> None:
   a2: FENCED_INSTANCE_ID
 > commit 1
 > commit
-  a3: joined 1 by range, leads a3, skips the assignment
+  a3: joined 1 with range, leads a3, skips the assignment
 > a2 beats
   a2: FENCED_INSTANCE_ID
 > a3 beats
@@ -257,88 +257,88 @@ def test_two_replacements_before_the_write() -> None:
 """)
 
 
-def test_replacement_just_before_a_rebalance_counts_as_joined() -> None:
+def test_replacement_just_before_a_rebalance_takes_part() -> None:
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b2 joins static=two
   log: 1: a=0 two=1
 > c joins version=0
 > commit
 > a joins
-  a: joined 2 by range, leads a two c
-  b2: joined 2 by range, follows a
-  c: joined 2 by range, follows a
+  a: joined 2 with range, leads a two c
+  b2: joined 2 with range, follows a
+  c: joined 2 with range, follows a
 """)
 
 
 def test_replacement_during_the_join_phase() -> None:
-    """The waiting member is fenced and the replacement waits instead."""
+    """A waiting member that is replaced is fenced, and its replacement waits instead."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > a2 joins static=one
   a: FENCED_INSTANCE_ID
 > b joins
-  b: joined 2 by range, follows one
-  a2: joined 2 by range, leads b a2
+  b: joined 2 with range, follows one
+  a2: joined 2 with range, leads b a2
 > show
   CompletingRebalance 2: b a2, led by a2
 """)
 
 
 def test_replacement_during_the_sync_phase() -> None:
-    """The replacement starts a rebalance, because the leader assigns to the old ID."""
+    """A replacement during the sync phase starts a rebalance, because the leader assigns to the old ID."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > b syncs
 > b2 joins static=two
   b: FENCED_INSTANCE_ID
 > a syncs a=0 b=1
   a: REBALANCE_IN_PROGRESS
 > a joins
-  a: joined 2 by range, leads a two
-  b2: joined 2 by range, follows a
+  a: joined 2 with range, leads a two
+  b2: joined 2 with range, follows a
 """)
 
 
 def test_static_member_that_stops_keeps_its_assignment() -> None:
-    """The assignment is kept until the session expires."""
+    """A stopped static member keeps its assignment until its session expires."""
     check_transcript("""
 > a joins static=one session=6000
 > b joins static=two session=20000
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > wait 5
 > b beats
   b: NONE
@@ -353,26 +353,26 @@ def test_static_member_that_stops_keeps_its_assignment() -> None:
 
 
 def test_absent_static_member_during_a_rebalance() -> None:
-    """The rebalance completes without it; it keeps its membership until its session expires."""
+    """A rebalance completes without an absent static member, which stays a member until its session expires."""
     check_transcript("""
-> a joins static=one session=60000 patience=5000
-> b joins static=two session=60000 patience=5000
+> a joins static=one session=60000 rebalance=5000
+> b joins static=two session=60000 rebalance=5000
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a joins
 > wait 5
-  a: joined 2 by range, leads a b
+  a: joined 2 with range, leads a b
 > a syncs a=0 b=1
   log: 2: a=0 b=1
 > commit
-  a: does '0'
+  a: assigned '0'
 > wait 4
 > a beats
   a: NONE
@@ -387,19 +387,19 @@ def test_absent_static_member_during_a_rebalance() -> None:
 
 
 def test_all_static_members_are_absent() -> None:
-    """The group waits for them until their sessions expire."""
+    """If all static members are absent, the rebalance waits until their sessions expire."""
     check_transcript("""
-> a joins static=one session=20000 patience=5000
-> b joins static=two session=20000 patience=5000
+> a joins static=one session=20000 rebalance=5000
+> b joins static=two session=20000 rebalance=5000
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > a is removed
   a: left, NONE
 > show
@@ -418,19 +418,19 @@ def test_all_static_members_are_absent() -> None:
 
 
 def test_administrator_removes_a_static_member() -> None:
-    """The member's instance ID is sufficient."""
+    """An administrator can remove a static member by its instance ID alone."""
     check_transcript("""
 > a joins static=one
 > b joins static=two
 > wait 0
-  a: joined 1 by range, leads a two
-  b: joined 1 by range, follows a
+  a: joined 1 with range, leads a two
+  b: joined 1 with range, follows a
 > a syncs a=0 b=1
   log: 1: a=0 b=1
 > b syncs
 > commit
-  a: does '0'
-  b: does '1'
+  a: assigned '0'
+  b: assigned '1'
 > b is removed
   b: left, NONE
 > a beats
@@ -441,25 +441,25 @@ def test_administrator_removes_a_static_member() -> None:
   b: left, UNKNOWN_MEMBER_ID
 > b2 joins static=two
 > a joins
-  a: joined 2 by range, leads a two
-  b2: joined 2 by range, follows a
+  a: joined 2 with range, leads a two
+  b2: joined 2 with range, follows a
 """)
 
 
 def test_replaced_member_cannot_leave() -> None:
-    """Leaving with its instance ID would remove its replacement."""
+    """A replaced member is fenced when it leaves; otherwise its instance ID would remove the replacement."""
     check_transcript("""
 > a joins static=one
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > a2 joins static=one
   log: 1: one=0
 > commit
-  a2: joined 1 by range, leads a2, skips the assignment
+  a2: joined 1 with range, leads a2, skips the assignment
 > a leaves
   a: left, FENCED_INSTANCE_ID
 > show
@@ -468,15 +468,15 @@ def test_replaced_member_cannot_leave() -> None:
 
 
 def test_member_ids_of_an_instance() -> None:
-    """An unknown member ID is unknown for every instance ID; that of another instance is fenced."""
+    """A wrong member ID is fenced if its instance ID is in use, and unknown otherwise."""
     check_transcript("""
 > a joins static=one
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 > a syncs a=0
   log: 1: a=0
 > commit
-  a: does '0'
+  a: assigned '0'
 > b joins static=two as=x
   b: UNKNOWN_MEMBER_ID
 > b joins static=one as=x
@@ -485,7 +485,7 @@ def test_member_ids_of_an_instance() -> None:
 
 
 def test_member_id_of_a_dynamic_member_stays_dynamic() -> None:
-    """A client with an ID assigned to a dynamic member cannot become static with it."""
+    """A client cannot become static with a member ID that was assigned to it as a dynamic member."""
     check_transcript("""
 > a joins
   a: MEMBER_ID_REQUIRED
@@ -493,5 +493,5 @@ def test_member_id_of_a_dynamic_member_stays_dynamic() -> None:
   a: UNKNOWN_MEMBER_ID
 > a joins as= static=one
 > wait 0
-  a: joined 1 by range, leads a
+  a: joined 1 with range, leads a
 """)

@@ -20,7 +20,7 @@ def scene_after(script: str) -> ClassicScene:
     return scene
 
 
-def listed(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[ListedGroup]:
+def list_groups(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[ListedGroup]:
     found: list[tuple[ErrorCode, list[ListedGroup]]] = []
     Deferred.fromCoroutine(scene.coordinator.list_groups(states, types)).addCallback(found.append)
     ((code, groups),) = found
@@ -28,14 +28,14 @@ def listed(scene: ClassicScene, states: tuple[str, ...] = (), types: tuple[str, 
     return groups
 
 
-def deleted(scene: ClassicScene) -> list[ErrorCode]:
+def delete_group(scene: ClassicScene) -> list[ErrorCode]:
     codes: list[ErrorCode] = []
     scene.coordinator.delete(GROUP, codes.append)
     return codes
 
 
 def test_stable_group_is_described() -> None:
-    """The description has the subscriptions and assignments of its members."""
+    """A stable group is described with the subscriptions and assignments of its members."""
     scene = scene_after(STABLE)
     described = scene.coordinator.describe(GROUP)
     subscription = protocols("range")[0][1]
@@ -46,7 +46,7 @@ def test_stable_group_is_described() -> None:
 
 
 def test_rebalancing_group_is_described() -> None:
-    """The members have no assignment yet."""
+    """During a rebalance, members are described without metadata and assignment."""
     scene = scene_after(STABLE + "> c joins version=0")
     described = scene.coordinator.describe(GROUP)
     assert (described.state_name, described.protocol_type, described.protocol) == ("PreparingRebalance", "consumer", "")
@@ -58,7 +58,7 @@ def test_rebalancing_group_is_described() -> None:
 
 
 def test_missing_group_is_described_as_dead() -> None:
-    """A group of another coordinator is an error."""
+    """A missing group is described as dead; a request for a group of another coordinator is an error."""
     scene = ClassicScene()
     assert scene.coordinator.describe(GROUP) is NOT_FOUND
     assert NOT_FOUND.state_name == "Dead"
@@ -69,19 +69,19 @@ def test_missing_group_is_described_as_dead() -> None:
 
 
 def test_groups_are_listed_by_state_and_type() -> None:
-    """Groups with members and groups with offsets only."""
+    """Groups with members and groups that have only offsets are listed, optionally by state and type."""
     scene = scene_after(STABLE)
-    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
-    assert listed(scene, states=("STABLE", "empty"), types=("Classic",)) == listed(scene)
-    assert listed(scene, states=("Empty",)) == []
-    assert listed(scene, types=("consumer",)) == []
+    assert list_groups(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
+    assert list_groups(scene, states=("STABLE", "empty"), types=("Classic",)) == list_groups(scene)
+    assert list_groups(scene, states=("Empty",)) == []
+    assert list_groups(scene, types=("consumer",)) == []
     offsets_only = ClassicScene()
     offsets_only.commit_offset()
-    assert listed(offsets_only) == [ListedGroup(GROUP, "", "Empty", "classic")]
+    assert list_groups(offsets_only) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_list_is_incomplete_while_a_partition_loads() -> None:
-    """The response has an error."""
+    """While a partition is loading, the response has an error code and the groups loaded so far."""
     scene = scene_after(STABLE)
     scene.shards.is_loading = True
     answers: list[tuple[ErrorCode, list[ListedGroup]]] = []
@@ -90,56 +90,56 @@ def test_list_is_incomplete_while_a_partition_loads() -> None:
 
 
 def test_empty_group_is_deleted_with_its_offsets() -> None:
-    """The response follows the commit, and the next coordinator does not load the group."""
+    """A deletion is answered once it is committed, and the next coordinator does not load the group."""
     scene = scene_after(STABLE)
     scene.commit_offset()
     scene.coordinator.leave(GROUP, [Leave(member_id) for member_id in scene.group.roster.members])
     scene.log.commit()
-    codes = deleted(scene)
+    codes = delete_group(scene)
     assert codes == []
-    assert listed(scene) != []
+    assert list_groups(scene) != []
     scene.log.commit()
     assert codes == [ErrorCode.NONE]
-    assert listed(scene) == []
-    assert deleted(scene) == [ErrorCode.GROUP_ID_NOT_FOUND]
+    assert list_groups(scene) == []
+    assert delete_group(scene) == [ErrorCode.GROUP_ID_NOT_FOUND]
     scene.fail_over()
-    assert listed(scene) == []
+    assert list_groups(scene) == []
     assert not scene.shard.offsets.has(GROUP)
 
 
 def test_group_with_offsets_only_is_deleted() -> None:
-    """Until the deletion is committed, a replay restores the group with its offsets."""
+    """A replay restores a group that has only offsets until its deletion is committed."""
     scene = ClassicScene()
     scene.commit_offset()
     scene.fail_over()
-    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
-    codes = deleted(scene)
+    assert list_groups(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
+    codes = delete_group(scene)
     scene.log.commit()
     assert codes == [ErrorCode.NONE]
     scene.fail_over()
-    assert listed(scene) == []
+    assert list_groups(scene) == []
 
 
 def test_deletion_that_cannot_be_written_changes_nothing() -> None:
     scene = ClassicScene()
     scene.commit_offset()
-    codes = deleted(scene)
+    codes = delete_group(scene)
     scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert codes == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
+    assert list_groups(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_member_joins_during_a_deletion() -> None:
-    """The member joins a new group without the offsets of the old one."""
+    """A member that joins during a deletion creates a new group without the old offsets."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     scene.commit_offset()
-    codes = deleted(scene)
+    codes = delete_group(scene)
     Story(scene).run("> a joins version=0\n> wait 0\n> a syncs a=0\n> commit")
     assert codes == [ErrorCode.NONE]
-    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
+    assert list_groups(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
     assert not scene.shard.offsets.has(GROUP)
     scene.fail_over()
-    assert listed(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
+    assert list_groups(scene) == [ListedGroup(GROUP, "consumer", "Stable", "classic")]
     assert not scene.shard.offsets.has(GROUP)
 
 
@@ -147,27 +147,27 @@ def test_commit_during_a_deletion() -> None:
     """An offset committed after the deletion is valid and keeps the group."""
     scene = ClassicScene()
     scene.commit_offset(offset=1)
-    codes = deleted(scene)
+    codes = delete_group(scene)
     scene.commit_offset(offset=2)
     assert codes == [ErrorCode.NONE]
-    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
+    assert list_groups(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
     kept = scene.shard.offsets.committed(GROUP, "t", 0)
     assert kept is not None
     assert kept.offset == 2
 
 
 def test_unused_group_is_forgotten() -> None:
-    """A failed request leaves no group behind; a group with offsets stays."""
+    """A failed request leaves no group behind unless the group has offsets."""
     scene = ClassicScene()
     Story(scene).run("> a joins type=")
-    assert listed(scene) == []
+    assert list_groups(scene) == []
     scene.commit_offset()
     Story(scene).run("> a joins type=\n> a joins\n> wait 100")
-    assert listed(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
+    assert list_groups(scene) == [ListedGroup(GROUP, "", "Empty", "classic")]
 
 
 def test_offsets_of_subscribed_topics_are_kept() -> None:
-    """The subscriptions of other protocol types are unknown."""
+    """Offsets can be deleted unless a member subscribes to the topic or its subscription is unknown."""
     scene = scene_after(STABLE)
     assert scene.group.is_subscribed_to("t")
     assert not scene.group.is_subscribed_to("u")
@@ -180,7 +180,7 @@ def test_offsets_of_subscribed_topics_are_kept() -> None:
 
 
 def test_offset_expiry() -> None:
-    """The retention starts with the commit, or when the group becomes empty (KIP-211)."""
+    """Retention starts with the commit or when the group becomes empty (KIP-211)."""
     scene = ClassicScene(initial_rebalance_delay_ms=0)
     scene.commit_offset()
     group = scene.group

@@ -15,7 +15,7 @@ from kreplica.testing.cluster.cluster import BROKER_PORT, SimulatedCluster
 from kreplica.wire import messages
 from kreplica.wire.messages import Api
 
-STRANGER = -(2**31)
+OPERATIONS_UNKNOWN = -(2**31)
 SYNC_PROTOCOL_FROM = 5
 """First version of SyncGroup that must name the protocol."""
 
@@ -34,12 +34,12 @@ class Scene:
         self.group_id = ""
         self.cluster.run_until(self.client.request_with_retries(messages.LIST_GROUPS, {}))
 
-    def ask(self, api: Api, version: int, **body: Any) -> dict[str, Any]:
+    def request(self, api: Api, version: int, **body: Any) -> dict[str, Any]:
         answer: dict[str, Any] = self.cluster.run_until(self.client.request(api, body, at_most=version))
         return answer
 
     def join(self, version: int, member_id: str = "", **fields: Any) -> dict[str, Any]:
-        return self.ask(messages.JOIN_GROUP, version, **self.join_body(member_id) | fields)
+        return self.request(messages.JOIN_GROUP, version, **self.join_body(member_id) | fields)
 
     def join_body(self, member_id: str = "") -> dict[str, Any]:
         protocols = [{"name": "range", "metadata": b"topics"}]
@@ -53,8 +53,8 @@ class Scene:
             "reason": "to read",
         }
 
-    def member(self, version: int = 3, **fields: Any) -> dict[str, Any]:
-        """Join as the only member; return the response."""
+    def join_alone(self, version: int = 3, **fields: Any) -> dict[str, Any]:
+        """Join as the only member and return the response."""
         joined = self.join(version, **fields)
         if joined["error_code"] == ErrorCode.MEMBER_ID_REQUIRED:
             joined = self.join(version, joined["member_id"], **fields)
@@ -70,26 +70,26 @@ class Scene:
         }
         if version >= SYNC_PROTOCOL_FROM:
             body |= {"protocol_type": joined.get("protocol_type"), "protocol_name": joined["protocol_name"]}
-        return self.ask(messages.SYNC_GROUP, version, **body | fields)
+        return self.request(messages.SYNC_GROUP, version, **body | fields)
 
-    def stable(self, **fields: Any) -> dict[str, Any]:
-        joined = self.member(9, **fields)
+    def join_and_sync(self, **fields: Any) -> dict[str, Any]:
+        joined = self.join_alone(9, **fields)
         assert self.sync(5, joined, group_instance_id=fields.get("group_instance_id"))["error_code"] == 0
         return joined
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[Scene]:
-    made = Scene()
-    yield made
-    made.cluster.run_until(made.client.close())
-    made.cluster.stop()
+def shared_scene() -> Iterator[Scene]:
+    scene = Scene()
+    yield scene
+    scene.cluster.run_until(scene.client.close())
+    scene.cluster.stop()
 
 
 @pytest.fixture
-def scene(whole: Scene, request: pytest.FixtureRequest) -> Scene:
-    whole.group_id = request.node.name
-    return whole
+def scene(shared_scene: Scene, request: pytest.FixtureRequest) -> Scene:
+    shared_scene.group_id = request.node.name
+    return shared_scene
 
 
 def versions(api: Api) -> list[int]:
@@ -117,7 +117,7 @@ def test_join(scene: Scene, version: int) -> None:
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
 def test_static_member_joins(scene: Scene, version: int) -> None:
     """The member ID starts with its instance ID; from version 9 the response has skip_assignment."""
-    first = scene.stable(group_instance_id="one")
+    first = scene.join_and_sync(group_instance_id="one")
     assert first["member_id"].startswith("one-")
     again = scene.join(version, group_instance_id="one")
     assert again["error_code"] == 0
@@ -131,8 +131,8 @@ def test_static_member_joins(scene: Scene, version: int) -> None:
 
 
 def test_join_group_0_has_one_timeout(scene: Scene) -> None:
-    """The rebalance timeout is the session timeout."""
-    scene.member(0, session_timeout_ms=7000)
+    """In version 0, the session timeout is also the rebalance timeout."""
+    scene.join_alone(0, session_timeout_ms=7000)
     group = scene.cluster.brokers[1].program.coordinators.groups.shards.shard_of(scene.group_id).classic(scene.group_id)
     (member,) = group.roster.members.values()
     assert (member.session_timeout_ms, member.rebalance_timeout_ms) == (7000, 7000)
@@ -141,7 +141,7 @@ def test_join_group_0_has_one_timeout(scene: Scene) -> None:
 @pytest.mark.parametrize("version", versions(messages.SYNC_GROUP))
 def test_sync(scene: Scene, version: int) -> None:
     """The leader's assignment is returned once it is committed."""
-    joined = scene.member(9)
+    joined = scene.join_alone(9)
     synced = scene.sync(version, joined)
     assert (synced["error_code"], synced["assignment"]) == (0, b"read this")
     if version >= 5:
@@ -153,44 +153,44 @@ def test_sync(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", versions(messages.HEARTBEAT))
 def test_heartbeat(scene: Scene, version: int) -> None:
-    """A member gets no error, another client UNKNOWN_MEMBER_ID."""
-    joined = scene.stable()
+    """A member gets no error; another client gets UNKNOWN_MEMBER_ID."""
+    joined = scene.join_and_sync()
     body = {"group_id": scene.group_id, "generation_id": 1, "member_id": joined["member_id"]}
-    assert scene.ask(messages.HEARTBEAT, version, **body)["error_code"] == 0
-    stranger = scene.ask(messages.HEARTBEAT, version, **body | {"member_id": "x"})
+    assert scene.request(messages.HEARTBEAT, version, **body)["error_code"] == 0
+    stranger = scene.request(messages.HEARTBEAT, version, **body | {"member_id": "x"})
     assert stranger["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
     if version >= 3:
-        fenced = scene.ask(messages.HEARTBEAT, version, **body, group_instance_id="x")
+        fenced = scene.request(messages.HEARTBEAT, version, **body, group_instance_id="x")
         assert fenced["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("version", versions(messages.LEAVE_GROUP))
 def test_leave(scene: Scene, version: int) -> None:
-    """One member leaves; from version 3 several may leave, with a result for each."""
-    member_id = scene.stable(group_instance_id="one")["member_id"]
+    """Before version 3 one member leaves per request; from then on several may, with a result for each."""
+    member_id = scene.join_and_sync(group_instance_id="one")["member_id"]
     if version < 3:
         left = [
-            scene.ask(messages.LEAVE_GROUP, version, group_id=scene.group_id, member_id=each)["error_code"]
+            scene.request(messages.LEAVE_GROUP, version, group_id=scene.group_id, member_id=each)["error_code"]
             for each in ("x", member_id)
         ]
         assert left == [ErrorCode.UNKNOWN_MEMBER_ID, 0]
     else:
         members = [{"member_id": "x"}, {"member_id": "", "group_instance_id": "one"}]
-        left = scene.ask(messages.LEAVE_GROUP, version, group_id=scene.group_id, members=members)
+        left = scene.request(messages.LEAVE_GROUP, version, group_id=scene.group_id, members=members)
         assert left["error_code"] == 0
         assert [(row["member_id"], row["group_instance_id"], row["error_code"]) for row in left["members"]] == [
             ("x", None, ErrorCode.UNKNOWN_MEMBER_ID),
             ("", "one", 0),
         ]
-    nameless = scene.ask(messages.LEAVE_GROUP, version, group_id="", member_id="x", members=[{"member_id": "x"}])
+    nameless = scene.request(messages.LEAVE_GROUP, version, group_id="", member_id="x", members=[{"member_id": "x"}])
     assert nameless["error_code"] == ErrorCode.INVALID_GROUP_ID
 
 
 @pytest.mark.parametrize("version", versions(messages.DESCRIBE_GROUPS))
 def test_describe(scene: Scene, version: int) -> None:
-    """A missing group is dead, or from version 6 GROUP_ID_NOT_FOUND."""
-    joined = scene.stable(group_instance_id="one")
-    answer = scene.ask(
+    """A missing group is described as dead; from version 6 its error is GROUP_ID_NOT_FOUND."""
+    joined = scene.join_and_sync(group_instance_id="one")
+    answer = scene.request(
         messages.DESCRIBE_GROUPS, version, groups=[scene.group_id, "nothing"], include_authorized_operations=True
     )
     found, missing = answer["groups"]
@@ -208,33 +208,33 @@ def test_describe(scene: Scene, version: int) -> None:
     assert missing["error_code"] == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else 0)
     if version >= 6:
         assert missing["error_message"] == "Group nothing not found."
-        assert missing["authorized_operations"] == STRANGER
+        assert missing["authorized_operations"] == OPERATIONS_UNKNOWN
 
 
 @pytest.mark.parametrize("version", versions(messages.LIST_GROUPS))
 def test_list(scene: Scene, version: int) -> None:
-    """From version 4 with states and a state filter, from version 5 the same for types."""
-    scene.stable()
-    listed = scene.ask(messages.LIST_GROUPS, version)
+    """From version 4 groups have states and can be filtered by state; from version 5 the same applies to types."""
+    scene.join_and_sync()
+    listed = scene.request(messages.LIST_GROUPS, version)
     assert listed["error_code"] == 0
     (row,) = [row for row in listed["groups"] if row["group_id"] == scene.group_id]
     assert row["protocol_type"] == "consumer"
     if version >= 4:
         assert row["group_state"] == "Stable"
-        assert row not in scene.ask(messages.LIST_GROUPS, version, states_filter=["Empty"])["groups"]
-        assert row in scene.ask(messages.LIST_GROUPS, version, states_filter=["Empty", "stable"])["groups"]
+        assert row not in scene.request(messages.LIST_GROUPS, version, states_filter=["Empty"])["groups"]
+        assert row in scene.request(messages.LIST_GROUPS, version, states_filter=["Empty", "stable"])["groups"]
     if version >= 5:
         assert row["group_type"] == "classic"
-        assert scene.ask(messages.LIST_GROUPS, version, types_filter=["consumer"])["groups"] == []
+        assert scene.request(messages.LIST_GROUPS, version, types_filter=["consumer"])["groups"] == []
 
 
 @pytest.mark.parametrize("version", versions(messages.DELETE_GROUPS))
 def test_delete(scene: Scene, version: int) -> None:
-    """A group with members is not deleted; each group has one result."""
-    member_id = scene.stable()["member_id"]
+    """A group with members is not deleted; each distinct group of the request has one result."""
+    member_id = scene.join_and_sync()["member_id"]
 
     def delete(*groups: str) -> list[tuple[str, int]]:
-        answer = scene.ask(messages.DELETE_GROUPS, version, groups_names=list(groups))
+        answer = scene.request(messages.DELETE_GROUPS, version, groups_names=list(groups))
         return [(row["group_id"], row["error_code"]) for row in answer["results"]]
 
     assert delete() == []
@@ -242,21 +242,21 @@ def test_delete(scene: Scene, version: int) -> None:
         (scene.group_id, ErrorCode.NON_EMPTY_GROUP),
         ("nothing", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
-    scene.ask(messages.LEAVE_GROUP, 2, group_id=scene.group_id, member_id=member_id)
+    scene.request(messages.LEAVE_GROUP, 2, group_id=scene.group_id, member_id=member_id)
     assert delete(scene.group_id) == [(scene.group_id, 0)]
     assert delete(scene.group_id) == [(scene.group_id, ErrorCode.GROUP_ID_NOT_FOUND)]
 
 
 def test_client_disconnects_while_joining(scene: Scene) -> None:
-    """Other members are not affected."""
-    scene.stable()
+    """A client that disconnects while joining does not affect other members."""
+    scene.join_and_sync()
     waiting = Deferred.fromCoroutine(scene.client.request(messages.JOIN_GROUP, scene.join_body(), at_most=3))
     scene.cluster.run(1)
     scene.cluster.run_until(scene.client.close())
     with pytest.raises(ConnectionLost):
         scene.cluster.run_until(waiting)
-    # It had not received its member ID, so it cannot rejoin as that member: only the first one is left.
-    answer = scene.ask(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])
+    # The client has not received its member ID and cannot rejoin, so only the first member remains.
+    answer = scene.request(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])
     assert len(answer["groups"][0]["members"]) == 1
     scene.cluster.run(11)
-    assert scene.ask(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])["groups"][0]["group_state"] == "Empty"
+    assert scene.request(messages.DESCRIBE_GROUPS, 5, groups=[scene.group_id])["groups"][0]["group_state"] == "Empty"

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pytest
-from members_scene import CONVERGED_S_MAX, MembersScene, members
+from members_scene import CONVERGENCE_S_MAX, MembersScene, members
 
 DELAYS_S = (0.0, 0.0006, 0.002)
-"""Delays after a step: a message takes up to 1 ms, so requests, writes and responses are in flight."""
+"""Delays after a step. A message takes up to 1 ms, so requests, writes or responses are in flight."""
 
-FORGOTTEN_S = 15.0
-"""Time after which a dead member is removed: the end of its session, and a rebalance."""
+REMOVAL_S = 15.0
+"""Time within which a dead member is removed: its session timeout and a rebalance."""
 
 
-def die(scene: MembersScene, step: str, count: int, delay_s: float, *, loses_power: bool = False) -> None:
-    """Kill the coordinator at a step; the group recovers, and the broker returns."""
-    done = scene.at(
-        step, scene.lose_power_of_coordinator if loses_power else scene.kill_coordinator, count=count, delay_s=delay_s
+def kill_and_recover(scene: MembersScene, step: str, count: int, delay_s: float, *, loses_power: bool = False) -> None:
+    """Kill the coordinator at a step, wait until the group recovers, and restart the broker."""
+    was_called = scene.after_step(
+        step, scene.power_off_coordinator if loses_power else scene.kill_coordinator, count=count, delay_s=delay_s
     )
-    scene.cluster.run_until(done, CONVERGED_S_MAX)
+    scene.cluster.run_until(was_called, CONVERGENCE_S_MAX)
     scene.converge()
     scene.restart()
     scene.converge()
@@ -35,7 +35,7 @@ JOINING = [
     ("SyncGroup is answered", 3),
     ("OffsetFetch is sent", 1),
 ]
-"""Steps while a third member joins: it sends JoinGroup twice, first to get its ID, and then the two others rejoin."""
+"""Steps while a third member joins: it sends JoinGroup twice (first to get its ID), then the other two rejoin."""
 
 
 @pytest.mark.parametrize(("step", "count"), JOINING)
@@ -44,7 +44,7 @@ def test_coordinator_dies_while_a_member_joins(step: str, count: int) -> None:
     with members(2) as scene:
         for index, delay_s in enumerate(DELAYS_S):
             newcomer = scene.add()
-            die(scene, step, count, delay_s, loses_power=bool(index % 2))
+            kill_and_recover(scene, step, count, delay_s, loses_power=bool(index % 2))
             scene.remove(newcomer).leave()
             scene.converge()
 
@@ -52,12 +52,12 @@ def test_coordinator_dies_while_a_member_joins(step: str, count: int) -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(2, 32))
 def test_coordinator_dies_repeatedly(seed: int) -> None:
-    """With other network delays, by kill and by power loss."""
+    """The group recovers from kills and power losses of the coordinator, with other network delays."""
     with members(2, seed=seed) as scene:
         for step, count in JOINING:
             for index, delay_s in enumerate((*DELAYS_S, 0.0003, 0.001, 0.005)):
                 newcomer = scene.add()
-                die(scene, step, count, delay_s, loses_power=bool((seed + index) % 2))
+                kill_and_recover(scene, step, count, delay_s, loses_power=bool((seed + index) % 2))
                 scene.remove(newcomer).leave()
                 scene.converge()
 
@@ -67,13 +67,13 @@ LEAVING = [("LeaveGroup is sent", 1), ("LeaveGroup is answered", 1), ("JoinGroup
 
 @pytest.mark.parametrize(("step", "count"), LEAVING)
 def test_coordinator_dies_while_a_member_leaves(step: str, count: int) -> None:
-    """A leaving member is removed by the next coordinator too, at the latest after its session."""
+    """If the coordinator dies while a member leaves, the member is removed, at the latest after its session timeout."""
     with members(2) as scene:
         for delay_s in DELAYS_S:
             leaver = scene.add()
             scene.converge()
             scene.remove(leaver).leave()
-            die(scene, step, count, delay_s)
+            kill_and_recover(scene, step, count, delay_s)
 
 
 @pytest.mark.parametrize("step", ["OffsetCommit is sent", "OffsetCommit is answered", "Heartbeat is sent"])
@@ -81,25 +81,25 @@ def test_coordinator_dies_in_a_stable_group(step: str) -> None:
     """Members continue in the same or the next generation, with their committed offsets."""
     with members(3) as scene:
         for delay_s in DELAYS_S:
-            die(scene, step, 1, delay_s)
+            kill_and_recover(scene, step, 1, delay_s)
 
 
 @pytest.mark.parametrize(
     "step", ["JoinGroup is sent", "JoinGroup is answered", "SyncGroup is sent", "SyncGroup is answered"]
 )
 def test_member_dies(step: str) -> None:
-    """The others share a dead member's partitions, at the latest after its session."""
+    """When a member dies, the others share its partitions, at the latest after its session timeout."""
     with members(2) as scene:
         for delay_s in DELAYS_S:
             newcomer = scene.add()
-            done = scene.at(step, scene.remove(newcomer).die, delay_s=delay_s)
-            scene.cluster.run_until(done)
-            scene.cluster.run(FORGOTTEN_S)
+            was_called = scene.after_step(step, scene.remove(newcomer).die, delay_s=delay_s)
+            scene.cluster.run_until(was_called)
+            scene.cluster.run(REMOVAL_S)
             scene.converge()
 
 
-def test_coordinator_shuts_down_in_order() -> None:
-    """After a controlled shutdown members continue in their generation."""
+def test_controlled_shutdown_of_the_coordinator() -> None:
+    """After a controlled shutdown of the coordinator, members continue in their generation."""
     with members(3) as scene:
         before = scene.generation
         scene.cluster.run_until(scene.cluster.brokers[scene.coordinator].stop())
@@ -117,7 +117,7 @@ def test_isolated_coordinator(commits: bool) -> None:
         network = scene.cluster.simulation.network
         for other in ("coordinator", *(f"broker-{number}" for number in scene.cluster.brokers if number != old)):
             network.cut(f"broker-{old}", other)
-        scene.cluster.run_until(lambda: scene.coordinator not in (old, -1), CONVERGED_S_MAX)
+        scene.cluster.run_until(lambda: scene.coordinator not in (old, -1), CONVERGENCE_S_MAX)
         scene.converge()
         scene.add()
         scene.converge()

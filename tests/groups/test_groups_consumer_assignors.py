@@ -24,7 +24,10 @@ every_assignor = pytest.mark.parametrize("assignor", ASSIGNORS, ids=lambda assig
 
 @st.composite
 def groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
-    """Strategy: members with arbitrary subscriptions and previous targets."""
+    """Strategy: groups of members with arbitrary subscriptions and previous targets.
+
+    :param alike: all members subscribe to all topics.
+    """
     counts = draw(counts_of_partitions)
     names = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
     topics = st.frozensets(st.sampled_from(sorted(counts)))
@@ -35,7 +38,7 @@ def groups(draw: st.DrawFn, *, alike: bool = False) -> Group:
             owner = draw(st.sampled_from([*names, None]))
             if owner is not None:
                 before[owner].setdefault(topic_id, set()).add(partition)
-    targets = {name: {each: frozenset(held) for each, held in before[name].items()} for name in names}
+    targets = {name: {each: frozenset(partitions) for each, partitions in before[name].items()} for name in names}
     return Group({name: Subscriber(subscriptions[name], None, targets[name]) for name in names}, counts)
 
 
@@ -44,12 +47,12 @@ def owners(target: Mapping[str, Assignment]) -> dict[Partition, str]:
     found: dict[Partition, str] = {}
     for member_id, assignment in target.items():
         for partition in pairs(assignment):
-            assert partition not in found, f"{partition} has two"
+            assert partition not in found, f"{partition} has two owners"
             found[partition] = member_id
     return found
 
 
-def moved(group: Group, target: Mapping[str, Assignment]) -> int:
+def count_moved(group: Group, target: Mapping[str, Assignment]) -> int:
     """Return the number of partitions taken from members that could have kept them."""
     now = owners(target)
     return sum(
@@ -61,7 +64,7 @@ def moved(group: Group, target: Mapping[str, Assignment]) -> int:
 
 
 def members(number: int, counts: Mapping[UUID, int], before: Mapping[str, Assignment] | None = None) -> Group:
-    """Return this many members subscribed to all topics."""
+    """Return a group of ``number`` members that subscribe to all topics."""
     names = [f"m{index:04}" for index in range(number)]
     return Group({name: Subscriber(frozenset(counts), None, (before or {}).get(name, {})) for name in names}, counts)
 
@@ -74,8 +77,8 @@ def test_every_partition_has_one_subscribed_owner(assignor: Assignor, group: Gro
     assert list(target) == sorted(group.members)
     found = owners(target)
     subscribed = {topic_id for member in group.members.values() for topic_id in member.topic_ids}
-    wanted = {(topic_id, each) for topic_id in subscribed for each in range(group.partition_counts[topic_id])}
-    assert set(found) == wanted
+    expected = {(topic_id, each) for topic_id in subscribed for each in range(group.partition_counts[topic_id])}
+    assert set(found) == expected
     for (topic_id, _), member_id in found.items():
         assert topic_id in group.members[member_id].topic_ids
 
@@ -84,7 +87,7 @@ def test_every_partition_has_one_subscribed_owner(assignor: Assignor, group: Gro
 @examples
 @given(group=groups())
 def test_assignment_is_deterministic(assignor: Assignor, group: Group) -> None:
-    """Recomputing it after a failover moves nothing."""
+    """The order of members and topics does not matter, so recomputing after a failover moves nothing."""
     mirrored = Group(dict(reversed(group.members.items())), dict(reversed(group.partition_counts.items())))
     assert assignor.assign(mirrored) == assignor.assign(group)
 
@@ -92,7 +95,7 @@ def test_assignment_is_deterministic(assignor: Assignor, group: Group) -> None:
 @examples
 @given(group=groups())
 def test_uniform_assignment_is_balanced(group: Group) -> None:
-    """No member has two partitions more than another member that could read one of them."""
+    """No member has two partitions more than another member that subscribes to one of their topics."""
     target = UniformAssignor().assign(group)
     for (topic_id, _), member_id in owners(target).items():
         for other, member in group.members.items():
@@ -114,7 +117,7 @@ def test_uniform_moves_as_few_partitions_as_possible(group: Group) -> None:
     """With equal subscriptions only partitions above a member's fair share move."""
     total = sum(group.partition_counts.values())
     floor, extra = divmod(total, len(group.members))
-    held = sorted(
+    owned_counts = sorted(
         (
             sum(len([p for p in parts if p < group.partition_counts.get(topic_id, 0)]) for topic_id, parts in t.items())
             for t in (member.target for member in group.members.values())
@@ -122,8 +125,8 @@ def test_uniform_moves_as_few_partitions_as_possible(group: Group) -> None:
         reverse=True,
     )
     # The larger shares go to the members that own most already.
-    least = sum(max(0, have - (floor + (index < extra))) for index, have in enumerate(held))
-    assert moved(group, UniformAssignor().assign(group)) == least
+    least = sum(max(0, owned - (floor + (index < extra))) for index, owned in enumerate(owned_counts))
+    assert count_moved(group, UniformAssignor().assign(group)) == least
 
 
 def test_uniform_spreads_each_topic() -> None:
@@ -133,7 +136,7 @@ def test_uniform_spreads_each_topic() -> None:
 
 
 def test_uniform_with_different_subscriptions() -> None:
-    """A member with one topic gets more of it if others have other topics."""
+    """A member that subscribes to one topic gets more of it than members that have other topics as well."""
     both, one = frozenset(TOPICS[:2]), frozenset(TOPICS[:1])
     group = Group({"a": Subscriber(both), "b": Subscriber(one)}, {TOPICS[0]: 4, TOPICS[1]: 2})
     target = UniformAssignor().assign(group)
@@ -142,13 +145,13 @@ def test_uniform_with_different_subscriptions() -> None:
 
 
 def test_uniform_with_many_members() -> None:
-    """One more member among a thousand moves only its own share of ten thousand partitions."""
+    """The thousandth member of a group moves only its own share of ten thousand partitions."""
     counts = {UUID(int=number): 100 for number in range(1, 101)}
     target = UniformAssignor().assign(members(999, counts))
     assert {count(each) for each in target.values()} == {10, 11}
     group = members(1000, counts, target)
     assert {count(each) for each in UniformAssignor().assign(group).values()} == {10}
-    assert moved(group, UniformAssignor().assign(group)) == 10
+    assert count_moved(group, UniformAssignor().assign(group)) == 10
 
 
 @examples
@@ -179,7 +182,7 @@ def test_range_co_partitions_topics(group: Group, partitions: int) -> None:
 @settings(max_examples=20)
 @given(st.permutations(["u", "v", "w"]))
 def test_range_of_static_members_survives_restarts(member_ids: list[str]) -> None:
-    """Static members are ordered by instance id, independent of member ids."""
+    """Static members are ordered by instance ID, independently of member IDs."""
     topics = frozenset({TOPICS[0]})
     group = Group({each: Subscriber(topics, f"i{n}") for n, each in enumerate(member_ids)}, {TOPICS[0]: 3})
     target = RangeAssignor().assign(group)

@@ -1,4 +1,4 @@
-"""KIP-848 groups in a cluster of three brokers: no partition has two owners when members and coordinators die."""
+"""KIP-848 groups on three brokers: no partition has two owners when members and coordinators die."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SENT, ANSWERED = "ConsumerGroupHeartbeat is sent", "ConsumerGroupHeartbeat is an
 
 
 def test_members_join_leave_and_die() -> None:
-    """Partitions are shared evenly afterwards."""
+    """After a member joins, leaves or dies, the partitions are shared evenly."""
     with consumer_members() as scene:
         scene.join()
         scene.settle()
@@ -24,12 +24,12 @@ def test_members_join_leave_and_die() -> None:
     [(SENT, 1, 0.0), (SENT, 2, 0.001), (SENT, 4, 0.003), (ANSWERED, 1, 0.0), (ANSWERED, 5, 0.0)],
 )
 def test_coordinator_dies_while_a_member_joins(step: str, count: int, delay_s: float) -> None:
-    """Members continue at the next coordinator, and the new one gets its share."""
+    """Members continue at the next coordinator, and the joining member gets its share."""
     with consumer_members(seed=count) as scene:
-        happened = scene.at(step, scene.kill_coordinator, count=count, delay_s=delay_s)
+        was_killed = scene.after_step(step, scene.kill_coordinator, count=count, delay_s=delay_s)
         scene.join()
         scene.settle()
-        assert happened()
+        assert was_killed()
         scene.restart()
         scene.settle()
 
@@ -38,7 +38,7 @@ def test_coordinator_loses_power_while_a_member_dies() -> None:
     """The next coordinator detects a dead member that never contacted it."""
     with consumer_members(3) as scene:
         scene.readers.pop(0).die()
-        scene.lose_power_of_coordinator()
+        scene.power_off_coordinator()
         scene.settle()
         scene.restart()
         scene.settle()

@@ -1,4 +1,4 @@
-"""Groups change their protocol only without members, and keep their offsets."""
+"""Groups change their protocol only while they have no members, and keep their offsets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CLASSIC_MEMBER = MemberRecord("old", None, "client", "/127.0.0.1", 10_000, 10_00
 
 
 class Scene(ConsumerScene):
-    """A formerly classic group with these members."""
+    """A loaded classic group with the given members, and a KIP-848 client."""
 
     def __init__(self, *members: MemberRecord) -> None:
         super().__init__()
-        self.cluster.become("t", 4)
+        self.cluster.set_partition_count("t", 4)
         self.member = Member("a")
         self.member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
         record = GroupRecord("consumer", 3, "range" if members else None, None, START_MS, members)
@@ -30,14 +30,14 @@ class Scene(ConsumerScene):
 
     def join(self) -> HeartbeatResponse | ErrorCode:
         responses: list[HeartbeatResponse | ErrorCode] = []
-        self.send(self.member.joining(), responses.append)
+        self.send(self.member.join_heartbeat(), responses.append)
         self.log.commit()
         if isinstance(responses[0], HeartbeatResponse):
             self.member.apply(responses[0])
         return responses[0]
 
     def leave(self) -> None:
-        self.send(self.member.leaving(), lambda answer: None)
+        self.send(self.member.leave_heartbeat(), lambda answer: None)
         self.log.commit()
 
     def join_as_classic(self) -> JoinResponse:
@@ -49,7 +49,7 @@ class Scene(ConsumerScene):
 
 
 def test_empty_classic_group_is_converted() -> None:
-    """The first joining member replaces it in one write."""
+    """The first KIP-848 member that joins replaces an empty classic group in one write."""
     scene = Scene()
     assert isinstance(scene.join(), HeartbeatResponse)
     assert scene.state.epoch == 1
@@ -61,7 +61,7 @@ def test_empty_classic_group_is_converted() -> None:
 
 
 def test_classic_group_with_members_is_not_converted() -> None:
-    """A heartbeat to it gets GROUP_ID_NOT_FOUND, and nothing changes."""
+    """A KIP-848 heartbeat to a classic group with members gets GROUP_ID_NOT_FOUND and changes nothing."""
     scene = Scene(CLASSIC_MEMBER)
     assert scene.join() is ErrorCode.GROUP_ID_NOT_FOUND
     assert isinstance(scene.shard.group(GROUP), ClassicGroup)
@@ -73,7 +73,7 @@ def test_classic_group_with_members_is_not_converted() -> None:
 def test_refused_heartbeat_keeps_the_classic_group() -> None:
     scene = Scene()
     responses: list[HeartbeatResponse | ErrorCode] = []
-    scene.send(scene.member.beating(), responses.append)
+    scene.send(scene.member.heartbeat(), responses.append)
     scene.member.subscription["server_assignor"] = "none"
     assert scene.join() is ErrorCode.UNSUPPORTED_ASSIGNOR
     assert responses == [ErrorCode.INVALID_REQUEST]
@@ -82,10 +82,10 @@ def test_refused_heartbeat_keeps_the_classic_group() -> None:
 
 
 def test_conversion_with_a_write_too_large() -> None:
-    """The first successful write removes the classic group; until then the new one is dead."""
+    """If the first write is too large, the new group is dead; the next write removes the classic group."""
     scene = Scene()
     responses: list[HeartbeatResponse | ErrorCode] = []
-    scene.send(scene.member.joining(), responses.append)
+    scene.send(scene.member.join_heartbeat(), responses.append)
     scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert responses == [ErrorCode.UNKNOWN_SERVER_ERROR]
     assert scene.group.state_name == "Dead"
@@ -99,7 +99,7 @@ def test_group_is_forgotten_after_a_failed_first_write() -> None:
     scene = ConsumerScene()
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-    scene.send(member.joining(), lambda answer: None)
+    scene.send(member.join_heartbeat(), lambda answer: None)
     scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert scene.shard.group(GROUP) is not None
     scene.advance(601)
@@ -120,7 +120,7 @@ def test_empty_group_becomes_classic() -> None:
 
 
 def test_group_with_members_does_not_become_classic() -> None:
-    """JoinGroup gets INCONSISTENT_GROUP_PROTOCOL."""
+    """JoinGroup to a KIP-848 group with members gets INCONSISTENT_GROUP_PROTOCOL."""
     scene = Scene()
     scene.join()
     with pytest.raises(KafkaError) as caught:
@@ -130,7 +130,7 @@ def test_group_with_members_does_not_become_classic() -> None:
 
 
 def test_conversion_that_was_not_written() -> None:
-    """If the log contains both groups, the outdated one can be replaced again."""
+    """If the log contains records of both protocols, the later ones determine the group."""
     scene = Scene()
     scene.join()
     scene.leave()

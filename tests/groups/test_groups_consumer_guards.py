@@ -23,7 +23,7 @@ GUARDS: dict[str, tuple[object, Callable[[], None]]] = {
 
 @pytest.mark.parametrize("guard", GUARDS)
 def test_transcript_differs_without_the_rule(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict, story = GUARDS[guard]
-    monkeypatch.setattr(fencing, guard, lambda *_: verdict)
-    with pytest.raises(AssertionError, match="it was"):
-        story()
+    disabled_result, check = GUARDS[guard]
+    monkeypatch.setattr(fencing, guard, lambda *_: disabled_result)
+    with pytest.raises(AssertionError, match="actual transcript"):
+        check()

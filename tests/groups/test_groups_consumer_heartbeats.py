@@ -6,7 +6,7 @@ from consumer_scene import check_transcript
 
 
 def test_second_member() -> None:
-    """A second member gets its half after the first has confirmed the revocation."""
+    """The second member gets its half once the first has confirmed the revocation."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -38,7 +38,7 @@ def test_second_member() -> None:
 
 
 def test_assignment_is_sent_after_changes() -> None:
-    """It is also sent to joining members, and in response to full heartbeats."""
+    """The assignment is sent when it changes, on joining, and in response to full heartbeats."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -54,7 +54,7 @@ def test_assignment_is_sent_after_changes() -> None:
 
 
 def test_members_leave() -> None:
-    """Partitions of a leaving member are assigned with the next heartbeats of the others."""
+    """Partitions of a leaving member are reassigned with the next heartbeats of the others."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -81,7 +81,7 @@ def test_members_leave() -> None:
 
 
 def test_member_dies() -> None:
-    """A member without heartbeats for a session is removed, and later heartbeats are rejected."""
+    """A member without requests for a session timeout is removed, and its later heartbeats are refused."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -98,7 +98,7 @@ def test_member_dies() -> None:
   a: 2
 > wait 4
 > b commits
-  b: may
+  b: allowed
 > wait 1
 > b commits
   b: UNKNOWN_MEMBER_ID
@@ -112,13 +112,13 @@ def test_member_dies() -> None:
 
 
 def test_member_that_does_not_revoke() -> None:
-    """The member is removed after its rebalance timeout."""
+    """A member that does not revoke partitions is removed after its rebalance timeout."""
     check_transcript("""
 > a joins t timeout=20
   a: 1, owns t0 t1 t2 t3
 > b joins t
   b: 2, owns nothing
-> a holds on
+> a stops revoking
 > a beats
   a: 1, owns t0 t1
 > wait 19
@@ -143,11 +143,11 @@ def test_member_that_revokes_late() -> None:
   a: 1, owns t0 t1 t2 t3
 > b joins t
   b: 2, owns nothing
-> a holds on
+> a stops revoking
 > a beats
   a: 1, owns t0 t1
 > wait 19
-> a lets go
+> a revokes
 > a beats
   a: 2
 > wait 19
@@ -156,23 +156,23 @@ def test_member_that_revokes_late() -> None:
 > b beats
   b: 2, owns t2 t3
 > a commits
-  a: may
+  a: allowed
 """)
 
 
 def test_target_changes_during_a_revocation() -> None:
-    """The member gets all partitions to revoke."""
+    """If the target changes during a revocation, the next response asks for all partitions to revoke."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > b joins t
   b: 2, owns nothing
-> a holds on
+> a stops revoking
 > a beats
   a: 1, owns t0 t1
 > c joins t
   c: 3, owns nothing
-> a lets go
+> a revokes
 > a beats
   a: 1, owns t0
 > show
@@ -192,7 +192,7 @@ def test_target_changes_during_a_revocation() -> None:
 
 
 def test_lost_response() -> None:
-    """The previous epoch is accepted once, if the member owns no more than assigned."""
+    """A heartbeat with the previous epoch is accepted once, if it reports no partition outside the assignment."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -224,7 +224,7 @@ def test_lost_response() -> None:
 
 
 def test_previous_epoch_with_reassigned_partitions() -> None:
-    """The previous epoch with partitions that others may own is fenced."""
+    """A heartbeat with the previous epoch and a partition that another member may own is fenced."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -243,14 +243,14 @@ def test_previous_epoch_with_reassigned_partitions() -> None:
 
 
 def test_offset_commits_and_fetches() -> None:
-    """Both need the current member epoch, or a group without members."""
+    """Commits and fetches need the current member epoch; a group without members accepts any commit."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
 > a commits
-  a: may
+  a: allowed
 > a fetches
-  a: may
+  a: allowed
 > b joins t
   b: 2, owns nothing
 > a beats
@@ -262,7 +262,7 @@ def test_offset_commits_and_fetches() -> None:
 > a fetches 1
   a: STALE_MEMBER_EPOCH
 > a commits
-  a: may
+  a: allowed
 > c commits -1
   c: UNKNOWN_MEMBER_ID
 > a leaves
@@ -270,7 +270,7 @@ def test_offset_commits_and_fetches() -> None:
 > b leaves
   b: -1
 > c commits -1
-  c: may
+  c: allowed
 > c fetches 2
   c: UNKNOWN_MEMBER_ID
 """)
@@ -323,7 +323,7 @@ def test_changed_subscriptions() -> None:
 
 
 def test_regular_expressions() -> None:
-    """The coordinator resolves regular expressions, also for topics that change later."""
+    """The coordinator resolves regular expressions and follows changes of topics."""
     check_transcript("""
 > topic x1 1
 > a joins t ~x.*
@@ -362,7 +362,7 @@ def test_regular_expressions() -> None:
 
 
 def test_assignors() -> None:
-    """The assignor preferred by most members is used, by default the first configured one."""
+    """The assignor that most members prefer is used; the default is the first configured one."""
     check_transcript("""
 > topic u 4
 > a joins t u assignor=range

@@ -73,11 +73,11 @@ EXPRESSIONS = [
 # fmt: on
 
 
-@pytest.mark.parametrize(("expression", "matching", "others"), EXPRESSIONS, ids=[each[0] for each in EXPRESSIONS])
-def test_expressions_match_whole_names(expression: str, matching: list[str], others: list[str]) -> None:
+@pytest.mark.parametrize(("expression", "matching", "non_matching"), EXPRESSIONS, ids=[each[0] for each in EXPRESSIONS])
+def test_expressions_match_whole_names(expression: str, matching: list[str], non_matching: list[str]) -> None:
     automaton = Automaton(expression)
     assert [each for each in matching if not automaton.matches(each)] == []
-    assert [each for each in others if automaton.matches(each)] == []
+    assert [each for each in non_matching if automaton.matches(each)] == []
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_random_expressions_match_like_re() -> None:
 
 @pytest.mark.parametrize("expression", ["(a|a)*(a|a)*(a|a)*b", "(a*)*(a*)*b", "(a?){40}a{40}b", "(.*a){12}b"])
 def test_matching_takes_linear_time(expression: str) -> None:
-    """Also for expressions on which backtracking engines need exponential time."""
+    """Matching is linear even for expressions that take backtracking engines exponential time."""
     automaton = Automaton(expression)
     assert not automaton.matches("a" * 249)
     assert automaton.matches("a" * 60 + "b")
@@ -140,24 +140,24 @@ def test_automaton_cache_is_bounded() -> None:
 class Topics:
     def __init__(self, *names: str) -> None:
         self.names = list(names)
-        self.asked = 0
+        self.query_count = 0
         self._callbacks: list[Callable[[], None]] = []
 
     def topics(self) -> list[str]:
-        self.asked += 1
+        self.query_count += 1
         return self.names
 
     def on_change(self, callback: Callable[[], None]) -> None:
         self._callbacks.append(callback)
 
-    def become(self, *names: str) -> None:
+    def replace(self, *names: str) -> None:
         self.names = list(names)
         for callback in self._callbacks:
             callback()
 
 
 class Scene:
-    """A topic lookup."""
+    """A topic lookup with scripted topics."""
 
     def __init__(self, *names: str) -> None:
         self.simulation = Simulation(1)
@@ -170,41 +170,41 @@ class Scene:
 
 
 def test_matches_follow_topic_changes() -> None:
-    """The result is sorted."""
+    """Matches follow topic changes and are sorted."""
     scene = Scene("b1", "a1", "x")
     assert scene.names("[ab].*") == ("a1", "b1")
-    scene.topics.become("b1", "a2", "x", "b0")
+    scene.topics.replace("b1", "a2", "x", "b0")
     assert scene.names("[ab].*") == ("a2", "b0", "b1")
-    scene.topics.become()
+    scene.topics.replace()
     assert scene.names("[ab].*") == ()
 
 
 def test_only_new_topics_are_matched() -> None:
-    """A new topic costs one match per expression."""
+    """Each expression is matched once against a new topic."""
     scene = Scene(*(f"topic-{number}" for number in range(1000)))
-    tried: list[str] = []
+    tried_names: list[str] = []
     entry = scene.lookup._entry("topic-9.*")
     matches = entry.automaton.matches
-    entry.automaton.matches = lambda name: tried.append(name) or matches(name)  # type: ignore[func-returns-value,method-assign]
+    entry.automaton.matches = lambda name: tried_names.append(name) or matches(name)  # type: ignore[func-returns-value,method-assign]
     assert len(scene.names("topic-9.*")) == 111
-    assert len(tried) == 1000
-    scene.topics.become(*scene.topics.names, "topic-99999")
+    assert len(tried_names) == 1000
+    scene.topics.replace(*scene.topics.names, "topic-99999")
     assert "topic-99999" in scene.names("topic-9.*")
     assert scene.names("topic-9.*") == scene.names("topic-9.*")
-    assert tried[1000:] == ["topic-99999"]
+    assert tried_names[1000:] == ["topic-99999"]
 
 
 def test_topic_created_during_a_lookup() -> None:
     """A lookup over several reactor iterations uses one consistent list of topics; the next one finds the new topic."""
     scene = Scene("a1", "a2")
     scene.names("a.*")
-    scene.topics.become("a1", "a2", "a3")
+    scene.topics.replace("a1", "a2", "a3")
     entry = scene.lookup._entry("a.*")
     matches = entry.automaton.matches
 
     def change(name: str) -> bool:
         if name == "a3":
-            scene.topics.become("a1", "a2", "a3", "a4")
+            scene.topics.replace("a1", "a2", "a3", "a4")
         return matches(name)
 
     entry.automaton.matches = change  # type: ignore[method-assign]
@@ -213,7 +213,7 @@ def test_topic_created_during_a_lookup() -> None:
 
 
 def test_invalid_expressions_are_refused() -> None:
-    """The error is INVALID_REGULAR_EXPRESSION with a reason."""
+    """The error is INVALID_REGULAR_EXPRESSION and includes a reason."""
     scene = Scene("a")
     with pytest.raises(KafkaError) as caught:
         scene.lookup.check("a(")
@@ -224,7 +224,7 @@ def test_invalid_expressions_are_refused() -> None:
 
 
 def test_unused_expressions_are_evicted() -> None:
-    """The least recently used ones."""
+    """The least recently used expressions are evicted."""
     scene = Scene("a")
     for number in range(EXPRESSIONS_MAX + 10):
         assert scene.names(f"a|{number}") == ("a",)

@@ -1,4 +1,4 @@
-"""KIP-848 groups answer after their changes are committed, and committed changes survive the coordinator."""
+"""KIP-848 groups respond once their changes are committed, and committed changes survive a failover."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kreplica.groups.consumer_records import RecordKind, parse_consumer_key
 
 
 def test_responses_wait_for_the_log() -> None:
-    """Members that join meanwhile share the next write."""
+    """Members that join while a write is pending share the next write."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     responses: list[tuple[str, object]] = []
     for name in ("a", "b", "c"):
         member = Member(name)
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), lambda answer, name=name: responses.append((name, answer)))  # type: ignore[misc]
+        scene.send(member.join_heartbeat(), lambda answer, name=name: responses.append((name, answer)))  # type: ignore[misc]
     assert responses == []
     assert len(scene.log.waiting) == 1
     scene.log.commit()
@@ -37,7 +37,7 @@ def test_responses_wait_for_the_log() -> None:
 
 
 def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One target is computed for all of them, which settle in two heartbeats."""
+    """One target is computed for 200 joining members, which have their partitions after two heartbeats."""
     targets: list[int] = []
 
     def count_target(state: GroupState, assignors: tuple[Assignor, ...]) -> GroupState:
@@ -46,7 +46,7 @@ def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("kreplica.groups.consumer.group.with_target", count_target)
     scene = ConsumerScene()
-    scene.cluster.become("t", 400)
+    scene.cluster.set_partition_count("t", 400)
     members = [Member(f"m{number:03}") for number in range(200)]
 
     def send(member: Member, heartbeat: Heartbeat) -> None:
@@ -58,12 +58,12 @@ def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 60_000}
-        send(member, member.joining())
+        send(member, member.join_heartbeat())
     scene.log.commit()
     assert targets == [1, 200]
     for _ in range(2):
         for member in members:
-            send(member, member.beating())
+            send(member, member.heartbeat())
         scene.log.commit()
     assert scene.state.name is StateName.STABLE
     assert {count(member.owned) for member in members} == {2}
@@ -71,24 +71,24 @@ def test_hundreds_of_members_join_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_heartbeat_without_changes_writes_nothing() -> None:
-    """The heartbeat is answered immediately."""
+    """A heartbeat without changes is answered immediately."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
     responses: list[HeartbeatResponse | ErrorCode] = []
-    scene.send(member.joining(), responses.append)
+    scene.send(member.join_heartbeat(), responses.append)
     scene.log.commit()
     assert isinstance(responses[0], HeartbeatResponse)
     member.apply(responses[0])
-    scene.send(member.beating(), responses.append)
+    scene.send(member.heartbeat(), responses.append)
     assert responses[1] == HeartbeatResponse("a", 1)
     assert not scene.log.waiting
     scene.unload()
 
 
 def test_failed_write_is_retried() -> None:
-    """Requests are rejected until the write is committed."""
+    """After a failed write, requests are refused until the retry is committed."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -119,18 +119,18 @@ def test_failed_write_is_retried() -> None:
 
 
 def test_write_during_a_zookeeper_outage_is_retried() -> None:
-    """After a short loss of ZooKeeper the group continues."""
+    """A group continues after a short ZooKeeper outage."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
     responses: list[HeartbeatResponse | ErrorCode] = []
-    scene.send(member.joining(), responses.append)
+    scene.send(member.join_heartbeat(), responses.append)
     scene.log.reject(ErrorCode.NOT_COORDINATOR)
     assert responses == [ErrorCode.NOT_COORDINATOR]
     scene.clock.advance(1)
     scene.log.commit()
-    scene.send(member.joining(), responses.append)
+    scene.send(member.join_heartbeat(), responses.append)
     scene.log.commit()
     assert isinstance(responses[1], HeartbeatResponse)
     scene.unload()
@@ -138,20 +138,20 @@ def test_write_during_a_zookeeper_outage_is_retried() -> None:
 
 
 def test_heartbeats_extend_sessions_while_writes_fail() -> None:
-    """Heartbeats cannot be answered meanwhile."""
+    """While writes fail, heartbeats are answered with an error but still extend sessions."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     members = [Member(name) for name in ("a", "b")]
     responses: list[HeartbeatResponse | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), responses.append)
+        scene.send(member.join_heartbeat(), responses.append)
         scene.log.commit()
-    scene.cluster.become("t", 5)
+    scene.cluster.set_partition_count("t", 5)
     for _ in range(100):
         if scene.log.waiting:
             scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        scene.send(members[0].joining(), responses.append)
+        scene.send(members[0].join_heartbeat(), responses.append)
         scene.clock.advance(1)
     assert set(responses[2:]) == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     scene.log.commit()
@@ -163,18 +163,18 @@ def test_heartbeats_extend_sessions_while_writes_fail() -> None:
 
 
 def test_coordinator_loses_zookeeper() -> None:
-    """Members are redirected, and their sessions are extended."""
+    """Without a ZooKeeper session, the coordinator redirects members, but heartbeats still extend their sessions."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     members = [Member(name) for name in ("a", "b")]
     responses: list[HeartbeatResponse | ErrorCode] = []
     for member in members:
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), responses.append)
+        scene.send(member.join_heartbeat(), responses.append)
         scene.log.commit()
     scene.shards.has_lease = False
     for _ in range(50):
-        scene.send(members[0].beating(epoch=1), responses.append)
+        scene.send(members[0].heartbeat(epoch=1), responses.append)
         scene.clock.advance(1)
     assert set(responses[2:]) == {ErrorCode.NOT_COORDINATOR}
     scene.shards.has_lease = True
@@ -184,7 +184,7 @@ def test_coordinator_loses_zookeeper() -> None:
 
 
 def test_write_too_large() -> None:
-    """The write is discarded with all later decisions, and the group continues."""
+    """A write that is too large is discarded with all later changes, and the group continues."""
     check_transcript("""
 > a joins t
   a: 1, owns t0 t1 t2 t3
@@ -210,7 +210,7 @@ def test_write_too_large() -> None:
 
 
 def test_coordinator_is_lost() -> None:
-    """Pending requests fail, and members continue at the next coordinator."""
+    """When the coordinator is lost, pending requests are refused and members continue at the next one."""
     check_transcript("""
 > hold
 > a joins t
@@ -242,7 +242,7 @@ def test_timers_after_a_failover() -> None:
   a: 1, owns t0 t1 t2 t3
 > b joins t timeout=20
   b: 2, owns nothing
-> a holds on
+> a stops revoking
 > a beats
   a: 1, owns t0 t1
 > wait 15
@@ -256,31 +256,31 @@ def test_timers_after_a_failover() -> None:
 > fail-over
 > wait 44
 > b commits
-  b: may
+  b: allowed
 > wait 1
 > b commits
   b: UNKNOWN_MEMBER_ID
 """)
 
 
-STORY = 14
-"""Number of heartbeats in the transcript below."""
+HEARTBEATS = 14
+"""Number of heartbeats in the test below."""
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-@pytest.mark.parametrize("step", range(STORY))
+@pytest.mark.parametrize("step", range(HEARTBEATS))
 def test_failover_at_each_step(step: int, is_written: bool) -> None:
-    """Whenever the coordinator dies, two members get their halves, and epochs only grow."""
+    """Whenever the coordinator dies, each of two members gets its half, and epochs never decrease."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     members = [Member(name) for name in ("a", "b")]
     epoch = 0
-    for beat in range(STORY):
-        member = members[beat % 2 if beat > 2 else 0]
+    for number in range(HEARTBEATS):
+        member = members[number % 2 if number > 2 else 0]
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
         responses: list[HeartbeatResponse | ErrorCode] = []
-        scene.send(member.beating(full=True), responses.append)
-        if beat == step:
+        scene.send(member.heartbeat(full=True), responses.append)
+        if number == step:
             for records, _, _ in scene.log.waiting if is_written else ():
                 scene.log.records += records
             scene.fail_over()
@@ -297,40 +297,40 @@ def test_failover_at_each_step(step: int, is_written: bool) -> None:
 
 def test_loaded_state_equals_written_state() -> None:
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
-    scene.cluster.become("u", 2)
+    scene.cluster.set_partition_count("t", 4)
+    scene.cluster.set_partition_count("u", 2)
     subscriptions = [{"topic_names": ("t", "u")}, {"topic_names": (), "regular_expression": "[tu]"}]
     for number, subscription in enumerate(subscriptions):
         member = Member(f"m{number}")
         member.instance_id = f"i{number}"
         member.subscription = {"rebalance_timeout_ms": 1000, "server_assignor": "range", **subscription}
-        scene.send(member.joining(), lambda answer: None)
+        scene.send(member.join_heartbeat(), lambda answer: None)
         scene.log.commit()
     for records in (scene.log.records, list(dict(scene.log.records).items())):
-        read = ReplayedGroups()
+        replayed = ReplayedGroups()
         for key, value in records:
-            read.replay(key, value)
-        assert read.states() == [scene.state]
+            replayed.replay(key, value)
+        assert replayed.states() == [scene.state]
     scene.unload()
 
 
-def left_by_all() -> ConsumerScene:
-    """Return a group that both members have left, with only one leave being written."""
+def abandoned_group() -> ConsumerScene:
+    """Return a group that both members have left, while only the first leave is being written."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     for name in ("a", "b"):
         member = Member(name)
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), lambda answer: None)
+        scene.send(member.join_heartbeat(), lambda answer: None)
         scene.log.commit()
     for name in ("a", "b"):
-        scene.send(Member(name).leaving(), lambda answer: None)
+        scene.send(Member(name).leave_heartbeat(), lambda answer: None)
     return scene
 
 
 def test_deletion_waits_for_pending_writes() -> None:
     """The tombstones of a group follow its pending writes."""
-    scene = left_by_all()
+    scene = abandoned_group()
     codes: list[ErrorCode] = []
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
         scene.shard.delete(GROUP, codes.append)
@@ -344,8 +344,8 @@ def test_deletion_waits_for_pending_writes() -> None:
 
 
 def test_unloaded_group_writes_nothing() -> None:
-    """The group's pending changes are dropped."""
-    scene = left_by_all()
+    """Unloading a group drops its pending changes."""
+    scene = abandoned_group()
     scene.group.unload()
     scene.log.commit()
     assert not scene.log.waiting
@@ -356,10 +356,10 @@ def test_unloaded_group_writes_nothing() -> None:
 def test_deletion_covers_all_records() -> None:
     """Tombstones cover every record of a group, in the order that Kafka relies on."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 4)
+    scene.cluster.set_partition_count("t", 4)
     member = Member("a")
     member.subscription = {"topic_names": (), "regular_expression": "t", "rebalance_timeout_ms": 1000}
-    scene.send(member.joining(), lambda answer: None)
+    scene.send(member.join_heartbeat(), lambda answer: None)
     scene.log.commit()
     state = scene.state
     kinds = [parse_consumer_key(key).kind for key, value in tombstones(state)]
@@ -372,7 +372,7 @@ def test_deletion_covers_all_records() -> None:
     codes: list[ErrorCode] = []
     with pytest.raises(KafkaError, match="NON_EMPTY_GROUP"):
         scene.shard.delete(GROUP, codes.append)
-    scene.send(member.leaving(), lambda answer: None)
+    scene.send(member.leave_heartbeat(), lambda answer: None)
     scene.log.commit()
     scene.shard.delete(GROUP, codes.append)
     scene.log.commit()

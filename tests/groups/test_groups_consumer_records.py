@@ -45,7 +45,7 @@ VALUES: list[tuple[RecordKind, dict[str, Any], str]] = [
         00112233445566778899aabbccddeeff  # topic_id
         02 74               #   topic_name "t"
         00000003            #   num_partitions 3
-        02 00000002         #   partition_metadata: of 2
+        02 00000002         #   partition_metadata: partition 2
         02 02 72            #     racks: "r"
         00                  #     no tags
         00                  #   no tags
@@ -106,7 +106,7 @@ VALUES: list[tuple[RecordKind, dict[str, Any], str]] = [
 # fmt: on
 
 
-def bytes_of(text: str) -> bytes:
+def parse_hex(text: str) -> bytes:
     """Parse lines of hexadecimal digits with comments."""
     return bytes.fromhex("".join(line.partition("#")[0] for line in text.splitlines()))
 
@@ -115,29 +115,29 @@ def bytes_of(text: str) -> bytes:
 def test_keys(kind: RecordKind, name: str, text: str) -> None:
     """Keys are encoded to and decoded from these bytes."""
     key = ConsumerKey(kind, "g", name)
-    assert build_consumer_key(key).hex() == bytes_of(text).hex()
-    assert parse_consumer_key(bytes_of(text)) == key
+    assert build_consumer_key(key).hex() == parse_hex(text).hex()
+    assert parse_consumer_key(parse_hex(text)) == key
     assert is_consumer_key(kind)
 
 
 @pytest.mark.parametrize(("kind", "fields", "text"), VALUES)
 def test_values(kind: RecordKind, fields: dict[str, Any], text: str) -> None:
     """Values are encoded to and decoded from these bytes."""
-    assert build_consumer_value(kind, fields).hex(" ") == bytes_of(text).hex(" ")
-    assert parse_consumer_value(kind, bytes_of(text)) == fields
+    assert build_consumer_value(kind, fields).hex(" ") == parse_hex(text).hex(" ")
+    assert parse_consumer_value(kind, parse_hex(text)) == fields
 
 
 def test_members_of_the_classic_protocol() -> None:
     """Classic-protocol data of a converted member is ignored."""
-    value = bytes_of("""
+    value = parse_hex("""
         0000                # version 0
         00 00               # instance_id, rack_id null
         02 63 02 68         # client_id "c", client_host "h"
         01 00               # no names, no regular expression
         00000001            # rebalance_timeout_ms 1
         00                  # server_assignor null
-        01 00 11            # tag 0, of 17 bytes
-        01 00000005         #   there; session_timeout_ms 5
+        01 00 11            # tag 0, 17 bytes
+        01 00000005         #   present; session_timeout_ms 5
         02 06 72616e6765    #   protocols: "range"
         03 0102 00 00       #     metadata
     """)
@@ -148,7 +148,7 @@ def test_members_of_the_classic_protocol() -> None:
 
 def test_unknown_tags_are_ignored() -> None:
     """Kafka 4.1 writes more tagged fields."""
-    value = bytes_of("0000 00000007 01 00 08 0102030405060708")
+    value = parse_hex("0000 00000007 01 00 08 0102030405060708")
     assert parse_consumer_value(RecordKind.GROUP_EPOCH, value) == {"epoch": 7}
 
 

@@ -69,7 +69,7 @@ def test_protocol_is_not_enabled() -> None:
 
 
 def test_member_ids_of_version_0() -> None:
-    """The coordinator may generate the member ID."""
+    """In version 0, the coordinator generates the member ID if there is none."""
     answer = answer_to(replace(JOIN, member_id=""), 0)
     assert isinstance(answer, HeartbeatResponse)
     assert len(answer.member_id) == 22
@@ -77,7 +77,7 @@ def test_member_ids_of_version_0() -> None:
 
 
 def test_subscription_to_missing_topics() -> None:
-    """A member without existing topics has no partitions."""
+    """A member that subscribes only to missing topics gets no partitions."""
     for heartbeat in (
         replace(JOIN, topic_names=()),
         replace(JOIN, topic_names=None, regular_expression=""),
@@ -87,7 +87,7 @@ def test_subscription_to_missing_topics() -> None:
 
 
 def test_broker_that_is_not_the_coordinator() -> None:
-    """A broker that does not coordinate the group rejects both requests."""
+    """A broker that is not the coordinator refuses heartbeats and descriptions."""
     scene = ConsumerScene()
     scene.unload()
     responses: list[HeartbeatResponse | ErrorCode] = []
@@ -123,9 +123,9 @@ def test_parsing_a_request() -> None:
 
 
 def test_describe() -> None:
-    """The committed state of a group is described; unknown groups are not found."""
+    """The committed state of a group is described; a group that was never committed is not found."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 2)
+    scene.cluster.set_partition_count("t", 2)
     with pytest.raises(KafkaError, match="GROUP_ID_NOT_FOUND"):
         scene.coordinator.describe(GROUP)
     scene.send(JOIN, lambda answer: None)
@@ -144,9 +144,9 @@ def test_describe() -> None:
 
 
 def test_commits_of_old_clients_and_in_transactions() -> None:
-    """OffsetCommit before version 9 has no epochs, TxnOffsetCommit before KIP-447 no member."""
+    """OffsetCommit before version 9 is refused; TxnOffsetCommit before KIP-447 has no member and is accepted."""
     scene = ConsumerScene()
-    scene.cluster.become("t", 2)
+    scene.cluster.set_partition_count("t", 2)
     scene.send(JOIN, lambda answer: None)
     scene.log.commit()
     group = scene.group
@@ -166,15 +166,15 @@ def test_commits_of_old_clients_and_in_transactions() -> None:
 
 
 def test_pending_heartbeats_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of heartbeats that wait for a write is limited."""
+    """Heartbeats are refused when too many of them wait for a write."""
     monkeypatch.setattr("kreplica.groups.consumer.group.WAITING_MAX", 3)
     scene = ConsumerScene()
-    scene.cluster.become("t", 2)
+    scene.cluster.set_partition_count("t", 2)
     responses: list[HeartbeatResponse | ErrorCode] = []
     for number in range(5):
         member = Member(f"m{number}")
         member.subscription = {"topic_names": ("t",), "rebalance_timeout_ms": 1000}
-        scene.send(member.joining(), responses.append)
+        scene.send(member.join_heartbeat(), responses.append)
     assert responses == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
     scene.log.commit()
     assert len(scene.state.members) == 3

@@ -43,7 +43,7 @@ def test_static_member_restarts() -> None:
 > a leaves for-a-while
   a: FENCED_INSTANCE_ID
 > a2 commits
-  a2: may
+  a2: allowed
 """)
 
 
@@ -81,7 +81,7 @@ def test_member_that_has_not_left_is_not_replaced() -> None:
 
 
 def test_member_that_does_not_return() -> None:
-    """The member's partitions are reassigned after its session, which leaving does not extend."""
+    """Partitions of an absent member are reassigned after its session timeout, which leaving does not extend."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -106,7 +106,7 @@ def test_member_that_does_not_return() -> None:
 
 
 def test_member_leaves_permanently() -> None:
-    """A final leave frees its partitions immediately."""
+    """The partitions of a static member that leaves permanently are reassigned immediately."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -122,7 +122,7 @@ def test_member_leaves_permanently() -> None:
 
 
 def test_member_leaves_while_it_revokes() -> None:
-    """A temporary leave frees pending revocations and keeps the assignment."""
+    """A temporary leave releases the partitions pending revocation and keeps the assignment."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3
@@ -140,7 +140,7 @@ def test_member_leaves_while_it_revokes() -> None:
 
 
 def test_member_returns_with_another_subscription() -> None:
-    """A new subscription changes the group as for any member."""
+    """A static member that returns with another subscription gets a new assignment."""
     check_transcript("""
 > topic u 2
 > a joins t static=one
@@ -153,7 +153,7 @@ def test_member_returns_with_another_subscription() -> None:
 
 
 def test_target_changes_while_a_member_is_away() -> None:
-    """Others wait for partitions of a static member that is away."""
+    """Partitions of an absent static member are not assigned to others until it returns."""
     check_transcript("""
 > a joins t static=one
   a: 1, owns t0 t1 t2 t3

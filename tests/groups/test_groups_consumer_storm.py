@@ -1,7 +1,7 @@
 """Random joins, leaves, crashes, lost messages, metadata changes, failing writes and coordinator failovers.
 
-After each step no partition has two owners, in the coordinator's state and in the members'; epochs never decrease; the
-log has the coordinator's state. After all faults stop, every partition is owned again.
+After each step, no partition has two owners in the coordinator's state or among the members, epochs never decrease, and
+the log matches the coordinator's state. After all faults stop, every partition is owned again.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ LOST = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FE
 
 
 class Client(Member):
-    """A member with one request at a time, whose messages may be lost.
+    """A member that sends one request at a time and may lose messages.
 
-    :ivar is_asking: its heartbeat is not answered yet.
-    :ivar is_sure: its last heartbeat was answered; otherwise it repeats all fields.
+    :ivar awaits_response: True while a heartbeat is unanswered.
+    :ivar got_response: True if the last heartbeat was answered; otherwise the next one has all fields.
     """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.is_asking = False
-        self.is_sure = True
+        self.awaits_response = False
+        self.got_response = True
         self.epoch_of_group = 0
 
 
@@ -57,11 +57,11 @@ class Storm:
         self.random = random.Random(seed)
         self.scene = ConsumerScene(session_timeout_ms=45_000)
         self.clients: list[Client] = []
-        self.is_calm = False
-        self._born = 0
+        self.have_faults_stopped = False
+        self._client_count = 0
         self._epoch = 0
         for topic in TOPICS:
-            self.scene.cluster.become(topic, self.random.randint(1, 6))
+            self.scene.cluster.set_partition_count(topic, self.random.randint(1, 6))
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -85,15 +85,15 @@ class Storm:
     def join(self) -> None:
         if len(self.clients) >= 6:
             return
-        client = Client(f"m{self._born}")
-        self._born += 1
+        client = Client(f"m{self._client_count}")
+        self._client_count += 1
         taken = {each.instance_id for each in self.clients}
         instance_id = self.random.choice(["i0", "i1", None, None])
         client.instance_id = instance_id if instance_id not in taken else None
         client.subscription = self.subscription()
         client.is_stubborn = self.random.random() < 0.2
         self.clients.append(client)
-        self.send(client, client.joining())
+        self.send(client, client.join_heartbeat())
 
     def subscription(self) -> dict[str, Any]:
         return {"rebalance_timeout_ms": self.random.choice([10_000, 60_000]), **self.random.choice(SUBSCRIPTIONS)}
@@ -104,14 +104,14 @@ class Storm:
 
     def heartbeat(self, client: Client) -> Heartbeat:
         if not client.epoch:
-            return client.joining()
-        return client.beating(full=not client.is_sure, quiet=client.is_sure and self.random.random() < 0.3)
+            return client.join_heartbeat()
+        return client.heartbeat(full=not client.got_response, quiet=client.got_response and self.random.random() < 0.3)
 
     def resubscribe(self) -> None:
         if self.clients:
             client = self.random.choice(self.clients)
             client.subscription = self.subscription()
-            client.is_sure = False
+            client.got_response = False
             self.beat()
 
     def leave(self) -> None:
@@ -119,7 +119,7 @@ class Storm:
             client = self.random.choice(self.clients)
             self.clients.remove(client)
             epoch = LEAVING_TEMPORARILY if client.instance_id and self.random.random() < 0.7 else LEAVING
-            self.scene.send(client.leaving(epoch), lambda answer: None)
+            self.scene.send(client.leave_heartbeat(epoch), lambda answer: None)
 
     def crash(self) -> None:
         if self.clients:
@@ -129,13 +129,13 @@ class Storm:
         topic = self.random.choice(TOPICS)
         partitions = self.random.randint(0, 6)
         if partitions or topic in self.scene.cluster.counts:
-            self.scene.cluster.become(topic, partitions)
+            self.scene.cluster.set_partition_count(topic, partitions)
 
     def commit(self) -> None:
         self.scene.log.commit()
 
     def reject(self) -> None:
-        """Fail a write, which may be committed later."""
+        """Fail a write that may still be committed later."""
         log = self.scene.log
         if not log.waiting:
             return
@@ -172,35 +172,35 @@ class Storm:
                 self.beat()
 
     def send(self, client: Client, heartbeat: Heartbeat) -> None:
-        if client.is_asking or (not self.is_calm and self.random.random() < 0.05):
+        if client.awaits_response or (not self.have_faults_stopped and self.random.random() < 0.05):
             return
-        client.is_asking = True
+        client.awaits_response = True
 
         def on_response(answer: HeartbeatResponse | ErrorCode) -> None:
-            client.is_asking = False
+            client.awaits_response = False
             if client not in self.clients:
                 return
-            client.is_sure = self.is_calm or self.random.random() > 0.1
-            if not client.is_sure:
+            client.got_response = self.have_faults_stopped or self.random.random() > 0.1
+            if not client.got_response:
                 return  # the response is lost
             if isinstance(answer, HeartbeatResponse):
-                assert answer.member_epoch >= client.epoch, f"{client.name} went back"
+                assert answer.member_epoch >= client.epoch, f"{client.name}: epoch decreased"
                 client.apply(answer)
             elif answer in LOST:
-                client.fenced()
+                client.drop_partitions()
             else:
-                client.is_sure = False
+                client.got_response = False
 
         self.scene.send(heartbeat, on_response)
 
     # --- invariants --------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        read = ReplayedGroups()
+        replayed = ReplayedGroups()
         for key, value in self.scene.log.records:
-            read.replay(key, value)
-        states = read.states()
-        self._epoch = self._epoch if states else 0  # it was deleted, or never created
+            replayed.replay(key, value)
+        states = replayed.states()
+        self._epoch = self._epoch if states else 0  # the group was deleted or never created
         logged = states[0] if states else GroupState(GROUP)
         group = self.scene.shard.group(GROUP)
         if isinstance(group, ConsumerGroup):
@@ -212,30 +212,30 @@ class Storm:
         self.check_clients(logged)
 
     def check_state(self, state: GroupState) -> None:
-        held = Counter(
+        owned = Counter(
             partition
             for member in state.members.values()
             for partition in pairs(union(member.progress.assigned, member.progress.pending_revocation))
         )
-        assert set(held.values()) <= {1}, "a partition has two owners"
-        owners = {(topic_id, each): owner for topic_id, those in state.owners.items() for each, owner in those.items()}
-        assert dict.fromkeys(owners, 1) == dict(held), "the owners differ from the members' assignments"
+        assert set(owned.values()) <= {1}, "a partition has two owners"
+        owners = {(topic_id, each): owner for topic_id, parts in state.owners.items() for each, owner in parts.items()}
+        assert dict.fromkeys(owners, 1) == dict(owned), "the owners differ from the members' assignments"
 
     def check_clients(self, state: GroupState) -> None:
         """Check that no two members read the same partition."""
         members = [client for client in self.clients if client.member_id in state.members]
-        read = Counter(partition for client in members for partition in pairs(client.owned))
-        assert set(read.values()) <= {1}, "a partition has two readers"
+        reader_counts = Counter(partition for client in members for partition in pairs(client.owned))
+        assert set(reader_counts.values()) <= {1}, "a partition has two readers"
 
-    def calm_down(self) -> None:
+    def stop_faults(self) -> None:
         """Stop all faults; check that every partition gets an owner and keeps it."""
-        self.is_calm = True
+        self.have_faults_stopped = True
         for client in self.clients:
             client.is_stubborn = False
         for _ in range(30):
             self.scene.log.commit()
             for client in self.clients:
-                client.is_sure = False
+                client.got_response = False
                 self.send(client, self.heartbeat(client))
                 self.scene.log.commit()
             self.scene.advance(5)
@@ -256,7 +256,7 @@ def run(seed: int) -> None:
     storm = Storm(seed)
     for _ in range(STEPS):
         storm.step()
-    storm.calm_down()
+    storm.stop_faults()
     storm.scene.unload()
     assert storm.scene.clock.getDelayedCalls() == []
 
@@ -268,13 +268,13 @@ def run_all() -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_faults(seed: int) -> None:
-    """No partition ever has two owners, and finally every partition has one."""
+    """No partition ever has two owners, and in the end every partition has one."""
     run(seed)
 
 
 @pytest.mark.parametrize("guard", ["is_free", "has_revoked"])
 def test_storm_detects_missing_fencing_rules(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without any one of them, a partition gets two owners."""
+    """If either fencing rule is disabled, a partition gets two owners."""
     monkeypatch.setattr(fencing, guard, lambda *_: True)
     with pytest.raises(AssertionError, match=r"two owners|two readers|differ from the members"):
         run_all()

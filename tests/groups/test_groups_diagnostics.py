@@ -8,11 +8,11 @@ from consumer_scene import Transcript
 from kreplica.groups.diagnostics import PendingStep, pending_members, session_deadlines
 
 
-def pending(group):
+def list_pending(group):
     return [(wait.step, wait.member_id.split("-")[0], round(wait.remaining_s)) for wait in pending_members(group)]
 
 
-def classic(script, **config):
+def classic_scene(script, **config):
     config.setdefault("initial_rebalance_delay_ms", 0)
     scene = ClassicScene(**config)
     Story(scene).run(script)
@@ -20,29 +20,29 @@ def classic(script, **config):
 
 
 def test_initial_rebalance_waits_for_any_member():
-    scene = classic("> a joins version=0", initial_rebalance_delay_ms=3000)
-    assert pending(scene.group) == [(PendingStep.FIRST_JOIN, "", 3)]
+    scene = classic_scene("> a joins version=0", initial_rebalance_delay_ms=3000)
+    assert list_pending(scene.group) == [(PendingStep.FIRST_JOIN, "", 3)]
     scene.advance(4)
-    assert [what for what, _, _ in pending(scene.group)] == [PendingStep.SYNC]
+    assert [step for step, _, _ in list_pending(scene.group)] == [PendingStep.SYNC]
 
 
 def test_rebalance_waits_for_missing_members():
-    """Members without JoinGroup, then members without SyncGroup."""
-    scene = classic("""
+    """A rebalance waits for members that have not rejoined."""
+    scene = classic_scene("""
 > a joins version=0
 > wait 0
 > a syncs a=everything
 > commit
 > b joins version=0
 """)
-    ((what, member, remaining_s),) = pending(scene.group)
-    assert (what, member) == (PendingStep.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
+    ((step, member, remaining_s),) = list_pending(scene.group)
+    assert (step, member) == (PendingStep.JOIN, next(iter(scene.group.roster.members)).split("-")[0])
     assert 0 < remaining_s <= 60
 
 
 def test_stable_group_waits_for_no_member():
-    """The group only has session deadlines."""
-    scene = classic("""
+    """A stable group has only session deadlines."""
+    scene = classic_scene("""
 > a joins version=0
 > wait 0
 > a syncs a=everything
@@ -50,11 +50,11 @@ def test_stable_group_waits_for_no_member():
 > wait 2
 """)
     assert pending_members(scene.group) == []
-    (silence,) = session_deadlines(scene.group)
-    assert silence.remaining_s == silence.session_s - 2
+    (deadline,) = session_deadlines(scene.group)
+    assert deadline.remaining_s == deadline.session_s - 2
 
 
-def consumers(*lines):
+def consumer_scene(*lines):
     transcript = Transcript()
     for line in lines:
         transcript.execute(line)
@@ -63,15 +63,15 @@ def consumers(*lines):
 
 def test_consumer_group_waits_for_revocations():
     """A member with pending revocations is listed with its timeout."""
-    scene = consumers("a joins t timeout=30", "a holds on", "b joins t", "a beats", "wait 4")
-    ((what, member, remaining_s),) = pending(scene.group)
-    assert (what, member) == (PendingStep.REVOKE, "a")
+    scene = consumer_scene("a joins t timeout=30", "a stops revoking", "b joins t", "a beats", "wait 4")
+    ((step, member, remaining_s),) = list_pending(scene.group)
+    assert (step, member) == (PendingStep.REVOKE, "a")
     assert remaining_s == 26
-    silences = {each.member_id: each.session_s - each.remaining_s for each in session_deadlines(scene.group)}
-    assert set(silences) == {"a", "b"}
-    assert silences["a"] == 4
+    elapsed = {each.member_id: each.session_s - each.remaining_s for each in session_deadlines(scene.group)}
+    assert set(elapsed) == {"a", "b"}
+    assert elapsed["a"] == 4
 
 
 def test_stable_consumer_group_waits_for_no_member():
-    scene = consumers("a joins t")
+    scene = consumer_scene("a joins t")
     assert pending_members(scene.group) == []

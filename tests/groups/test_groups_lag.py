@@ -12,7 +12,7 @@ SECOND = 1000
 
 
 def window_of(lags: list[int], *, interval_ms: int, advance: int, start_offset: int = 1000) -> Window:
-    """Return a window of commits at equal distances, starting at time 0."""
+    """Return a window of commits at equal intervals, starting at time 0."""
     window = Window()
     for index, lag in enumerate(lags):
         now_ms = index * interval_ms
@@ -23,35 +23,35 @@ def window_of(lags: list[int], *, interval_ms: int, advance: int, start_offset: 
 STEADY = [5] * 10
 GROWING = [5, 6, 6, 8, 9, 10, 11, 20, 21, 22]
 CASES = {
-    # name: lags at the commits, seconds between them, offsets of progress, lag now, seconds since the last, status
+    # name: lag at each commit, seconds between commits, offsets per commit, lag now, seconds since the last one, status
     "nothing is left to read": (GROWING, 10, 5, 0, 10, OK),
     "it keeps up with a steady lag": (STEADY, 10, 5, 5, 10, OK),
     "it catches up": (GROWING[::-1], 10, 5, 4, 10, OK),
-    "it falls behind all the time": (GROWING, 10, 5, 30, 10, WARN),
+    "it falls behind continuously": (GROWING, 10, 5, 30, 10, WARN),
     "it fell behind except once": ([5, 6, 7, 6, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
-    "it had nothing left to read for a moment": ([5, 6, 0, 8, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
+    "it fell behind but caught up once": ([5, 6, 0, 8, 9, 10, 11, 20, 21, 22], 10, 5, 30, 10, OK),
     "it commits the same offset repeatedly": (STEADY, 10, 0, 5, 10, STALLED),
     "it is stuck while records come in": (GROWING, 10, 0, 30, 10, STALLED),
-    "it goes back": (GROWING, 10, -5, 30, 10, STALLED),
+    "its offset decreases": (GROWING, 10, -5, 30, 10, STALLED),
     "it is idle at the end": ([0] * 10, 10, 0, 0, 10, OK),
-    "it was idle and has something to read now": ([0] * 10, 10, 0, 3, 10, OK),
-    "it is silent for as long as usual": (STEADY, 10, 5, 50, 90, OK),
-    "it is silent for longer than the whole window": (STEADY, 10, 5, 50, 91, STOPPED),
-    "it was up to date and is silent since": ([0] * 10, 10, 5, 50, 91, STOPPED),
+    "it was idle and has records to read now": ([0] * 10, 10, 0, 3, 10, OK),
+    "it has been silent for as long as the window": (STEADY, 10, 5, 50, 90, OK),
+    "it has been silent for longer than the window": (STEADY, 10, 5, 50, 91, STOPPED),
+    "it was up to date and has been silent since": ([0] * 10, 10, 5, 50, 91, STOPPED),
     "it commits every five minutes": (STEADY, 300, 5, 50, 299, OK),
-    "it commits every five minutes and is silent for an hour": (STEADY, 300, 5, 50, 3600, STOPPED),
-    "the commit interval is shorter than the silence that counts": (STEADY, 1, 5, 50, 30, OK),
-    "it commits often and is silent for a while": (STEADY, 1, 5, 50, 31, STOPPED),
-    "a few commits say little: stuck": (STEADY[:9], 10, 0, 5, 10, OK),
-    "a few commits say little: behind": (GROWING[:9], 10, 5, 30, 10, OK),
-    "it committed once and never again": ([5], 10, 0, 5, 31, STOPPED),
-    "it committed once just now": ([5], 10, 0, 5, 30, OK),
+    "it commits every five minutes and has been silent for an hour": (STEADY, 300, 5, 50, 3600, STOPPED),
+    "it commits often and has been silent for 30 seconds": (STEADY, 1, 5, 50, 30, OK),
+    "it commits often and has been silent for 31 seconds": (STEADY, 1, 5, 50, 31, STOPPED),
+    "it is stuck but has too few commits": (STEADY[:9], 10, 0, 5, 10, OK),
+    "it falls behind but has too few commits": (GROWING[:9], 10, 5, 30, 10, OK),
+    "it committed once, 31 seconds ago": ([5], 10, 0, 5, 31, STOPPED),
+    "it committed once, 30 seconds ago": ([5], 10, 0, 5, 30, OK),
 }
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_status_of_a_partition(name: str) -> None:
-    """The status is measured against the consumer's own commit interval."""
+    """The status depends on the consumer's own commit interval."""
     lags, interval_s, advance, lag, since_s, expected = CASES[name]
     window = window_of(lags, interval_ms=interval_s * SECOND, advance=advance)
     now_ms = (len(lags) - 1) * interval_s * SECOND + since_s * SECOND
@@ -71,7 +71,7 @@ def test_idle_consumer_is_not_stopped() -> None:
     assert status_of(window, 1, hour_ms + 31 * SECOND, SILENCE_MS_MIN) is STOPPED
 
 
-def test_samples_between_commits_count() -> None:
+def test_samples_between_commits_are_used() -> None:
     """A consumer that caught up between two commits is not behind."""
     window = window_of(GROWING, interval_ms=10 * SECOND, advance=5)
     last = list(window)[-1]
@@ -81,7 +81,7 @@ def test_samples_between_commits_count() -> None:
 
 
 def test_window_slides() -> None:
-    """Only the last commits count, and each commit once."""
+    """The window keeps the last commits, each of them once."""
     window = Window()
     for number in range(WINDOW + 3):
         for _ in range(2):
@@ -91,7 +91,7 @@ def test_window_slides() -> None:
 
 
 def test_repeated_commit_of_an_offset() -> None:
-    """The partition is STALLED, not STOPPED."""
+    """A repeated commit of the same offset is added to the window."""
     window = Window()
     window.add(1, 10, 5, 1)
     window.add(2, 10, 5, 2)
@@ -99,7 +99,7 @@ def test_repeated_commit_of_an_offset() -> None:
 
 
 def test_lag_is_never_negative() -> None:
-    """The committed offset may exceed the log end after an unclean election."""
+    """The lag is 0 if the committed offset exceeds the log end offset, as after an unclean election."""
     assert lag_between(10, 15) == 5
     assert lag_between(15, 10) == 0
 

@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 
 
 class LagScene:
-    """A tracker on the coordinator of a group; several brokers lead the topics."""
+    """A lag tracker on the coordinator of a group whose topics are local_end_offset by several brokers."""
 
     def __init__(self, wire: WireScene) -> None:
         self.wire = wire
@@ -37,11 +37,11 @@ class LagScene:
         )
         coordinators = coordinator.coordinators
 
-        def led(key: TopicPartition) -> int | None:
+        def local_end_offset(key: TopicPartition) -> int | None:
             partition = coordinator.partitions.get(key)
             return partition.high_watermark if partition is not None and partition.is_leader else None
 
-        self.end_offsets = EndOffsets(coordinators.view, coordinators.connections, led)
+        self.end_offsets = EndOffsets(coordinators.view, coordinators.connections, local_end_offset)
         self.tracker = self.new_tracker(coordinator, LagConfig(INTERVAL_S))
 
     def new_tracker(self, broker, config: LagConfig) -> LagTracker:
@@ -70,7 +70,7 @@ def scene() -> Iterator[LagScene]:
 
 
 def test_lag_of_a_group(scene: LagScene) -> None:
-    """Lag includes partitions led by any broker."""
+    """Lag includes partitions local_end_offset by any broker."""
     for topic, partition, count in (("t", 0, 5), ("t", 1, 6), ("u", 0, 7)):
         scene.produce(topic, partition, count)
     scene.wire.commit("g", {"t": {0: (2, "here"), 1: 6}, "u": {0: 3}})
@@ -82,7 +82,7 @@ def test_lag_of_a_group(scene: LagScene) -> None:
 
 
 def test_extreme_offsets(scene: LagScene) -> None:
-    """Any offset and time that a client can commit is sampled, and the next samples too."""
+    """Any offset that a client can commit is sampled and does not affect later samples."""
     scene.produce("t", 0, 5)
     for offset, lag in ((-(2**63), 5), (-1, 5), (2**63 - 1, 0), (3, 2)):
         scene.wire.commit("g", {"t": {0: offset}})
@@ -92,16 +92,16 @@ def test_extreme_offsets(scene: LagScene) -> None:
 
 def test_missing_group(scene: LagScene) -> None:
     with pytest.raises(KafkaError) as refused:
-        scene.lag(same_partition_as(scene, "g"))
+        scene.lag(other_group_in_partition(scene, "g"))
     assert refused.value.code is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def same_partition_as(scene: LagScene, group: str) -> str:
+def other_group_in_partition(scene: LagScene, group: str) -> str:
     shards = scene.broker.coordinators.groups.shards
-    wanted = shards.shard_of(group)
+    shard = shards.shard_of(group)
     for number in range(100):
         try:
-            if shards.shard_of(f"other-{number}") is wanted:
+            if shards.shard_of(f"other-{number}") is shard:
                 return f"other-{number}"
         except KafkaError:
             continue
@@ -109,7 +109,7 @@ def same_partition_as(scene: LagScene, group: str) -> str:
 
 
 def test_leader_that_does_not_respond(scene: LagScene) -> None:
-    """Lag and status are unknown for partitions of an unresponsive leader only."""
+    """Lag and status are unknown only for partitions whose leader does not respond."""
     scene.wire.commit("g", {"t": {0: 0, 1: 0}})
     here = scene.broker.broker_id
     leaders = {partition: scene.cluster.leader_of("t", partition) for partition in (0, 1)}
@@ -122,7 +122,7 @@ def test_leader_that_does_not_respond(scene: LagScene) -> None:
     scene.cluster.simulation.network.heal()
 
 
-def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None:
+def produce_and_commit(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None:
     """Append records and commit every five seconds."""
     offset = 0
     for _ in range(seconds // 5):
@@ -139,16 +139,16 @@ def run_for(scene: LagScene, seconds: int, *, produce: int, commit: int) -> None
     [(5, 5, Status.OK), (5, 3, Status.WARN), (5, 0, Status.STALLED), (0, 0, Status.OK), (5, -1, Status.STOPPED)],
 )
 def test_status_is_derived_from_commits(scene: LagScene, produce: int, commit: int, status: Status) -> None:
-    """Samples show a consumer that keeps up, falls behind, is stalled or stopped."""
+    """Samples show whether a consumer keeps up, falls behind, is stalled or has stopped."""
     scene.tracker.start()
-    run_for(scene, 150, produce=produce, commit=commit)
+    produce_and_commit(scene, 150, produce=produce, commit=commit)
     assert scene.lag().status is status
 
 
 def test_queries_do_not_change_the_status(scene: LagScene) -> None:
-    """Queries do not change the window; a new commit counts immediately."""
+    """Queries do not change the window; a new commit changes the status immediately."""
     scene.tracker.start()
-    run_for(scene, 150, produce=5, commit=-1)
+    produce_and_commit(scene, 150, produce=5, commit=-1)
     for _ in range(30):
         assert scene.lag().status is Status.STOPPED
     scene.wire.commit("g", {"t": {0: 1}})
@@ -156,7 +156,7 @@ def test_queries_do_not_change_the_status(scene: LagScene) -> None:
 
 
 def test_tracked_partitions_are_bounded(scene: LagScene) -> None:
-    """Above the limit, partitions are judged by their last commit."""
+    """The lag of partitions above the limit is returned, although they have no window."""
     scene.tracker = scene.new_tracker(scene.broker, LagConfig(INTERVAL_S, windows_max=2))
     scene.wire.commit("g", {"t": {0: 0, 1: 0}, "u": {0: 0}})
     scene.cluster.run_until(scene.tracker.sample())
@@ -165,7 +165,7 @@ def test_tracked_partitions_are_bounded(scene: LagScene) -> None:
 
 
 def test_deleted_offsets_are_not_tracked(scene: LagScene) -> None:
-    """A stopped tracker has no timer."""
+    """Deleted offsets are no longer tracked, and a stopped tracker has no timer."""
     scene.cluster.run_until(scene.tracker.sample())
     assert len(scene.tracker._windows) == 1
     scene.wire.delete_offsets("g", {"t": [0]})

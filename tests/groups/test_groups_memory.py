@@ -1,4 +1,4 @@
-"""Memory limits of groups: charged by member, group, client address and broker, and released."""
+"""Memory limits of groups: memory is charged to member, group, client address and broker, and released."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BOUNDS = GroupBounds(
 
 
 def join(scene: ClassicScene, group_id: str, size: int, host: str = "/10.0.0.1", **changes: Any) -> list[JoinResponse]:
-    """Join a new member with metadata of this size; return its responses, a list that grows over time."""
+    """Join a new member with ``size`` bytes of metadata; return a list to which its responses are appended."""
     answers: list[JoinResponse] = []
     fields = {"client_host": host, "protocols": (("range", bytes(size)),), **changes}
     scene.coordinator.join(group_id, join_request(**fields), answers.append)
@@ -51,7 +51,7 @@ def test_member_is_bounded(classic: ClassicScene, size: int, code: list[ErrorCod
 
 
 def test_group_is_bounded_and_others_are_not_affected(classic: ClassicScene) -> None:
-    """A full group refuses members; another group accepts them, also from the same address."""
+    """A full group refuses members; another group accepts them, even from the same address."""
     for _ in range(3):
         assert join(classic, GROUP, 60 * KIB) == []
     assert [each.error for each in join(classic, GROUP, 60 * KIB)] == [ErrorCode.GROUP_MAX_SIZE_REACHED]
@@ -64,7 +64,7 @@ def test_address_is_bounded_and_others_are_not_affected(classic: ClassicScene) -
     rejected = [answers[0].error for answers in codes if answers]
     assert len(codes) - len(rejected) == 6
     assert set(rejected) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
-    assert join(classic, "of a other", 60 * KIB, "/10.0.0.2") == []
+    assert join(classic, "other", 60 * KIB, "/10.0.0.2") == []
 
 
 def test_broker_is_bounded(classic: ClassicScene) -> None:
@@ -88,7 +88,7 @@ def test_rejoining_member_is_not_refused(classic: ClassicScene) -> None:
 
 @pytest.mark.parametrize("how", ["leave", "session", "unload"])
 def test_memory_of_members_is_released(classic: ClassicScene, how: str) -> None:
-    """Leaving, session expiry and unloading release the memory."""
+    """When members leave, their sessions expire or the group is unloaded, the memory is released."""
     answers = [join(classic, GROUP, 60 * KIB) for _ in range(3)]
     join(classic, GROUP, 10, requires_known_member=True)
     classic.advance(10)
@@ -114,7 +114,7 @@ def test_memory_of_members_is_released(classic: ClassicScene, how: str) -> None:
 
 
 def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> None:
-    """The reference cycle of member and session timer does not keep the metadata."""
+    """The reference cycle of a member and its session timer does not keep the metadata alive."""
     metadata = bytes(bytearray(50_000))
     references = sys.getrefcount(metadata)
     gc.disable()
@@ -133,7 +133,7 @@ def test_metadata_is_freed_without_garbage_collection(classic: ClassicScene) -> 
         gc.enable()
 
 
-def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> None:
+def test_loaded_members_are_charged_but_not_refused(classic: ClassicScene) -> None:
     """Loaded members may exceed the limits."""
     answers = join(classic, GROUP, 60 * KIB)
     classic.advance(10)
@@ -146,8 +146,8 @@ def test_loaded_members_are_counted_and_not_refused(classic: ClassicScene) -> No
     assert classic.memory.held_bytes == pytest.approx(held, rel=0.01)
 
 
-def test_unused_member_ids_are_counted(classic: ClassicScene) -> None:
-    """The IDs count against the limit of the address."""
+def test_unused_member_ids_are_charged(classic: ClassicScene) -> None:
+    """Unused member IDs are charged to their client address."""
     codes = [join(classic, f"g{number % 3}", 10, requires_known_member=True)[0].error for number in range(1000)]
     assert codes[0] is ErrorCode.MEMBER_ID_REQUIRED
     assert codes[-1] is ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -157,17 +157,17 @@ def test_unused_member_ids_are_counted(classic: ClassicScene) -> None:
 
 
 def test_large_subscriptions_are_not_decoded() -> None:
-    """The group is then considered subscribed to all topics."""
+    """If a subscription is too large to be decoded, all topics are treated as subscribed."""
     scene = ClassicScene(memory=GroupBounds(member_bytes_max=8 * MIB))
     names = [f"topic-{number:07}" for number in range(150_000)]
     answers: list[JoinResponse] = []
-    few = join_request(protocols=protocols("range"), client_host="/a")
-    many = join_request(protocols=protocols("range", topics=names), client_host="/b")
-    for each in (few, many):
+    small = join_request(protocols=protocols("range"), client_host="/a")
+    large = join_request(protocols=protocols("range", topics=names), client_host="/b")
+    for each in (small, large):
         scene.coordinator.join(GROUP, each, answers.append)
     scene.advance(10)
     assert [each.error for each in answers] == [ErrorCode.NONE] * 2
-    assert scene.group.is_subscribed_to("a topic that none of them named")
+    assert scene.group.is_subscribed_to("a topic in no subscription")
 
 
 # --- groups of KIP-848 -----------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def consumer() -> ConsumerScene:
     return ConsumerScene(memory=BOUNDS)
 
 
-def beat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[HeartbeatResponse | ErrorCode]:
+def send_heartbeat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[HeartbeatResponse | ErrorCode]:
     responses: list[HeartbeatResponse | ErrorCode] = []
     scene.send(heartbeat, responses.append)
     scene.log.commit()
@@ -187,52 +187,52 @@ def beat(scene: ConsumerScene, heartbeat: Heartbeat) -> list[HeartbeatResponse |
 
 def heartbeat(group_id: str, member_id: str, names: int, host: str = "/10.0.0.1", **fields: Any) -> Heartbeat:
     topics = tuple(f"topic-{number:06}" for number in range(names))
-    said = {"topic_names": topics, "rebalance_timeout_ms": 1000, "owned": {}, **fields}
-    return Heartbeat(group_id, member_id, 0, client_host=host, **said)
+    all_fields = {"topic_names": topics, "rebalance_timeout_ms": 1000, "owned": {}, **fields}
+    return Heartbeat(group_id, member_id, 0, client_host=host, **all_fields)
 
 
-def test_subscribed_names_are_counted_and_released(consumer: ConsumerScene) -> None:
-    assert beat(consumer, heartbeat("g", "large", 1000)) == [ErrorCode.MESSAGE_TOO_LARGE]
-    assert isinstance(beat(consumer, heartbeat("g", "a", 700))[0], HeartbeatResponse)
-    assert isinstance(beat(consumer, heartbeat("g", "b", 700))[0], HeartbeatResponse)
-    assert isinstance(beat(consumer, heartbeat("g", "c", 700))[0], HeartbeatResponse)
-    assert beat(consumer, heartbeat("g", "d", 700)) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
+def test_subscribed_names_are_charged_and_released(consumer: ConsumerScene) -> None:
+    assert send_heartbeat(consumer, heartbeat("g", "large", 1000)) == [ErrorCode.MESSAGE_TOO_LARGE]
+    assert isinstance(send_heartbeat(consumer, heartbeat("g", "a", 700))[0], HeartbeatResponse)
+    assert isinstance(send_heartbeat(consumer, heartbeat("g", "b", 700))[0], HeartbeatResponse)
+    assert isinstance(send_heartbeat(consumer, heartbeat("g", "c", 700))[0], HeartbeatResponse)
+    assert send_heartbeat(consumer, heartbeat("g", "d", 700)) == [ErrorCode.GROUP_MAX_SIZE_REACHED]
     held = consumer.memory.held_bytes
     assert held > 3 * 700 * 76
     for member_id in "abc":
-        beat(consumer, Heartbeat("g", member_id, -1))
+        send_heartbeat(consumer, Heartbeat("g", member_id, -1))
     assert consumer.memory.held_bytes < 3 * KIB
 
 
-def test_matches_of_expressions_are_counted(consumer: ConsumerScene) -> None:
-    consumer.cluster.become("t", 1)
-    consumer.cluster.become("u", 1)
+def test_matches_of_expressions_are_charged(consumer: ConsumerScene) -> None:
+    consumer.cluster.set_partition_count("t", 1)
+    consumer.cluster.set_partition_count("u", 1)
     consumer.advance(1)
     fields = {"topic_names": None, "regular_expression": "t|u"}
-    assert isinstance(beat(consumer, heartbeat("g", "a", 0, **fields))[0], HeartbeatResponse)
+    assert isinstance(send_heartbeat(consumer, heartbeat("g", "a", 0, **fields))[0], HeartbeatResponse)
     with_pattern = consumer.memory.held_bytes
-    beat(consumer, Heartbeat("g", "a", -1))
+    send_heartbeat(consumer, Heartbeat("g", "a", -1))
     assert consumer.memory.held_bytes < with_pattern - 2048
     consumer.unload()
     assert consumer.memory.held_bytes == 0
 
 
-# --- the ledger ------------------------------------------------------------------------------------------------------
+# --- accounting ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_totals_are_the_sums_of_the_charges(seed: int) -> None:
-    """After any sequence of operations; no empty address is left."""
-    chance = random.Random(seed)
+    """After any sequence of operations, totals are the sums of the charges."""
+    rng = random.Random(seed)
     memory = GroupMemory(GroupBounds(1000, 3000, 5000, 8000))
     accounts = [GroupAccount(memory, f"g{number}") for number in range(4)]
     expected: dict[tuple[int, str], tuple[str, int]] = {}
     for _ in range(500):
-        group, key, address = chance.randrange(4), chance.choice("abc"), chance.choice("xyz")
+        group, key, address = rng.randrange(4), rng.choice("abc"), rng.choice("xyz")
         account = accounts[group]
-        action = chance.random()
+        action = rng.random()
         if action < 0.6:
-            size = chance.randrange(1, 1500)
+            size = rng.randrange(1, 1500)
             try:
                 account.check(key, address, size)
             except KafkaError:
@@ -244,7 +244,7 @@ def test_totals_are_the_sums_of_the_charges(seed: int) -> None:
             expected.pop((group, key), None)
         else:
             account.close()
-            expected = {where: held for where, held in expected.items() if where[0] != group}
+            expected = {owner: charge for owner, charge in expected.items() if owner[0] != group}
         assert memory.held_bytes == sum(size for _, size in expected.values()) <= 8000
         for each in "xyz":
             assert memory.held_by(each) == sum(size for address, size in expected.values() if address == each)
@@ -270,7 +270,7 @@ class Wire:
         reactor = self.cluster.host(host).reactor
         return CoordinatorClient(reactor, [("broker-1", BROKER_PORT)], group_id, 0, client_id=host)
 
-    def joining(self, client: CoordinatorClient, group_id: str, size: int, version: int = 3) -> Deferred[Any]:
+    def join(self, client: CoordinatorClient, group_id: str, size: int, version: int = 3) -> Deferred[Any]:
         body = {
             "group_id": group_id,
             "session_timeout_ms": 30_000,
@@ -289,12 +289,12 @@ class Wire:
 def test_client_at_its_limit_does_not_affect_others() -> None:
     """One host reaches its limit with twenty groups, and another host can still join.
 
-    Closing the connections of waiting members releases the memory before their sessions expire.
+    When the connections of waiting members close, their memory is released before their sessions expire.
     """
     wire = Wire()
     before = wire.held_bytes
     attackers = [wire.client("attacker", f"attack-{number}") for number in range(20)]
-    answers = [wire.joining(each, f"attack-{number}", MIB - 4096) for number, each in enumerate(attackers)]
+    answers = [wire.join(each, f"attack-{number}", MIB - 4096) for number, each in enumerate(attackers)]
     codes: list[int] = []
     for each in answers:
         each.addCallbacks(lambda body: codes.append(body["error_code"]), lambda failure: failure.trap(ConnectionLost))
@@ -302,7 +302,7 @@ def test_client_at_its_limit_does_not_affect_others() -> None:
     assert set(codes) == {ErrorCode.GROUP_MAX_SIZE_REACHED}
     assert 6 * MIB < wire.held_bytes - before < 8 * MIB
     other = wire.client("other", "honest")
-    admitted = wire.cluster.run_until(wire.joining(other, "honest", 500, version=4))
+    admitted = wire.cluster.run_until(wire.join(other, "honest", 500, version=4))
     assert admitted["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
     for each in attackers:
         wire.cluster.run_until(each.close())

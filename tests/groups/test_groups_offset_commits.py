@@ -1,4 +1,4 @@
-"""Groups with offsets only: created by the first commit, removed with the last offset."""
+"""Groups that have only offsets: created by the first commit, removed with the last offset."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def scene() -> ClassicScene:
     return ClassicScene()
 
 
-def committed(scene: ClassicScene, offset: int = 5, committer: Committer = SIMPLE) -> list[ErrorCode]:
-    """Commit without committing the log; return the responses, a list that grows later."""
+def commit_offset(scene: ClassicScene, offset: int = 5, committer: Committer = SIMPLE) -> list[ErrorCode]:
+    """Commit an offset, leaving the append pending; return a list to which the response is appended."""
     answers: list[ErrorCode] = []
     commit(scene.shard, committer, values("t", 0, offset), answers.append)
     return answers
@@ -27,7 +27,7 @@ def committed(scene: ClassicScene, offset: int = 5, committer: Committer = SIMPL
 
 def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
     """The group has neither members nor a protocol."""
-    answers = committed(scene)
+    answers = commit_offset(scene)
     assert answers == []
     scene.log.commit()
     assert answers == [ErrorCode.NONE]
@@ -35,30 +35,30 @@ def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
 
 
 def test_failed_commit_creates_no_group(scene: ClassicScene) -> None:
-    answers = committed(scene)
+    answers = commit_offset(scene)
     scene.log.reject(ErrorCode.MESSAGE_TOO_LARGE)
     assert answers == [ErrorCode.INVALID_COMMIT_OFFSET_SIZE]
     assert scene.shard.group("simple") is None
 
 
 def test_late_commit_recreates_its_group(scene: ClassicScene) -> None:
-    """The record is committed after the request's timeout."""
-    answers = committed(scene)
-    _, is_committed, answer = scene.log.waiting.popleft()
+    """If the record is committed after the request has failed, the group is created again."""
+    answers = commit_offset(scene)
+    _, on_committed, answer = scene.log.waiting.popleft()
     answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert answers == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
     assert scene.shard.group("simple") is None
-    is_committed()
+    on_committed()
     assert scene.shard.offsets.committed("simple", "t", 0).offset == 5
     assert scene.shard.group("simple").state_name == "Empty"
 
 
-def test_commit_behind_a_deletion_recreates_the_group(scene: ClassicScene) -> None:
-    committed(scene, 5)
+def test_commit_after_a_deletion_recreates_the_group(scene: ClassicScene) -> None:
+    commit_offset(scene, 5)
     scene.log.commit()
     deleted: list[ErrorCode] = []
     scene.shard.delete("simple", deleted.append)
-    committed(scene, 6)
+    commit_offset(scene, 6)
     scene.log.commit()
     assert deleted == [ErrorCode.NONE]
     assert scene.shard.offsets.committed("simple", "t", 0).offset == 6
@@ -69,13 +69,13 @@ def test_commit_behind_a_deletion_recreates_the_group(scene: ClassicScene) -> No
 
 
 def test_group_of_many_offsets_is_deleted_in_several_batches(scene: ClassicScene) -> None:
-    """The last batch completes the request."""
+    """The deletion is answered once its last batch is committed."""
     count = 2 * TOMBSTONES_MAX + 1
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(count)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
     scene.log.commit()
     sizes: list[int] = []
-    scene.log.appended = lambda records: sizes.append(len(records))
+    scene.log.on_append = lambda records: sizes.append(len(records))
     deleted: list[ErrorCode] = []
     scene.shard.delete("simple", deleted.append)
     assert deleted == []
@@ -87,15 +87,15 @@ def test_group_of_many_offsets_is_deleted_in_several_batches(scene: ClassicScene
 
 
 def test_partially_failed_deletion(scene: ClassicScene) -> None:
-    """The deletion returns an error and can be repeated."""
+    """A partially failed deletion returns an error and can be repeated."""
     many = [("t", [(index, values("t", 0, 1)[0][1][0][1]) for index in range(TOMBSTONES_MAX + 1)])]
     commit(scene.shard, SIMPLE, many, lambda code: None)
     scene.log.commit()
     deleted: list[ErrorCode] = []
     scene.shard.delete("simple", deleted.append)
-    records, is_committed, answer = scene.log.waiting.popleft()
+    records, on_committed, answer = scene.log.waiting.popleft()
     scene.log.records += records
-    is_committed()
+    on_committed()
     answer(ErrorCode.NONE)
     scene.log.reject(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert deleted == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -114,7 +114,7 @@ def test_metadata_limit_is_in_characters(text: str, fits: bool) -> None:
 
 
 def test_record_strings_are_bounded() -> None:
-    """At 32,767 bytes, independent of settings."""
+    """Strings in records are limited to 32,767 bytes, whatever the settings."""
     assert is_metadata_acceptable("x" * 32_767, 100_000)
     assert not is_metadata_acceptable("x" * 32_768, 100_000)
     assert not is_metadata_acceptable("☃" * 11_000, 100_000)

@@ -14,8 +14,8 @@ from kreplica.wire import messages
 MINUTE_MS = 60_000
 RETENTION_MIN = 10
 CHECK_S = 60
-PATIENCE_S = 3 * CHECK_S
-"""A check finds the offset, its tombstones are committed, and the group is removed at once or with the next check."""
+REMOVAL_S = 3 * CHECK_S
+"""Time within which a check finds an expired offset, its tombstone is committed, and the group is removed."""
 
 COMMITTED = CommittedOffset(5, -1, "", 100 * MINUTE_MS)
 EXPIRING = COMMITTED._replace(expire_timestamp_ms=105 * MINUTE_MS)
@@ -64,7 +64,7 @@ def test_offset_of_a_simple_consumer_expires_after_its_commit(scene: WireScene) 
     scene.commit("g", {"t": {0: 5, 1: 6}})
     scene.cluster.run(RETENTION_MIN * 60 - 2 * CHECK_S)
     scene.commit("g", {"t": {1: 7}})
-    scene.cluster.run(PATIENCE_S)
+    scene.cluster.run(REMOVAL_S)
     assert scene.fetch("g", None) == {("t", 1): (7, "")}
     assert exists(scene, "g")
     scene.cluster.run(RETENTION_MIN * 60)
@@ -76,7 +76,7 @@ def test_expired_offsets_are_removed_from_the_log(scene: WireScene) -> None:
     """Expired offsets are not loaded by the next coordinator."""
     scene.commit("g", {"t": {0: 5}})
     partition = scene.shard("g").log.partition
-    scene.cluster.run(RETENTION_MIN * 60 + PATIENCE_S)
+    scene.cluster.run(RETENTION_MIN * 60 + REMOVAL_S)
     machine = scene.cluster.brokers[1]
     scene.close()
     scene.cluster.run_until(machine.stop())
@@ -102,13 +102,13 @@ def test_offsets_expire_after_the_group_becomes_empty(scene: WireScene) -> None:
     scene.leave("g", member_id)
     scene.cluster.run(RETENTION_MIN * 60 - CHECK_S)
     assert scene.fetch("g", None) == {("t", 0): (5, "")}
-    scene.cluster.run(PATIENCE_S)
+    scene.cluster.run(REMOVAL_S)
     assert scene.fetch("g", None) == {}
     assert not exists(scene, "g")
 
 
 def test_offsets_of_unsubscribed_topics_expire(scene: WireScene) -> None:
-    """This applies to active groups too."""
+    """Offsets of topics to which no member subscribes expire even in an active group."""
     member_id, generation = scene.join("g", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}}, **member)
@@ -123,10 +123,10 @@ def test_offsets_of_unsubscribed_topics_expire(scene: WireScene) -> None:
 
 
 def test_retention_in_the_request(scene: WireScene) -> None:
-    """The retention overrides the broker's (OffsetCommit 2 to 4)."""
+    """A retention time in OffsetCommit (versions 2 to 4) overrides the broker's setting."""
     scene.commit("short", {"t": {0: 5}}, version=4, retention_time_ms=2 * MINUTE_MS)
     scene.commit("long", {"t": {0: 5}}, version=4, retention_time_ms=3 * RETENTION_MIN * MINUTE_MS)
-    scene.cluster.run(2 * 60 + PATIENCE_S)
+    scene.cluster.run(2 * 60 + REMOVAL_S)
     assert scene.fetch("short", None) == {}
     scene.cluster.run(RETENTION_MIN * 60)
     assert scene.fetch("long", None) == {("t", 0): (5, "")}
@@ -136,16 +136,16 @@ def test_empty_group_without_offsets_is_removed(scene: WireScene) -> None:
     member_id, _ = scene.join("g", ["t"])
     scene.leave("g", member_id)
     assert exists(scene, "g")
-    scene.cluster.run(PATIENCE_S)
+    scene.cluster.run(REMOVAL_S)
     assert not exists(scene, "g")
 
 
 def test_offsets_are_removed_with_their_topic(scene: WireScene) -> None:
-    """The offsets do not apply to a new topic of the same name."""
+    """Offsets of a deleted topic do not apply to a new topic with the same name."""
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     scene.commit("h", {"t": {1: 5}})
-    scene.cluster.run_until(scene.any_broker.delete_topic("t"))
-    scene.cluster.run_until(scene.any_broker.create_topic("t", 2))
+    scene.cluster.run_until(scene.plain_client.delete_topic("t"))
+    scene.cluster.run_until(scene.plain_client.create_topic("t", 2))
     scene.cluster.run_until(lambda: not exists(scene, "h"))
     assert scene.fetch("g", {"t": [0], "u": [0]}) == {("t", 0): (-1, ""), ("u", 0): (6, "")}
 
@@ -154,9 +154,9 @@ def test_missed_topic_deletion_is_detected(scene: WireScene) -> None:
     scene.commit("g", {"t": {0: 5}, "u": {0: 6}})
     broker = scene.cluster.brokers[1].program
     broker.metadata._removal_observers.clear()
-    scene.cluster.run_until(scene.any_broker.delete_topic("t"))
+    scene.cluster.run_until(scene.plain_client.delete_topic("t"))
     assert scene.fetch("g", None) == {("t", 0): (5, ""), ("u", 0): (6, "")}
-    scene.cluster.run(PATIENCE_S)
+    scene.cluster.run(REMOVAL_S)
     assert scene.fetch("g", None) == {("u", 0): (6, "")}
 
 
@@ -165,9 +165,9 @@ def test_incomplete_metadata_removes_no_offsets(scene: WireScene) -> None:
     metadata = scene.cluster.brokers[1].program.metadata
     assert metadata.is_complete
     metadata.is_complete = False
-    known = metadata.topics.pop("t")
-    scene.cluster.run(PATIENCE_S)
-    metadata.topics["t"] = known
+    removed_topic = metadata.topics.pop("t")
+    scene.cluster.run(REMOVAL_S)
+    metadata.topics["t"] = removed_topic
     assert scene.fetch("g", None) == {("t", 0): (5, "")}
 
 

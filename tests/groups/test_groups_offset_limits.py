@@ -13,16 +13,16 @@ from kreplica.groups.offset_memory import OFFSET_BYTES, PENDING_BYTES, OffsetBou
 from kreplica.groups.offsets import Offsets
 
 ADDRESS, OTHER = "/10.0.0.1", "/10.0.0.2"
-ONE = OFFSET_BYTES + len(values("t", 0, 5)[0][1][0][1])
+ENTRY_BYTES = OFFSET_BYTES + len(values("t", 0, 5)[0][1][0][1])
 UNLIMITED = 10**9
 
 
 class LimitedScene(OffsetsScene):
-    """Offsets whose limits are given as numbers of offsets."""
+    """Offsets with limits given as numbers of offsets."""
 
     def __init__(self, group: int = UNLIMITED, address: int = UNLIMITED, broker: int = UNLIMITED) -> None:
         super().__init__()
-        self.memory = OffsetMemory(OffsetBounds(group * ONE, address * ONE, broker * ONE))
+        self.memory = OffsetMemory(OffsetBounds(group * ENTRY_BYTES, address * ENTRY_BYTES, broker * ENTRY_BYTES))
         self.offsets = Offsets(cast(StateLog, self.log), self.memory)
 
     def code(self, group: str, partition: int, address: str = ADDRESS, offset: int = 5) -> ErrorCode:
@@ -54,26 +54,26 @@ NONE, TOO_LARGE, RETRIABLE = (
 
 
 def test_offsets_of_one_group_are_bounded() -> None:
-    """Commits of further partitions are rejected, those of known ones are not; other groups are not affected."""
+    """A group at its limit refuses new partitions but not known ones; another group is not affected."""
     scene = LimitedScene(group=3)
     assert [scene.code("g", number) for number in range(4)] == [NONE] * 3 + [TOO_LARGE]
     assert [scene.code("g", number, offset=9) for number in range(3)] == [NONE] * 3
     assert scene.code("other", 3) is NONE
-    assert scene.everything() == {**{("g", "t", number): 9 for number in range(3)}, ("other", "t", 3): 5}
+    assert scene.all_offsets() == {**{("g", "t", number): 9 for number in range(3)}, ("other", "t", 3): 5}
     assert scene.memory.rejected == 1
 
 
 def test_offsets_of_one_address_are_bounded() -> None:
-    """Its groups do not grow; a group of another address is not affected."""
+    """Groups of an address at its limit cannot grow; a group of another address is not affected."""
     scene = LimitedScene(address=3)
     assert [scene.code(f"g{number}", 0) for number in range(4)] == [NONE] * 3 + [TOO_LARGE]
-    assert scene.code("of-a-neighbour", 0, OTHER) is NONE
+    assert scene.code("other", 0, OTHER) is NONE
     assert scene.code("g0", 0, OTHER, offset=9) is NONE
-    assert scene.memory.held_by(ADDRESS) == 3 * ONE
+    assert scene.memory.held_by(ADDRESS) == 3 * ENTRY_BYTES
 
 
 def test_offsets_of_the_broker_are_bounded() -> None:
-    """The limit applies to all addresses together; groups with offsets continue."""
+    """The broker's limit applies to all addresses together; existing offsets can still be updated."""
     scene = LimitedScene(broker=3)
     codes = [scene.code(f"g{number}", 0, f"/10.0.0.{number}") for number in range(4)]
     assert codes == [NONE] * 3 + [TOO_LARGE]
@@ -84,42 +84,42 @@ def test_offsets_of_the_broker_are_bounded() -> None:
 
 
 def test_offsets_of_open_transactions_are_bounded() -> None:
-    """They get a retriable error; the end of a transaction makes room, and plain commits are not affected."""
+    """Transactional commits above the limit get a retriable error until transactions end; others are accepted."""
     scene = LimitedScene(broker=40)
     assert scene.code("g", 0) is NONE
-    fits = (49 * ONE) // (PENDING_BYTES + ONE - OFFSET_BYTES)
+    fits = (49 * ENTRY_BYTES) // (PENDING_BYTES + ENTRY_BYTES - OFFSET_BYTES)
     codes = [scene.pending_code(number, "g", 0) for number in range(fits + 1)]
     assert codes == [NONE] * fits + [RETRIABLE]
     assert RETRIABLE.retriable
     for producer_id in range(fits):
         scene.end(producer_id, commits=True)
-    assert scene.memory.held_bytes == ONE
+    assert scene.memory.held_bytes == ENTRY_BYTES
     assert scene.pending_code(fits, "g", 0) is NONE
     assert scene.code("g", 0, offset=9) is NONE
 
 
 def test_transactions_replace_offsets_at_the_limit() -> None:
-    """A transaction of a known partition is accepted; one of another partition is not."""
+    """At the limit, a transactional commit is accepted for a known partition and refused for a new one."""
     scene = LimitedScene(broker=40)
     assert {scene.code("g", number) for number in range(40)} == {NONE}
     assert scene.pending_code(1, "g", 0) is NONE
     assert scene.pending_code(2, "g", 40) is RETRIABLE
     scene.end(1, commits=True)
-    assert (scene.offset("g", "t", 0), scene.memory.held_bytes) == (6, 40 * ONE)
+    assert (scene.offset("g", "t", 0), scene.memory.held_bytes) == (6, 40 * ENTRY_BYTES)
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_memory_of_a_transaction_is_charged_to_its_address(commits: bool) -> None:
-    """From the first commit on, even if the group has no other offsets."""
+    """The first transactional commit is charged, even if the group has no other offsets."""
     scene = LimitedScene()
     scene.pending_code(1, "g", 0)
-    assert scene.memory.held_by(ADDRESS) == PENDING_BYTES + ONE - OFFSET_BYTES
+    assert scene.memory.held_by(ADDRESS) == PENDING_BYTES + ENTRY_BYTES - OFFSET_BYTES
     scene.end(1, commits=commits)
-    assert scene.memory.held_by(ADDRESS) == scene.memory.held_bytes == (ONE if commits else 0)
+    assert scene.memory.held_by(ADDRESS) == scene.memory.held_bytes == (ENTRY_BYTES if commits else 0)
 
 
-def test_appends_in_progress_count() -> None:
-    """A client cannot exceed the limit with commits that are not in the log yet, and a failed one is not charged."""
+def test_pending_appends_are_charged() -> None:
+    """Commits that are not yet in the log are charged, and released if they fail."""
     scene = LimitedScene(group=2)
     for partition in range(2):
         scene.offsets.commit("g", values("t", partition, 5), scene.answers.append, address=ADDRESS)
@@ -131,19 +131,18 @@ def test_appends_in_progress_count() -> None:
     assert (scene.answers, scene.memory.held_bytes) == ([RETRIABLE] * 2, 0)
 
 
-def test_loaded_offsets_count_for_no_address() -> None:
-    """They are charged to no address until a client commits; unloading a shard frees its memory."""
+def test_loaded_offsets_are_charged_to_no_address() -> None:
+    """A loaded offset has no address until a client commits it; unloading a shard releases its memory."""
     scene = LimitedScene(broker=2)
     for number in range(2):
         scene.code(f"g{number}", 0)
     loaded = LimitedScene(broker=2)
-    for _, records, _ in scene.log.written:
+    for _, records, _ in scene.log.entries:
         for key, value in records:
             loaded.offsets.replay(key, value, header_of(NOT_TRANSACTIONAL, records))
-    assert (loaded.memory.held_bytes, loaded.memory.held_by("")) == (2 * ONE, 2 * ONE)
+    assert (loaded.memory.held_bytes, loaded.memory.held_by("")) == (2 * ENTRY_BYTES, 2 * ENTRY_BYTES)
     assert loaded.code("g2", 0) is TOO_LARGE
     assert loaded.code("g0", 0, offset=9) is NONE
-    assert (loaded.memory.held_by(""), loaded.memory.held_by(ADDRESS)) == (ONE, ONE)
+    assert (loaded.memory.held_by(""), loaded.memory.held_by(ADDRESS)) == (ENTRY_BYTES, ENTRY_BYTES)
     loaded.offsets.unload()
     assert loaded.memory.held_bytes == 0
-

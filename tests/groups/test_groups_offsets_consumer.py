@@ -39,8 +39,10 @@ def heartbeat(scene: WireScene, group: str, member_id: str, epoch: int, topics: 
 def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) -> Any:
     """Fetch the offset of t-0; return it, or the group's error."""
     rows = [{"name": "t", "partition_indexes": [0]}]
-    asked = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": rows}
-    answer = scene.request(scene.client(group), messages.OFFSET_FETCH, {"groups": [asked], "require_stable": True})
+    requested_group = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": rows}
+    answer = scene.request(
+        scene.client(group), messages.OFFSET_FETCH, {"groups": [requested_group], "require_stable": True}
+    )
     found = answer["groups"][0]
     if found["error_code"]:
         return ErrorCode.of(found["error_code"])

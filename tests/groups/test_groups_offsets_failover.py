@@ -19,14 +19,14 @@ def coordinator_of(scene: WireScene, group: str) -> int:
     return scene.cluster.leader_of(CONSUMER_OFFSETS, scene.shard(group).log.partition)
 
 
-def ask(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]) -> dict[str, object]:
+def request(scene: WireScene, group: str, api: messages.Api, body: dict[str, object]) -> dict[str, object]:
     """Repeat a request until a coordinator answers, as consumers do."""
     return scene.cluster.run_until(scene.client(group).request_with_retries(api, body)).body
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
 def test_offsets_survive_their_coordinator(end: str) -> None:
-    """Acknowledged offsets are not lost in a crash or a controlled shutdown."""
+    """Acknowledged offsets survive a crash and a controlled shutdown of the coordinator."""
     with wire_scene(brokers=3) as scene:
         for offset in (4, 5):
             commit = {
@@ -35,7 +35,7 @@ def test_offsets_survive_their_coordinator(end: str) -> None:
                 "member_id": "",
                 "topics": topics_of({"t": {0: (offset, "m", 1)}, "u": {1: 7}}),
             }
-            ask(scene, "g", messages.OFFSET_COMMIT, commit)
+            request(scene, "g", messages.OFFSET_COMMIT, commit)
         first = coordinator_of(scene, "g")
         scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))
         machine = scene.cluster.brokers[first]
@@ -43,7 +43,7 @@ def test_offsets_survive_their_coordinator(end: str) -> None:
             machine.kill()
         else:
             scene.cluster.run_until(machine.stop())
-        answer = ask(scene, "g", messages.OFFSET_FETCH, fetch_body("g", None))
+        answer = request(scene, "g", messages.OFFSET_FETCH, fetch_body("g", None))
         rows = [
             (topic["name"], row["partition_index"], row["committed_offset"], row["metadata"])
             for topic in answer["groups"][0]["topics"]
@@ -54,12 +54,12 @@ def test_offsets_survive_their_coordinator(end: str) -> None:
 
 
 def test_broker_that_is_not_the_coordinator_refuses() -> None:
-    """All requests about a group get an error."""
+    """A broker that is not the coordinator answers all group requests with NOT_COORDINATOR."""
     with wire_scene(brokers=2) as scene:
         scene.commit("g", {"t": {0: 5}})
         other = next(number for number in (1, 2) if number != coordinator_of(scene, "g"))
         client = scene.cluster.client(broker=other)
-        asked = [
+        requests = [
             (messages.OFFSET_FETCH, fetch_body("g", {"t": [0]}), range(1, 10)),
             (
                 messages.OFFSET_COMMIT,
@@ -73,40 +73,40 @@ def test_broker_that_is_not_the_coordinator_refuses() -> None:
             ),
             (messages.OFFSET_DELETE, {"group_id": "g", "topics": []}, [0]),
         ]
-        for api, body, versions in asked:
+        for api, body, versions in requests:
             for version in versions:
                 answer = scene.request(client, api, body, version)
                 assert first_error(answer) is ErrorCode.NOT_COORDINATOR, (api.name, version)
         scene.cluster.run_until(client.close())
 
 
-class Committing:
-    """A simple consumer that commits one offset after the other."""
+class CommittingConsumer:
+    """A simple consumer that commits increasing offsets."""
 
     def __init__(self, scene: WireScene, number: int) -> None:
         self.group = f"committing-{number}"
         self.acknowledged = 0
-        self.tried = 0
+        self.attempted = 0
         self.stopping = False
         self._client = scene.client(self.group)
 
     async def run(self) -> None:
         while not self.stopping:
-            self.tried += 1
+            self.attempted += 1
             commit = {
                 "group_id": self.group,
                 "generation_id_or_member_epoch": -1,
                 "member_id": "",
-                "topics": topics_of({"t": {0: self.tried}}),
+                "topics": topics_of({"t": {0: self.attempted}}),
             }
             await self._client.request_with_retries(messages.OFFSET_COMMIT, commit)
-            self.acknowledged = self.tried
+            self.acknowledged = self.attempted
             answer = (
                 await self._client.request_with_retries(messages.OFFSET_FETCH, fetch_body(self.group, {"t": [0]}))
             ).body
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
             # One commit of an earlier attempt may be in doubt; it has the same offset.
-            assert found == self.acknowledged, f"{self.group}: {found}, {self.acknowledged} was acknowledged"
+            assert found == self.acknowledged, f"{self.group}: found {found}, acknowledged {self.acknowledged}"
             await pause(self._client.reactor, PAUSE_S)
 
 
@@ -116,8 +116,8 @@ def test_no_acknowledged_offset_is_lost(seed: int) -> None:
     with wire_scene(brokers=3, seed=seed) as scene:
         scene.client("first")
         scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))
-        clients = [Committing(scene, number) for number in range(6)]
-        running = [Deferred.fromCoroutine(client.run()) for client in clients]
+        clients = [CommittingConsumer(scene, number) for number in range(6)]
+        runs = [Deferred.fromCoroutine(client.run()) for client in clients]
         for turn in range(4):
             scene.cluster.run(1)
             machine = scene.cluster.brokers[1 + (seed + turn) % 3]
@@ -127,6 +127,6 @@ def test_no_acknowledged_offset_is_lost(seed: int) -> None:
             scene.cluster.wait_in_sync(CONSUMER_OFFSETS, range(GROUPS_PARTITIONS))
         for client in clients:
             client.stopping = True
-        for each in running:
+        for each in runs:
             scene.cluster.run_until(each)
         assert min(client.acknowledged for client in clients) > 10

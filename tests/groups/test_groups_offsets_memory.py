@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from offsets_scene import NOT_TRANSACTIONAL, OffsetsScene, by_kafkas_rule, everything, header_of
+from offsets_scene import NOT_TRANSACTIONAL, OffsetsScene, all_offsets, effective_offsets, header_of
 
 from kreplica.errors import ErrorCode, ProtocolError
 from kreplica.groups.offsets import Offsets
@@ -61,7 +61,7 @@ def test_all_fields_of_an_offset_are_stored() -> None:
 
 
 def test_failed_commit_changes_nothing() -> None:
-    """The group has no offsets and the client gets an error."""
+    """After a failed commit, the group has no offsets and the client gets an error."""
     scene = OffsetsScene()
     scene.log.rejects = True
     scene.commit("g", "t", 0, 5)
@@ -93,12 +93,12 @@ def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit_in_transaction(1, "h", "t", 0, 5)
     scene.end(1, commits=False)
-    assert scene.everything() == {OffsetKey("g", "t", 0): 3}
+    assert scene.all_offsets() == {OffsetKey("g", "t", 0): 3}
     assert not scene.offsets.has("h")
 
 
 def test_failed_transactional_append_leaves_the_partition_stable() -> None:
-    """No marker follows."""
+    """A failed append does not wait for a marker, because none will follow."""
     scene = OffsetsScene()
     scene.log.rejects = True
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -122,17 +122,17 @@ def test_two_transactions_of_one_partition() -> None:
 
 
 def test_later_plain_commit_is_kept() -> None:
-    """A plain commit after transactional offsets remains when the transaction ends."""
+    """A plain commit after transactional offsets survives the end of the transaction."""
     scene = OffsetsScene()
     scene.commit_in_transaction(1, "g", "t", 0, 5)
     scene.commit("g", "t", 0, 9)
     scene.end(1, commits=True)
     assert scene.offset("g", "t", 0) == 9
-    assert everything(scene.replayed()) == scene.everything()
+    assert all_offsets(scene.replay()) == scene.all_offsets()
 
 
 def test_earlier_plain_commit_is_replaced() -> None:
-    """Transactional offsets behind a plain commit win, even if they are smaller."""
+    """Transactional offsets after a plain commit win, even if they are smaller."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 9)
     scene.commit_in_transaction(1, "g", "t", 0, 5)
@@ -149,23 +149,23 @@ def test_second_commit_of_a_transaction_wins() -> None:
 
 
 def test_deletion_covers_pending_commits() -> None:
-    """The deletion covers open transactions too."""
+    """A deletion covers pending commits and open transactions."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.log.commit()
     scene.commit("g", "t", 1, 5)
     scene.commit_in_transaction(1, "g", "t", 2, 5)
     scene.remove("g")
-    assert [key.partition for key in by_key(scene)] == [0, 1, 2]
+    assert [key.partition for key in last_keys(scene)] == [0, 1, 2]
     scene.log.commit()
-    assert scene.everything() == {}
+    assert scene.all_offsets() == {}
     scene.end(1, commits=True)
-    assert scene.everything() == {}
+    assert scene.all_offsets() == {}
     assert not scene.offsets.has("g")
 
 
-def by_key(scene: OffsetsScene) -> list[OffsetKey]:
-    return [parse_offset_key(key) for key, _ in scene.log.written[-1].records]
+def last_keys(scene: OffsetsScene) -> list[OffsetKey]:
+    return [parse_offset_key(key) for key, _ in scene.log.entries[-1].records]
 
 
 def test_only_the_requested_offsets_are_deleted() -> None:
@@ -176,11 +176,11 @@ def test_only_the_requested_offsets_are_deleted() -> None:
     scene.log.commit()
     scene.offsets.remove(scene.offsets.tombstones("g", lambda topic, partition: partition == 1), scene.answers.append)
     scene.log.commit()
-    assert list(scene.everything()) == [OffsetKey("g", "t", 0), OffsetKey("h", "t", 0), OffsetKey("h", "t", 1)]
+    assert list(scene.all_offsets()) == [OffsetKey("g", "t", 0), OffsetKey("h", "t", 0), OffsetKey("h", "t", 1)]
 
 
 def test_value_of_an_unknown_version_fails_the_load() -> None:
-    """The record's offset would be lost."""
+    """A record of an unknown version fails the load; otherwise its offset would be lost."""
     offsets = OffsetsScene().offsets
     key = build_offset_key("g", "t", 0)
     with pytest.raises(ProtocolError, match="OffsetCommitValue: version 7"):
@@ -188,7 +188,7 @@ def test_value_of_an_unknown_version_fails_the_load() -> None:
 
 
 def test_unloaded_shard_is_empty() -> None:
-    """Pending appends are still answered."""
+    """An unloaded shard has no offsets, and its pending appends are still answered."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 5)
     scene.commit_in_transaction(1, "h", "t", 0, 5)
@@ -202,8 +202,8 @@ def test_unloaded_shard_is_empty() -> None:
 
 @given(steps)
 @settings(max_examples=300)
-def test_memory_matches_kafkas_rule(steps: list[tuple[object, ...]]) -> None:
-    """For any interleaving of commits, transactions and deletions."""
+def test_offsets_match_kafkas_rule(steps: list[tuple[object, ...]]) -> None:
+    """For any interleaving of commits, transactions and deletions, the effective offsets are those of Kafka."""
     scene = OffsetsScene()
     for offset, (step, *arguments) in enumerate(steps):
         if step == "commit":
@@ -218,18 +218,18 @@ def test_memory_matches_kafkas_rule(steps: list[tuple[object, ...]]) -> None:
         else:
             scene.log.commit(min(int(arguments[0]), len(scene.log.waiting)))
     scene.log.commit()
-    expected = by_kafkas_rule(scene.log.written)
-    assert scene.everything() == expected
-    replayed = scene.replayed()
-    assert everything(replayed) == expected
+    expected = effective_offsets(scene.log.entries)
+    assert scene.all_offsets() == expected
+    replayed = scene.replay()
+    assert all_offsets(replayed) == expected
     for producer_id in (1, 2, 3):
         scene.end(producer_id, commits=True)
         replayed.end_transaction(producer_id, True)
-    assert scene.everything() == everything(replayed) == by_kafkas_rule(scene.log.written)
-    assert_nothing_pends(scene.offsets)
+    assert scene.all_offsets() == all_offsets(replayed) == effective_offsets(scene.log.entries)
+    assert_nothing_is_pending(scene.offsets)
 
 
-def assert_nothing_pends(offsets: Offsets) -> None:
+def assert_nothing_is_pending(offsets: Offsets) -> None:
     for group in ("g", "h"):
         assert not offsets.is_changing(group)
         assert offsets.has(group) == (group in offsets.group_ids())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from offsets_wire import WireScene, the_code, topics_of, wire_scene
+from offsets_wire import WireScene, error_codes, topics_of, wire_scene
 
 from kreplica.errors import ErrorCode
 from kreplica.server.handlers.groups.offset_rows import LARGE_COMMIT_OFFSETS
@@ -32,7 +32,7 @@ class Producer:
     producer_id: int = -1
     producer_epoch: int = -1
 
-    def ask(self, api: messages.Api, body: Row, version: int | None = None) -> Row:
+    def request(self, api: messages.Api, body: Row, version: int | None = None) -> Row:
         identity = {
             "transactional_id": self.transactional_id,
             "producer_id": self.producer_id,
@@ -43,13 +43,13 @@ class Producer:
         ).body
 
     def start(self) -> None:
-        answer = self.ask(
+        answer = self.request(
             messages.INIT_PRODUCER_ID, {"producer_id": -1, "producer_epoch": -1, "transaction_timeout_ms": 60_000}
         )
         self.producer_id, self.producer_epoch = answer["producer_id"], answer["producer_epoch"]
 
     def add_offsets(self, group: str) -> None:
-        self.ask(messages.ADD_OFFSETS_TO_TXN, {"group_id": group})
+        self.request(messages.ADD_OFFSETS_TO_TXN, {"group_id": group})
 
     def commit(self, group: str, offsets: Row, *, version: int = 4, **fields: Any) -> ErrorCode | list[ErrorCode]:
         body = {
@@ -62,10 +62,10 @@ class Producer:
             "topics": topics_of(offsets),
             **fields,
         }
-        return the_code(self.scene.request(self.scene.client(group), messages.TXN_OFFSET_COMMIT, body, version))
+        return error_codes(self.scene.request(self.scene.client(group), messages.TXN_OFFSET_COMMIT, body, version))
 
     def end(self, *, commits: bool, version: int = 4) -> None:
-        answer = self.ask(messages.END_TXN, {"committed": commits}, version)
+        answer = self.request(messages.END_TXN, {"committed": commits}, version)
         if answer.get("producer_id", -1) >= 0:
             self.producer_id, self.producer_epoch = answer["producer_id"], answer["producer_epoch"]
 
@@ -90,7 +90,7 @@ def scene() -> Iterator[WireScene]:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_large_commit_is_part_of_its_transaction(scene: WireScene, commits: bool) -> None:
-    """Its batch, which is built in advance, has the producer of the transaction, and its offsets end with it."""
+    """A large commit, whose batch is built in advance, is applied or discarded with its transaction."""
     group = f"large-{commits}"
     producer = producer_of(scene, f"large-producer-{commits}")
     assert scene.commit(group, {"t": {0: 1}}) == NONE
@@ -106,7 +106,7 @@ def test_a_large_commit_is_part_of_its_transaction(scene: WireScene, commits: bo
 
 
 def test_a_large_commit_of_another_producer_is_refused(scene: WireScene) -> None:
-    """The epoch of the batch that is built in advance is verified like that of a small one."""
+    """The producer epoch of a large commit is verified like that of a small one."""
     producer = producer_of(scene, "fenced")
     producer.add_offsets("fenced-group")
     topics = topics_of({"t": {0: 5}})
@@ -118,7 +118,7 @@ def test_a_large_commit_of_another_producer_is_refused(scene: WireScene) -> None
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("commits", [True, False])
 def test_offsets_are_effective_when_their_transaction_commits(scene: WireScene, version: int, commits: bool) -> None:
-    """Offsets are unstable until the marker, then applied or discarded."""
+    """Offsets are unstable until the transaction marker, then applied or discarded."""
     group = f"g-{version}-{commits}"
     producer = producer_of(scene, group)
     scene.commit(group, {"t": {0: 3}})
@@ -144,7 +144,7 @@ def test_other_partitions_are_stable(scene: WireScene) -> None:
 
 
 def test_partitions_that_do_not_exist_are_refused(scene: WireScene) -> None:
-    """TxnOffsetCommit refuses them as OffsetCommit does."""
+    """TxnOffsetCommit refuses missing partitions, as OffsetCommit does."""
     producer = producer_of(scene, "partitions")
     producer.add_offsets("partitions")
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -155,7 +155,7 @@ def test_partitions_that_do_not_exist_are_refused(scene: WireScene) -> None:
 
 
 def test_commit_without_add_offsets_is_refused(scene: WireScene) -> None:
-    """No marker would follow (KIP-890)."""
+    """A commit without AddOffsetsToTxn is refused, because no marker would follow (KIP-890)."""
     producer = producer_of(scene, "adds-nothing")
     codes = [producer.commit("adds-nothing", {"t": {0: 5}}, version=version) for version in (3, 4)]
     assert codes == [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE]
@@ -163,7 +163,7 @@ def test_commit_without_add_offsets_is_refused(scene: WireScene) -> None:
 
 
 def test_fenced_producer_is_refused(scene: WireScene) -> None:
-    """No partition becomes unstable."""
+    """A fenced producer is refused, and no partition becomes unstable."""
     old = producer_of(scene, "fenced")
     old.add_offsets("fenced")
     producer_of(scene, "fenced")
@@ -172,7 +172,7 @@ def test_fenced_producer_is_refused(scene: WireScene) -> None:
 
 
 def test_member_of_an_old_generation_is_refused(scene: WireScene) -> None:
-    """The generation is checked if the request version contains it (KIP-447)."""
+    """The generation is checked if the request version has one (KIP-447)."""
     producer = producer_of(scene, "generations")
     member_id, generation = scene.join("generations", ["t"])
     producer.add_offsets("generations")
@@ -203,7 +203,7 @@ def test_generation_of_a_missing_group_is_refused(scene: WireScene) -> None:
 
 
 def test_each_partition_has_its_own_result(scene: WireScene) -> None:
-    """An invalid offset does not affect others."""
+    """An invalid offset does not affect the other partitions."""
     producer = producer_of(scene, "partly")
     producer.add_offsets("partly")
     codes = producer.commit("partly", {"t": {0: (1, "x" * 21), 1: 2}, "nowhere": {0: 3}})

@@ -44,7 +44,7 @@ def test_committed_offsets_are_returned(scene: WireScene, version: int) -> None:
 
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 2])
 def test_all_offsets_of_a_group_are_returned(scene: WireScene, version: int) -> None:
-    """The request has no topics."""
+    """A request without topics returns all offsets of the group."""
     scene.commit("all", {"u": {1: 7}, "t": {1: 6, 0: 5}})
     assert scene.fetch("all", None, version=version) == {("t", 0): (5, ""), ("t", 1): (6, ""), ("u", 1): (7, "")}
     assert scene.fetch("unknown", None, version=version) == {}
@@ -59,7 +59,7 @@ def test_several_groups_in_one_request(scene: WireScene) -> None:
         {"group_id": "several-2", "topics": [{"name": "t", "partition_indexes": [0, 1]}]},
         {"group_id": "several-3", "topics": None},
     ]
-    answer = scene.request(scene.any_broker, messages.OFFSET_FETCH, {"groups": groups, "require_stable": True})
+    answer = scene.request(scene.plain_client, messages.OFFSET_FETCH, {"groups": groups, "require_stable": True})
     offsets = [
         [(row["partition_index"], row["committed_offset"]) for topic in group["topics"] for row in topic["partitions"]]
         for group in answer["groups"]
@@ -70,14 +70,14 @@ def test_several_groups_in_one_request(scene: WireScene) -> None:
 
 
 def test_last_commit_wins(scene: WireScene) -> None:
-    """The later offset may be smaller."""
+    """The last commit wins, even if its offset is smaller."""
     for offset in (5, 9, 2):
         assert scene.commit("again", {"t": {0: (offset, f"n{offset}")}}) is NONE
     assert scene.fetch("again", {"t": [0]}) == {("t", 0): (2, "n2")}
 
 
 def test_each_partition_has_its_own_result(scene: WireScene) -> None:
-    """An invalid offset does not affect others."""
+    """An invalid offset does not affect the other partitions."""
     unknown, too_large = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OFFSET_METADATA_TOO_LARGE
     offsets = {"t": {0: (1, "x" * 21), 1: (2, "é" * 20)}, "nowhere": {0: 3}, "u": {-1: 4, 0: 5}}
     assert scene.commit("partly", offsets) == [too_large, NONE, unknown, unknown, NONE]
@@ -94,14 +94,14 @@ def test_partitions_that_do_not_exist_are_refused(scene: WireScene, version: int
 
 
 def test_commit_without_any_valid_offset(scene: WireScene) -> None:
-    """Nothing is written and no group is created."""
+    """A commit without valid offsets writes nothing and creates no group."""
     assert scene.commit("nothing", {"nowhere": {0: 3}}) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with pytest.raises(LookupError):
         scene.shard("nothing")
 
 
 def test_timestamps_and_retentions_of_old_versions(scene: WireScene) -> None:
-    """Version 1 has timestamps, versions 2 to 4 a retention."""
+    """Version 1 has a timestamp for each offset, versions 2 to 4 have a retention time."""
     topics = topics_of({"t": {0: 5, 1: 6}})
     topics[0]["partitions"][0]["commit_timestamp"] = 1234
     assert scene.commit("old", {}, version=1, topics=topics) is NONE
@@ -111,8 +111,8 @@ def test_timestamps_and_retentions_of_old_versions(scene: WireScene) -> None:
     for retention_ms, version in ((60_000, 2), (-1, 3), (2**63 - 1, 4)):
         assert scene.commit("old", {"t": {0: 5}}, version=version, retention_time_ms=retention_ms) is NONE
         committed = shard.offsets.committed("old", "t", 0)
-        wanted = NO_TIME if retention_ms == -1 else min(committed.commit_timestamp_ms + retention_ms, 2**63 - 1)
-        assert committed.expire_timestamp_ms == wanted
+        expected = NO_TIME if retention_ms == -1 else min(committed.commit_timestamp_ms + retention_ms, 2**63 - 1)
+        assert committed.expire_timestamp_ms == expected
 
 
 def test_commit_with_a_generation_but_no_group_is_refused(scene: WireScene) -> None:
@@ -125,7 +125,7 @@ def test_commit_with_a_generation_but_no_group_is_refused(scene: WireScene) -> N
 
 
 def test_group_with_members_accepts_their_commits_only(scene: WireScene) -> None:
-    """An empty group accepts any."""
+    """A group with members accepts only their commits; an empty group accepts any commit."""
     member_id, generation = scene.join("members", ["t"])
     member = {"member_id": member_id, "generation_id_or_member_epoch": generation}
     assert scene.commit("members", {"t": {0: 5}}, **member) is NONE
@@ -150,7 +150,7 @@ def test_commit_extends_the_session(scene: WireScene) -> None:
 
 
 def test_empty_group_id_may_have_offsets(scene: WireScene) -> None:
-    """Old simple consumers use it."""
+    """Old simple consumers commit with an empty group ID."""
     assert scene.commit("", {"t": {0: 5}}) is NONE
     assert scene.fetch("", {"t": [0]}) == {("t", 0): (5, "")}
 
@@ -163,31 +163,31 @@ def test_group_id_too_long_for_the_log_is_refused(scene: WireScene) -> None:
         "member_id": "",
         "topics": topics_of({"t": {0: 5}}),
     }
-    answer = scene.request(scene.any_broker, messages.OFFSET_COMMIT, body)
+    answer = scene.request(scene.plain_client, messages.OFFSET_COMMIT, body)
     assert answer["topics"][0]["partitions"][0]["error_code"] == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_large_commit_has_a_batch_of_its_own(scene: WireScene) -> None:
-    """The log has all its offsets in their order, behind those of the commit before it."""
+def test_a_large_commit_has_a_separate_batch(scene: WireScene) -> None:
+    """The log contains the offsets of a large commit in order, after those of the previous commit."""
     topics = topics_of({"t": {0: 5, 1: 6}})
     topics[0]["partitions"] *= LARGE_COMMIT_OFFSETS
     topics[0]["partitions"] += topics_of({"t": {1: 7}})[0]["partitions"]
     small = scene.commit("sliced", {"t": {0: 1}, "u": {0: 2}})
     assert (small, scene.commit("sliced", {}, topics=topics)) == (NONE, NONE)
     assert scene.fetch("sliced", None) == {("t", 0): (5, ""), ("t", 1): (7, ""), ("u", 0): (2, "")}
-    ours = [
+    offset_records = [
         (parse_offset_key(key), value)
         for key, value in scene.log_records(scene.shard("sliced"))
         if value and key[1] == 1
     ]
     records = [
-        (key.partition, parse_offset_value(value).offset) for key, value in ours if key[:2] == ("sliced", "t")
+        (key.partition, parse_offset_value(value).offset) for key, value in offset_records if key[:2] == ("sliced", "t")
     ]
     assert records == [(0, 1), *[(0, 5), (1, 6)] * LARGE_COMMIT_OFFSETS, (1, 7)]
 
 
 def test_commit_too_large_for_one_batch_is_refused(scene: WireScene) -> None:
-    """A commit is atomic."""
+    """A commit is atomic, so it must fit into one batch."""
     topics = topics_of({"t": {0: (1, "m" * 20)}})
     topics[0]["partitions"] *= 20000
     assert scene.commit("large", {}, topics=topics) is ErrorCode.INVALID_COMMIT_OFFSET_SIZE
@@ -209,7 +209,7 @@ def test_offsets_are_deleted(scene: WireScene) -> None:
 
 
 def test_offsets_of_subscribed_topics_are_not_deleted(scene: WireScene) -> None:
-    """If the protocol type is unknown, the group is considered subscribed to all topics."""
+    """If the protocol type is unknown, all topics are treated as subscribed."""
     scene.commit("reading", {"t": {0: 5}, "u": {0: 7}})
     scene.join("reading", ["t"])
     answer = scene.delete_offsets("reading", {"t": [0], "u": [0]})
@@ -236,7 +236,9 @@ def test_offset_records_have_kafkas_format(scene: WireScene) -> None:
     """Records of offsets are readable by Kafka's tools."""
     scene.commit("written", {"t": {0: (5, "m", 2)}})
     records = scene.log_records(scene.shard("written"))
-    ours = [(parse_offset_key(key), parse_offset_value(value)) for key, value in records if value and key[1] == 1]
-    key, value = next((key, value) for key, value in ours if key.group_id == "written")
+    offset_records = [
+        (parse_offset_key(key), parse_offset_value(value)) for key, value in records if value and key[1] == 1
+    ]
+    key, value = next((key, value) for key, value in offset_records if key.group_id == "written")
     assert key == ("written", "t", 0)
     assert (value.offset, value.leader_epoch, value.metadata) == (5, 2, "m")

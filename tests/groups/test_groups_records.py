@@ -32,7 +32,7 @@ OLD_OFFSET_VALUES = [
     ("0002 000000000000002a 0002 6869 0000000000000064", CommittedOffset(42, -1, "hi", 100)),
     # flexible: metadata's length + 1, no tags
     ("0004 000000000000002a 00000007 03 6869 0000000000000064 00", CommittedOffset(42, 7, "hi", 100)),
-    # the same with the tag 0 of 16 bytes, a topic id
+    # the same with tag 0, a topic ID of 16 bytes
     (
         "0004 000000000000002a 00000007 03 6869 0000000000000064 01 00 10 000102030405060708090a0b0c0d0e0f",
         CommittedOffset(42, 7, "hi", 100),
@@ -97,7 +97,7 @@ def test_offset_keys_of_version_0_are_read() -> None:
 
 @pytest.mark.parametrize(("golden", "value"), OFFSET_VALUES)
 def test_offset_values_equal_kafkas(golden: str, value: CommittedOffset) -> None:
-    """Values with an expiry are of version 1."""
+    """Values with an expiry time have version 1."""
     assert records.build_offset_value(value) == bytes.fromhex(golden)
     assert records.parse_offset_value(bytes.fromhex(golden)) == value
 
@@ -127,7 +127,7 @@ def test_group_values_of_older_versions_are_read(golden: str, times: tuple[int, 
 
 
 @pytest.mark.parametrize(
-    ("parse", "data", "named"),
+    ("parse", "data", "message"),
     [
         (records.parse_offset_value, "0005 0000", r"OffsetCommitValue: version 5 is not within 0 to 4"),
         (records.parse_group_value, "0063 0000", r"GroupMetadataValue: version 99 is not within 0 to 4"),
@@ -141,10 +141,10 @@ def test_group_values_of_older_versions_are_read(golden: str, times: tuple[int, 
         (records.key_version, "00", r"CoordinatorKey.version: needs 2 bytes, but there are 1"),
     ],
 )
-def test_malformed_records_are_refused(parse: object, data: str, named: str) -> None:
+def test_malformed_records_are_refused(parse: object, data: str, message: str) -> None:
     """The error names the field or the unknown version."""
     assert callable(parse)
-    with pytest.raises(ProtocolError, match=named):
+    with pytest.raises(ProtocolError, match=message):
         parse(bytes.fromhex(data))
 
 
@@ -159,7 +159,7 @@ def test_truncated_records_are_refused(golden: str) -> None:
 
 
 def test_strings_too_long_are_refused() -> None:
-    """Lengths are int16."""
+    """Strings whose length does not fit into an int16 are refused."""
     fits, too_long = "x" * records.TEXT_SIZE_MAX, "x" * (records.TEXT_SIZE_MAX + 1)
     assert records.parse_offset_value(records.build_offset_value(CommittedOffset(1, 1, fits, 1))).metadata == fits
     for build in (

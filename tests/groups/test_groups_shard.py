@@ -21,7 +21,7 @@ class BusyClock(StrictClock):
 
 
 def busy_scene() -> ClassicScene:
-    """A broker that has just loaded a hundred groups of one member each."""
+    """Return a broker that has just loaded a hundred groups with one member each."""
     scene = ClassicScene()
     scene.unload()
     for index in range(GROUPS):
@@ -33,7 +33,7 @@ def busy_scene() -> ClassicScene:
     return scene
 
 
-def listed(scene: ClassicScene) -> tuple[ErrorCode, list[ListedGroup]]:
+def list_all_groups(scene: ClassicScene) -> tuple[ErrorCode, list[ListedGroup]]:
     found: list[tuple[ErrorCode, list[ListedGroup]]] = []
     Deferred.fromCoroutine(scene.coordinator.list_groups((), ())).addCallback(found.append)
     while not found:
@@ -42,12 +42,12 @@ def listed(scene: ClassicScene) -> tuple[ErrorCode, list[ListedGroup]]:
 
 
 def test_groups_are_restored_in_slices() -> None:
-    """The event loop is not blocked."""
+    """Restoring many groups does not block the event loop."""
     scene = busy_scene()
     assert 0 < len(scene.shard.groups) < GROUPS / 2
     while scene.shard.is_restoring:
         scene.clock.advance(0)
-    code, groups = listed(scene)
+    code, groups = list_all_groups(scene)
     assert code is ErrorCode.NONE
     assert len(groups) == GROUPS
     scene.unload()
@@ -55,7 +55,7 @@ def test_groups_are_restored_in_slices() -> None:
 
 
 def test_list_is_incomplete_during_the_restore() -> None:
-    assert listed(busy_scene())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert list_all_groups(busy_scene())[0] is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_requested_group_is_restored_immediately() -> None:
@@ -68,7 +68,7 @@ def test_requested_group_is_restored_immediately() -> None:
 
 
 def test_unloading_stops_the_restore() -> None:
-    """No timer is left."""
+    """A shard that is unloaded during the restore leaves no timer."""
     scene = busy_scene()
     scene.unload()
     assert scene.clock.getDelayedCalls() == []
@@ -77,25 +77,25 @@ def test_unloading_stops_the_restore() -> None:
 def test_unknown_record_types_are_ignored() -> None:
     scene = ClassicScene()
     scene.shard.replay(b"\x7f\x00anything", b"anything", NOT_TRANSACTIONAL)
-    assert listed(scene) == (ErrorCode.NONE, [])
+    assert list_all_groups(scene) == (ErrorCode.NONE, [])
 
 
 def test_last_record_of_a_group_wins() -> None:
-    """A tombstone removes the group."""
+    """The last record of a group wins, and a tombstone removes the group."""
     scene = ClassicScene()
     scene.unload()
     key = build_group_key("g")
     for generation in (1, 2):
         scene.log.records.append((key, build_group_value(GroupRecord("consumer", generation, None, None, 5, ()))))
     scene.load()
-    assert listed(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]
+    assert list_all_groups(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]
     group = scene.shard.classic("g")
     assert group.generation == 2
     assert group.expires_from_ms("t", 9) == 5
     scene.unload()
     scene.log.records.append((key, None))
     scene.load()
-    assert listed(scene)[1] == []
+    assert list_all_groups(scene)[1] == []
 
 
 def test_negative_session_timeout_expires_immediately() -> None:
@@ -106,4 +106,4 @@ def test_negative_session_timeout_expires_immediately() -> None:
     scene.log.records.append((build_group_key("g"), build_group_value(record)))
     scene.load()
     scene.advance(0)
-    assert listed(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]
+    assert list_all_groups(scene)[1] == [ListedGroup("g", "consumer", "Empty", "classic")]
