@@ -1,4 +1,4 @@
-"""Data of znodes is written as in Kafka, and older versions can be read."""
+"""Znode documents: written as Kafka does, and read in all older versions."""
 
 import json
 from random import Random
@@ -50,14 +50,14 @@ def test_topic_round_trip():
 
 
 def test_topic_of_version_1_has_no_id():
-    """A topic of an old Kafka version has no id."""
+    """Topics of old Kafka versions have no ID."""
     assignment = documents.decode_topic("t", b'{"version":1,"partitions":{"0":[1]}}')
     assert assignment.partitions == {0: (1,)}
     assert assignment.topic_id == UUID(int=0)
 
 
 def test_partition_state_round_trip():
-    """The partition epoch is the version of the znode; eligible replicas are kept."""
+    """The partition epoch is the version of the znode; eligible replicas are preserved."""
     state = LeaderAndIsr(1, 4, (1, 2), 9, 17, (3,))
     assert documents.decode_partition_state("/p", documents.encode_partition_state(state), 17) == state
 
@@ -77,7 +77,7 @@ def test_damaged_state_names_its_path(data):
 
 
 def test_topic_id_text_equals_kafkas():
-    """Topic ids are 22 characters of URL-safe base64."""
+    """Topic IDs are written as 22 characters of URL-safe base64."""
     text = uuid_text(TOPIC_ID)
     assert len(text) == 22
     assert uuid_from_text(text) == TOPIC_ID
@@ -108,7 +108,7 @@ def test_producer_id_blocks_are_contiguous():
 
 
 def test_state_encoding_equals_json():
-    """The fast encoding produces the same bytes."""
+    """The fast encoder produces the same bytes as the JSON encoder."""
     rng = Random(5)
     for _ in range(500):
         isr = tuple(rng.sample(range(2000), rng.randint(0, 5)))

@@ -33,13 +33,13 @@ def test_replicas_are_balanced(brokers, partitions, data):
     factor = data.draw(st.integers(1, brokers))
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 50)), shift=3)
-    held = Counter(replica for replicas in assignment.values() for replica in replicas)
-    assert max(held.values()) - min(held[p.broker_id] for p in places) <= 1
+    replica_counts = Counter(replica for replicas in assignment.values() for replica in replicas)
+    assert max(replica_counts.values()) - min(replica_counts[p.broker_id] for p in places) <= 1
 
 
 @given(st.integers(2, 9))
 def test_followers_of_one_broker_spread_evenly_over_all_others(brokers):
-    """If a broker dies, its load is shared by all others."""
+    """All other brokers share the load of a dead broker."""
     places = [BrokerPlace(i) for i in range(brokers)]
     assignment = place(places, brokers * (brokers - 1), 2)
     for leader in range(brokers):
@@ -64,7 +64,7 @@ def test_racks_of_unequal_size(sizes, partitions, data):
     places = [BrokerPlace(r * 100 + i, f"rack{r}") for r, size in enumerate(sizes) for i in range(size)]
     factor = data.draw(st.integers(1, len(places)))
     assignment = place(places, partitions, factor, start_index=data.draw(st.integers(0, 20)))
-    held = Counter(replica for replicas in assignment.values() for replica in replicas)
+    replica_counts = Counter(replica for replicas in assignment.values() for replica in replicas)
     leaders = Counter(replicas[0] for replicas in assignment.values())
     assert max(leaders.values()) - min(leaders[p.broker_id] for p in places) <= 1
     for replicas in assignment.values():
@@ -78,7 +78,7 @@ def test_racks_of_unequal_size(sizes, partitions, data):
                     allowed = in_rack[target // 100] < in_rack[source // 100]
                 else:
                     allowed = True
-                assert not allowed or held[source] - held[target] <= 1
+                assert not allowed or replica_counts[source] - replica_counts[target] <= 1
 
 
 def test_placement_is_deterministic():
@@ -88,12 +88,12 @@ def test_placement_is_deterministic():
 
 
 def test_added_partitions_continue_the_placement():
-    """The numbers of new partitions continue those of existing ones."""
+    """Added partitions continue the numbering of the existing ones."""
     places = [BrokerPlace(i) for i in range(3)]
-    whole = place(places, 6, 2, start_index=1, shift=1)
-    more = place(places, 3, 2, start_index=1, shift=2, first_partition=4)
-    assert list(more) == [4, 5, 6]
-    assert whole[0] == (1, 0)
+    all_partitions = place(places, 6, 2, start_index=1, shift=1)
+    added = place(places, 3, 2, start_index=1, shift=2, first_partition=4)
+    assert list(added) == [4, 5, 6]
+    assert all_partitions[0] == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def domains(hosts, racks=None):
     ],
 )
 def test_brokers_of_one_host_are_one_failure_domain(hosts, racks, expected):
-    """Hosts are used only if there are no racks, and only if some brokers, but not all, share a host."""
+    """Hosts are failure domains only without racks, and only if some but not all brokers share one."""
     assert list(domains(hosts, racks).values()) == expected
 
 

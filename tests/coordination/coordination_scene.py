@@ -1,4 +1,4 @@
-"""A cluster in which all brokers coordinate one partition of a test topic and record their callbacks."""
+"""A cluster whose brokers coordinate the only partition of a test topic."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KEY = TopicPartition(TOPIC, 0)
 POISON = b"poison"
 
 
-class Notes:
-    """A shard that keeps the last value of each key."""
+class KeyValueShard:
+    """A shard that stores the last value of each key."""
 
     def __init__(self, state_log: StateLog) -> None:
         self.log = state_log
@@ -57,19 +57,19 @@ def on_result(key: bytes, answers: list[tuple[bytes, ErrorCode]]) -> Callable[[E
 
 
 class Scene:
-    def __init__(self, cluster: SimulatedCluster, shards: dict[int, list[Shards[Notes]]]) -> None:
+    def __init__(self, cluster: SimulatedCluster, shards: dict[int, list[Shards[KeyValueShard]]]) -> None:
         self.cluster = cluster
         self._shards = shards
 
-    def shards(self, broker: int) -> Shards[Notes]:
+    def shards(self, broker: int) -> Shards[KeyValueShard]:
         return self._shards[broker][-1]
 
     @property
     def leader(self) -> int:
         return self.cluster.leader_of(*KEY)
 
-    def notes(self) -> Notes:
-        """Return the leader's state once it is loaded."""
+    def loaded_shard(self) -> KeyValueShard:
+        """Return the leader's shard once it is loaded."""
 
         def is_loaded() -> bool:
             leader = self.leader
@@ -93,10 +93,10 @@ class Scene:
 
 
 @contextmanager
-def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterator[Scene]:
-    """Yield a cluster in which one broker leads the only partition; restarted brokers coordinate again."""
+def running_scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterator[Scene]:
+    """Yield a cluster in which one broker leads the only partition; restarted brokers coordinate it again."""
     cluster = SimulatedCluster(seed, brokers=brokers, overrides=["controlled.shutdown.enable=false"])
-    shards: dict[int, list[Shards[Notes]]] = {number: [] for number in cluster.brokers}
+    shards: dict[int, list[Shards[KeyValueShard]]] = {number: [] for number in cluster.brokers}
 
     def build(number: int, runtime: Runtime) -> Broker:
         broker = Broker(runtime, broker_settings(number))
@@ -105,7 +105,7 @@ def scene(*, brokers: int = 3, timeout_s: float = 5.0, seed: int = 1) -> Iterato
                 runtime,
                 broker.partitions,
                 TOPIC,
-                Notes,
+                KeyValueShard,
                 lambda: broker.coordinators.view.partition_count(TOPIC),
                 broker.flush_scope.at_end,
                 StateLogConfig(timeout_s=timeout_s),

@@ -14,45 +14,45 @@ from kreplica.wire.messages import LIST_GROUPS, METADATA
 BODY = {"topics": []}
 
 
-def test_connection_is_reused_follows_its_broker_and_fails_at_once() -> None:
+def test_connection_reuse_address_change_and_failure() -> None:
     """A connection is reused, follows an address change, and fails without a backoff."""
     simulated = SimulatedCluster(seed=5)
     simulated.start()
-    host = simulated.host("asking")
-    where = {1: Endpoint("PLAINTEXT", "broker-1", BROKER_PORT)}
-    connections = BrokerConnections(host.runtime, where.get, "asking")
+    host = simulated.host("client")
+    endpoints = {1: Endpoint("PLAINTEXT", "broker-1", BROKER_PORT)}
+    connections = BrokerConnections(host.runtime, endpoints.get, "client")
 
-    def ask(broker_id: int = 1) -> Deferred[object]:
+    def send(broker_id: int = 1) -> Deferred[object]:
         return connections.request(broker_id, METADATA, BODY, timeout_s=5.0)
 
-    def open_ones() -> list[object]:
-        return simulated.simulation.network.connections("asking", "broker-1")
+    def open_connections() -> list[object]:
+        return simulated.simulation.network.connections("client", "broker-1")
 
-    several = [ask() for _ in range(3)]
-    for each in several:
+    responses = [send() for _ in range(3)]
+    for each in responses:
         assert simulated.run_until(each)["brokers"][0]["node_id"] == 1
-    assert len(open_ones()) == 1
+    assert len(open_connections()) == 1
     with pytest.raises(ConnectionFailed, match="broker 2"):
-        simulated.run_until(ask(2))
+        simulated.run_until(send(2))
 
-    where[1] = where[1]._replace(port=1)
+    endpoints[1] = endpoints[1]._replace(port=1)
     for _ in range(2):
         started_s = host.reactor.seconds()
         with pytest.raises(ConnectionFailed, match="broker-1:1"):
-            simulated.run_until(ask())
+            simulated.run_until(send())
         assert host.reactor.seconds() - started_s < 0.1
-    where[1] = where[1]._replace(port=BROKER_PORT)
-    simulated.run_until(ask())
+    endpoints[1] = endpoints[1]._replace(port=BROKER_PORT)
+    simulated.run_until(send())
     simulated.run(1.0)
-    assert len(open_ones()) == 1
+    assert len(open_connections()) == 1
 
-    under_way = connections.request(1, LIST_GROUPS, {"states_filter": []}, timeout_s=5.0)
+    pending = connections.request(1, LIST_GROUPS, {"states_filter": []}, timeout_s=5.0)
     connections.stop()
     with pytest.raises(ConnectionLost):
-        simulated.run_until(under_way)
+        simulated.run_until(pending)
     with pytest.raises(ClientError, match="closed"):
-        simulated.run_until(ask())
+        simulated.run_until(send())
     simulated.run(1.0)
-    assert open_ones() == []
+    assert open_connections() == []
     assert host.reactor.getDelayedCalls() == []
     simulated.stop()

@@ -1,4 +1,4 @@
-"""The partition for a group id or transactional id."""
+"""Partition that coordinates a group ID or transactional ID."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ from kreplica.coordination.hashing import java_hash, partition_of
     ],
 )
 def test_hash_equals_javas(name: str, hashed: int, partition: int) -> None:
-    """The comparison includes characters outside the Basic Multilingual Plane."""
+    """The hash equals Java's, even for characters outside the Basic Multilingual Plane."""
     assert java_hash(name) == hashed
     assert partition_of(name, 50) == partition

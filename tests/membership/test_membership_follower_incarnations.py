@@ -20,31 +20,31 @@ class Registrations:
     def __init__(self, **epochs: int) -> None:
         self.epochs = {int(name.removeprefix("b")): epoch for name, epoch in epochs.items()}
         self.waiting: deque[Deferred[Any]] = deque()
-        self.read: list[str] = []
+        self.read_paths: list[str] = []
 
     def sync(self, path: str) -> Deferred[str]:
         return succeed(path)
 
     def exists(self, path: str) -> Deferred[Any]:
-        self.read.append(path)
+        self.read_paths.append(path)
         self.waiting.append(Deferred())
         return self.waiting[-1]
 
     def answer(self) -> None:
-        paths, self.read = self.read, []
+        paths, self.read_paths = self.read_paths, []
         for path in paths:
             epoch = self.epochs.get(int(path.rpartition("/")[2]))
             self.waiting.popleft().callback(None if epoch is None else SimpleNamespace(czxid=epoch))
 
 
-def followers(registrations: Registrations) -> FollowerIncarnations:
+def follower_incarnations(registrations: Registrations) -> FollowerIncarnations:
     client: Any = registrations
     return FollowerIncarnations(client)
 
 
-def confirmed(registrations: Registrations, known: FollowerIncarnations, broker_id: int, epoch: int) -> bool:
+def confirm(registrations: Registrations, incarnations: FollowerIncarnations, broker_id: int, epoch: int) -> bool:
     outcome: list[bool] = []
-    known.confirm(broker_id, epoch).addCallback(outcome.append)
+    incarnations.confirm(broker_id, epoch).addCallback(outcome.append)
     registrations.answer()
     return outcome[0]
 
@@ -53,77 +53,77 @@ def confirmed(registrations: Registrations, known: FollowerIncarnations, broker_
 def test_only_the_registered_epoch_is_confirmed(broker_id: int, epoch: int) -> None:
     """Other epochs and unregistered brokers are rejected."""
     registrations = Registrations(b2=20)
-    known = followers(registrations)
-    assert not confirmed(registrations, known, broker_id, epoch)
-    assert known.epochs == {}
-    assert confirmed(registrations, known, 2, 20)
-    assert known.epochs == {2: 20}
+    incarnations = follower_incarnations(registrations)
+    assert not confirm(registrations, incarnations, broker_id, epoch)
+    assert incarnations.epochs == {}
+    assert confirm(registrations, incarnations, 2, 20)
+    assert incarnations.epochs == {2: 20}
 
 
 def test_broker_that_sent_its_epoch_cannot_omit_it() -> None:
     """Fetches without an epoch (before KIP-903) are accepted only until the process has sent an epoch."""
     registrations = Registrations(b2=20)
-    known = followers(registrations)
-    assert confirmed(registrations, known, 2, NO_BROKER_EPOCH)
-    assert confirmed(registrations, known, 2, 20)
-    assert not confirmed(registrations, known, 2, NO_BROKER_EPOCH)
-    assert known.epochs == {2: 20}
+    incarnations = follower_incarnations(registrations)
+    assert confirm(registrations, incarnations, 2, NO_BROKER_EPOCH)
+    assert confirm(registrations, incarnations, 2, 20)
+    assert not confirm(registrations, incarnations, 2, NO_BROKER_EPOCH)
+    assert incarnations.epochs == {2: 20}
     registrations.epochs[2] = 30
-    assert confirmed(registrations, known, 2, NO_BROKER_EPOCH), "its next process may run an older release"
+    assert confirm(registrations, incarnations, 2, NO_BROKER_EPOCH), "its next process may run an older release"
 
 
 def test_one_batch_of_reads_at_a_time() -> None:
-    """Fetches that arrive during a read share the next one."""
+    """Verifications that start during a read share the next read."""
     registrations = Registrations(b2=20)
-    known = followers(registrations)
+    incarnations = follower_incarnations(registrations)
     outcomes: list[tuple[int, bool]] = []
     for epoch in (20, 7, 7, 20):
-        known.confirm(2, epoch).addCallback(lambda each, epoch=epoch: outcomes.append((epoch, each)))
-    assert registrations.read == ["/brokers/ids/2"]
+        incarnations.confirm(2, epoch).addCallback(lambda each, epoch=epoch: outcomes.append((epoch, each)))
+    assert registrations.read_paths == ["/brokers/ids/2"]
     registrations.answer()
     assert outcomes == [(20, True)]
-    assert registrations.read == ["/brokers/ids/2"]
+    assert registrations.read_paths == ["/brokers/ids/2"]
     registrations.answer()
     assert sorted(outcomes) == [(7, False), (7, False), (20, True), (20, True)]
 
 
 def test_zookeeper_outage_confirms_nothing() -> None:
-    """Without ZooKeeper, the fetch is rejected, and the follower retries."""
+    """During a ZooKeeper outage fetches are refused, and the follower retries."""
     registrations = Registrations(b2=20)
-    known = followers(registrations)
+    incarnations = follower_incarnations(registrations)
     outcome: list[bool] = []
-    known.confirm(2, 20).addCallback(outcome.append)
+    incarnations.confirm(2, 20).addCallback(outcome.append)
     registrations.waiting.popleft().errback(ConnectionLoss("/brokers/ids/2"))
     assert outcome == [False]
-    registrations.read.clear()
-    assert confirmed(registrations, known, 2, 20)
+    registrations.read_paths.clear()
+    assert confirm(registrations, incarnations, 2, 20)
 
 
 def test_closed_connection_cancels_its_verification() -> None:
     registrations = Registrations(b2=20)
-    known = followers(registrations)
+    incarnations = follower_incarnations(registrations)
     outcome: list[bool] = []
     for _ in range(2):
-        gone = known.confirm(2, 20)
-        gone.addErrback(lambda _: None)
-        gone.cancel()
-    known.confirm(2, 20).addCallback(outcome.append)
+        verification = incarnations.confirm(2, 20)
+        verification.addErrback(lambda _: None)
+        verification.cancel()
+    incarnations.confirm(2, 20).addCallback(outcome.append)
     registrations.answer()
     registrations.answer()
     assert outcome == [True]
 
 
-def test_a_read_that_fails_at_once_does_not_stop_later_reads() -> None:
+def test_a_read_that_fails_immediately_does_not_stop_later_reads() -> None:
     """An expired session fails each request immediately; the next session confirms followers again."""
 
     class Expired(Registrations):
-        ended = True
+        has_expired = True
 
         def exists(self, path: str) -> Deferred[Any]:
-            return fail(SessionExpired(path, "the session has expired")) if self.ended else super().exists(path)
+            return fail(SessionExpired(path, "the session has expired")) if self.has_expired else super().exists(path)
 
     registrations = Expired(b2=20)
-    known = followers(registrations)
-    assert not confirmed(registrations, known, 2, 20)
-    registrations.ended = False
-    assert confirmed(registrations, known, 2, 20)
+    incarnations = follower_incarnations(registrations)
+    assert not confirm(registrations, incarnations, 2, 20)
+    registrations.has_expired = False
+    assert confirm(registrations, incarnations, 2, 20)

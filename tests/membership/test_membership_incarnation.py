@@ -23,12 +23,12 @@ OLDER = Note(broker_epoch=60, intact_since=50, boot_id="up", directories_count=2
     ("notes", "boot_id", "clean_epoch", "logs_missing", "expected"),
     [
         pytest.param([NOTE, NOTE], "up", None, False, 50, id="killed, and the machine stayed up"),
-        pytest.param([NOTE, NOTE], "up", 70, False, 50, id="clean stop"),
-        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="clean stop, then the machine was restarted"),
-        pytest.param([NOTE, NOTE], "", 70, False, 50, id="clean stop, boot ID unknown"),
+        pytest.param([NOTE, NOTE], "up", 70, False, 50, id="stopped cleanly"),
+        pytest.param([NOTE, NOTE], "another", 70, False, 50, id="stopped cleanly, then the machine was restarted"),
+        pytest.param([NOTE, NOTE], "", 70, False, 50, id="stopped cleanly, boot ID unknown"),
         pytest.param([NOTE, NOTE], "another", None, False, -1, id="the machine went down"),
         pytest.param([NOTE, NOTE], "", None, False, -1, id="killed, boot ID unknown"),
-        pytest.param([NOTE, NOTE], "another", 69, False, -1, id="the marker is of another incarnation"),
+        pytest.param([NOTE, NOTE], "another", 69, False, -1, id="the marker belongs to another incarnation"),
         pytest.param([NOTE, NOTE], "another", -1, False, -1, id="the marker has no epoch"),
         pytest.param([NOTE, None], "up", None, False, -1, id="a directory was wiped or added"),
         pytest.param([NOTE], "up", 70, False, -1, id="a directory was removed"),
@@ -65,7 +65,7 @@ class World:
         self.incarnations.begin()
         return self.incarnations.intact_since
 
-    def registered(self, epoch: int) -> None:
+    def register(self, epoch: int) -> None:
         self.incarnations.registered(BrokerRegistration(1, (), epoch=epoch))
 
     def stop(self, epoch: int) -> None:
@@ -84,17 +84,17 @@ def world() -> World:
     return World()
 
 
-def test_chain_of_kills_and_orderly_stops(world: World) -> None:
-    """While nothing is lost, the first registration counts, across kills and stops."""
+def test_chain_of_kills_and_clean_stops(world: World) -> None:
+    """Across kills and clean stops, logs are intact since the first registration."""
     assert world.start() == NO_BROKER_EPOCH
-    world.registered(10)
+    world.register(10)
     world.kill()
     assert world.start() == 10
-    world.registered(20)
+    world.register(20)
     world.stop(20)
     assert world.start() == 10
-    world.registered(30)
-    world.registered(40)  # the session was lost meanwhile
+    world.register(30)
+    world.register(40)  # registered again after losing its session
     world.kill()
     assert world.start() == 10
 
@@ -102,27 +102,27 @@ def test_chain_of_kills_and_orderly_stops(world: World) -> None:
 def test_power_loss_ends_the_chain(world: World) -> None:
     """After a power loss, the next registration starts a new incarnation."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.power_loss()
     assert world.start() == NO_BROKER_EPOCH
-    world.registered(20)
+    world.register(20)
     world.kill()
     assert world.start() == 20
 
 
-def test_power_loss_after_an_orderly_stop(world: World) -> None:
-    """The stop has synced all data, its marker and the notes, so nothing is lost."""
+def test_power_loss_after_a_clean_stop(world: World) -> None:
+    """A clean stop syncs all data, its marker and the notes, so a later power loss loses nothing."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.stop(10)
     world.power_loss()
     assert world.start() == 10
 
 
 def test_kill_before_the_loss_is_recorded(world: World) -> None:
-    """A start that detects a loss and is killed before it registers leaves no valid notes."""
+    """If a broker detects a loss and is killed before it registers, its next start detects the loss again."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.kill()
     world.host.disk.remove_tree("/data/two")
     assert world.start() == NO_BROKER_EPOCH
@@ -133,19 +133,19 @@ def test_kill_before_the_loss_is_recorded(world: World) -> None:
 def test_omitted_directory(world: World) -> None:
     """A start without one of the directories is treated as a loss."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.stop(10)
     assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
 
 
 def test_removed_log(world: World) -> None:
-    """A log that was removed by hand is treated as a loss, so that it is copied from the leader."""
+    """The manual removal of a log is treated as a loss, so the log is copied from the leader."""
     world.start()
     world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
-    world.registered(10)
+    world.register(10)
     world.stop(10)
-    where = next(path for path in world.paths if world.host.disk.exists(f"{path}/orders-0"))
-    world.host.disk.remove_tree(f"{where}/orders-0")
+    directory = next(path for path in world.paths if world.host.disk.exists(f"{path}/orders-0"))
+    world.host.disk.remove_tree(f"{directory}/orders-0")
     assert world.start() == NO_BROKER_EPOCH
 
 
@@ -153,18 +153,18 @@ def test_failed_directory(world: World) -> None:
     """After a device error, the next start is treated as a loss."""
     world.start()
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
-    world.registered(10)
+    world.register(10)
     log.fail(OSError(errno.EIO, "the device is broken"))
-    world.registered(20)
+    world.register(20)
     world.kill()
     assert world.start() == NO_BROKER_EPOCH
 
 
 def test_only_directory_failed(world: World) -> None:
-    """If the only directory fails, its note is removed."""
+    """If the only directory fails, the next start is treated as a loss."""
     world.start(paths=["/data/one"])
     log = world.directories.create(TopicPartition("orders", 0), TOPIC_ID, LogConfig())
-    world.registered(10)
+    world.register(10)
     log.fail(OSError(errno.EIO, "the device is broken"))
     world.kill()
     assert world.start(paths=["/data/one"]) == NO_BROKER_EPOCH
@@ -172,14 +172,14 @@ def test_only_directory_failed(world: World) -> None:
 
 @pytest.mark.parametrize("operation", ["open", "read"])
 def test_directory_on_a_dead_device_at_the_start(world: World, operation: Literal["open", "read"]) -> None:
-    """The broker starts with the other directory, and its logs are treated as incomplete."""
+    """A broker with a dead device starts with its other directory, and its logs are treated as incomplete."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.kill()
     world.host.disk.fail(operation, "/data/two/*", errno.EIO)
     world.host.disk.fail("remove", "/data/two/*", errno.EIO)
     assert world.start() == NO_BROKER_EPOCH
-    world.registered(20)
+    world.register(20)
     world.stop(20)
     world.host.disk.clear_faults()
     assert world.start() == NO_BROKER_EPOCH
@@ -189,21 +189,21 @@ def test_directory_on_a_dead_device_at_the_start(world: World, operation: Litera
 def test_damaged_note(world: World, data: bytes) -> None:
     """A damaged note is treated as missing."""
     world.start()
-    world.registered(10)
+    world.register(10)
     world.host.disk.write_file(f"/data/one/{FILE_NAME}", data)
     world.kill()
     assert world.start() == NO_BROKER_EPOCH
 
 
 def test_full_disk_prevents_a_note(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a full disk, the broker registers, and the next start is treated as a loss."""
+    """With a full disk the broker still registers, but its next start is treated as a loss."""
 
-    def full(path: str, data: bytes, **_: Any) -> None:
+    def fail_write(path: str, data: bytes, **_: Any) -> None:
         raise OSError(errno.ENOSPC, "full")
 
     world.start()
-    monkeypatch.setattr(world.host.disk, "write_file", full)
-    world.registered(10)
+    monkeypatch.setattr(world.host.disk, "write_file", fail_write)
+    world.register(10)
     assert world.incarnations.intact_since == 10
     monkeypatch.undo()
     world.kill()
@@ -215,7 +215,7 @@ def test_directory_is_intact_without_a_reboot(world: World) -> None:
     directory = world.paths[0]
     world.start()
     assert not world.incarnations.is_intact(directory)
-    world.registered(10)
+    world.register(10)
     world.kill()
     world.start()
     assert world.incarnations.is_intact(directory)
@@ -224,4 +224,4 @@ def test_directory_is_intact_without_a_reboot(world: World) -> None:
     assert not world.incarnations.is_intact(directory)
     world.kill()
     world.start()
-    assert not world.incarnations.is_intact(directory)  # this process was killed before it registered
+    assert not world.incarnations.is_intact(directory)  # the previous process was killed before it registered

@@ -37,7 +37,7 @@ class World:
         return client
 
     def notifications(self) -> list[int]:
-        """Return the broker ids of the existing notifications."""
+        """Return the broker IDs of the existing notifications."""
         found = []
         for name in sorted(self.run(self.watcher.get_children(znodes.LOG_DIR_EVENT_NOTIFICATION))):
             assert name.startswith("log_dir_event_")
@@ -52,7 +52,7 @@ def world() -> World:
 
 
 def test_failure_is_reported(world: World) -> None:
-    """Each failure creates one notification with the broker id."""
+    """Each failure creates one notification with the broker ID."""
     world.events.directory_failed()
     world.simulation.run(1)
     assert world.notifications() == [7]
@@ -62,7 +62,7 @@ def test_failure_is_reported(world: World) -> None:
 
 
 def test_failure_during_a_zookeeper_outage(world: World) -> None:
-    """Failures during an outage are reported afterwards, in one notification."""
+    """Several failures during an outage are reported afterwards, in two notifications."""
     world.simulation.network.cut("broker", "coordinator")
     for _ in range(5):
         world.events.directory_failed()
@@ -73,7 +73,7 @@ def test_failure_during_a_zookeeper_outage(world: World) -> None:
 
 
 def test_stopped_broker_reports_nothing(world: World) -> None:
-    """After a stop, no timer or request is left."""
+    """A stopped broker leaves no timer or request."""
     world.simulation.network.cut("broker", "coordinator")
     world.events.directory_failed()
     world.simulation.run(1)
@@ -82,4 +82,4 @@ def test_stopped_broker_reports_nothing(world: World) -> None:
     world.simulation.network.heal("broker", "coordinator")
     world.simulation.run(60)
     assert world.simulation.host("broker").runtime.reactor.getDelayedCalls() == []
-    assert world.notifications() == [7], "only the write that was in progress at the stop"
+    assert world.notifications() == [7], "only the write in progress at the stop"

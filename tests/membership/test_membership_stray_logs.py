@@ -25,8 +25,8 @@ MOVING = TopicAssignment("orders", ORDERS, {0: (3, 1)}, adding={0: (3,)}, removi
 @pytest.mark.parametrize(
     ("partition", "topic_id", "assignment", "reason"),
     [
-        pytest.param(0, ORDERS, ASSIGNMENT, None, id="ours"),
-        pytest.param(0, None, ASSIGNMENT, None, id="without a topic ID, of an older release"),
+        pytest.param(0, ORDERS, ASSIGNMENT, None, id="assigned to this broker"),
+        pytest.param(0, None, ASSIGNMENT, None, id="no topic ID, as written by an older release"),
         pytest.param(0, ORDERS, TopicAssignment("orders", ZERO_UUID, {0: (1,)}), None, id="a topic without an ID"),
         pytest.param(0, ORDERS, MOVING, None, id="kept until the reassignment is complete"),
         pytest.param(0, ORDERS, None, "the topic does not exist", id="deleted"),
@@ -86,8 +86,8 @@ def test_strays_are_removed_with_their_files(world: World) -> None:
     world.make_log("payments", 0, PAYMENTS)
     assert world.remove_strays() == ["orders-0"]
     world.simulation.run(120)
-    left = [name for path in ("/data/one", "/data/two") for name in world.runtime.disk.list_directory(path)]
-    assert [name for name in left if name.startswith(("orders", "payments"))] == ["orders-0"]
+    remaining = [name for path in ("/data/one", "/data/two") for name in world.runtime.disk.list_directory(path)]
+    assert [name for name in remaining if name.startswith(("orders", "payments"))] == ["orders-0"]
 
 
 def test_cluster_without_topics_removes_nothing(world: World) -> None:
@@ -97,7 +97,7 @@ def test_cluster_without_topics_removes_nothing(world: World) -> None:
 
 
 def test_logs_of_an_unreadable_topic_are_kept(world: World) -> None:
-    """This is the case if the topic's znode is invalid."""
+    """Logs are kept if the znode of their topic is invalid."""
     world.make_topic(TopicAssignment("others", PAYMENTS, {0: (2,)}))
     world.run(world.client.create(znodes.topic_path("orders"), b"not JSON"))
     world.make_log("orders", 0, ORDERS)
@@ -106,14 +106,14 @@ def test_logs_of_an_unreadable_topic_are_kept(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("registered", "left"),
+    ("registered", "remaining"),
     [
         pytest.param("before", [], id="another topic, created while the broker was down"),
-        pytest.param("after", ["orders-0"], id="the same topic, with an ID that a tool wrote"),
+        pytest.param("after", ["orders-0"], id="the same topic, whose ID a tool has overwritten"),
         pytest.param("unknown", [], id="unknown"),
     ],
 )
-def test_topic_with_another_id(world: World, registered: str, left: list[str]) -> None:
+def test_topic_with_another_id(world: World, registered: str, remaining: list[str]) -> None:
     """Logs are kept if the topic ID was overwritten, because an operator can restore it."""
     last_epoch = NO_BROKER_EPOCH
     for step in ("before", "after"):
@@ -122,11 +122,11 @@ def test_topic_with_another_id(world: World, registered: str, left: list[str]) -
         if step == "before":
             world.make_topic(ASSIGNMENT)
     world.make_log("orders", 0, PAYMENTS)
-    assert world.remove_strays(last_epoch) == left
+    assert world.remove_strays(last_epoch) == remaining
 
 
 def test_zookeeper_error_removes_nothing(world: World) -> None:
-    """The start fails, and every log is kept."""
+    """A ZooKeeper error makes the start fail, and every log is kept."""
     world.make_topic(ASSIGNMENT)
     world.make_log("orders", 1, ORDERS)
     world.simulation.network.cut("broker", "coordinator")

@@ -41,13 +41,13 @@ class World:
 
 
 def test_cordoned_brokers_are_read_at_the_start_and_after_changes() -> None:
-    """Znode names that are not broker ids are ignored."""
+    """Znode names that are not broker IDs are ignored."""
     world = World()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     cordoned = CordonedBrokers(world.reactor, world.broker)
     world.run(cordoned.watch.start())
     assert cordoned.brokers == {3}
-    world.run(world.operator.create(f"{znodes.CORDONED}/kitchen"))
+    world.run(world.operator.create(f"{znodes.CORDONED}/not-a-broker"))
     world.run(world.operator.create(znodes.cordoned_path(4)))
     world.run(lambda: cordoned.brokers == {3, 4})
     world.run(world.operator.delete(znodes.cordoned_path(3)))
@@ -55,7 +55,7 @@ def test_cordoned_brokers_are_read_at_the_start_and_after_changes() -> None:
 
 
 def test_throttle_is_read_after_changes() -> None:
-    """An invalid throttle is treated as none."""
+    """An invalid throttle is treated as no throttle."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)
     world.run(throttle.watch.start())
@@ -78,7 +78,7 @@ def test_changes_during_a_lost_connection_are_read_afterwards() -> None:
 
 
 def test_new_session_reads_everything_again() -> None:
-    """Changes between two sessions are not missed."""
+    """Changes between two sessions are read."""
     world = World()
     cordoned = CordonedBrokers(world.reactor, world.broker)
     world.run(cordoned.watch.start())
@@ -88,11 +88,11 @@ def test_new_session_reads_everything_again() -> None:
     cordoned.watch.stop()
     world.run(world.operator.create(znodes.cordoned_path(3)))
     world.simulation.run(2)
-    assert cordoned.brokers == frozenset(), "it is no longer watched"
+    assert cordoned.brokers == frozenset(), "the path is still watched"
 
 
-def test_removed_path_counts_as_empty() -> None:
-    """The watch notices when the path is created again."""
+def test_missing_path_is_watched() -> None:
+    """Data is read once the path is created."""
     world = World()
     world.run(world.operator.delete(znodes.PLAN_THROTTLE))
     throttle = PlanThrottle(world.reactor, world.broker)
@@ -102,7 +102,7 @@ def test_removed_path_counts_as_empty() -> None:
 
 
 def test_throttle_document() -> None:
-    """An empty znode means no throttle; errors name the problem."""
+    """An empty znode means no throttle; an error names the znode and the field."""
     assert decode_throttle(b"") is None
     assert decode_throttle(encode_throttle(None)) is None
     assert decode_throttle(encode_throttle(12)) == 12
@@ -110,7 +110,7 @@ def test_throttle_document() -> None:
         decode_throttle(b'{"bytes_per_second": 0}')
 
 
-def test_a_read_that_fails_at_once_does_not_stop_later_reads() -> None:
+def test_a_read_that_fails_immediately_does_not_stop_later_reads() -> None:
     """A read of an expired session fails immediately; the next session reads again."""
     world = World()
     throttle = PlanThrottle(world.reactor, world.broker)

@@ -1,4 +1,4 @@
-"""Registration and producer ids, with the embedded ZooKeeper in virtual time."""
+"""Registration and producer IDs with the embedded ZooKeeper in simulated time."""
 
 from dataclasses import replace
 
@@ -38,19 +38,19 @@ class World:
     def run(self, goal, timeout_s=60.0):
         return self.simulation.run_until(goal, timeout_s)
 
-    def register(self, client, wanted):
-        return self.run(register(self.simulation.host("watcher").runtime.reactor, client, wanted))
+    def register(self, client, broker):
+        return self.run(register(self.simulation.host("watcher").runtime.reactor, client, broker))
 
     def client(self, name, **options):
-        """Return a started client on a host with this name."""
+        """Return a started client on the host with this name."""
         runtime = self.simulation.host(name).runtime
         client = ZooKeeperClient(runtime.reactor, CONNECT, random=runtime.random, session_timeout_ms=5000, **options)
         self.run(client.start())
         return runtime, client
 
 
-def resuming(runtime):
-    """Return a factory for clients that resume a session."""
+def resuming_client_factory(runtime):
+    """Return a factory of clients that resume a session."""
     return lambda session: ZooKeeperClient(
         runtime.reactor, CONNECT, random=runtime.random, connection_timeout_ms=1000, resume=session
     )
@@ -76,7 +76,7 @@ def test_persistent_paths_are_created_once(world):
 
 
 def test_cluster_id_is_unique(world):
-    """The first broker creates the cluster ID (22 characters), and all others read it."""
+    """The first broker creates a cluster ID of 22 characters, and all others read it."""
     runtime, one = world.client("one")
     other_runtime, two = world.client("two")
     world.run(create_persistent_paths(one))
@@ -111,7 +111,7 @@ def test_persistent_paths_have_no_data(world):
 
 
 def test_registration_with_a_lost_response(world):
-    """The registration is read back: it is kept if it is the same, and replaced if it differs."""
+    """The registration is read back: an equal one is kept, a different one is replaced."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     network = world.simulation.network
@@ -123,12 +123,12 @@ def test_registration_with_a_lost_response(world):
     outcomes[0].trap(ConnectionLoss)
     network.heal()
     _, other = world.client("two")
-    data, epoch = world.run(registered(other))
+    data, epoch = world.run(read_registration(other))
     assert world.register(client, registration()).epoch == epoch
     changed = replace(registration(), rack="north")
     again = world.register(client, changed)
     assert again.epoch > epoch
-    data, epoch = world.run(registered(other))
+    data, epoch = world.run(read_registration(other))
     assert documents.decode_broker(1, data, epoch) == again
 
 
@@ -142,7 +142,7 @@ def test_leftover_registration_is_awaited_while_zookeeper_restarts(world):
     waiting = Deferred.fromCoroutine(register(runtime.reactor, again, registration()))
     for _ in range(3):
         world.simulation.run(3)
-        world.simulation.network.heal("one", "coordinator")  # its session has not expired
+        world.simulation.network.heal("one", "coordinator")  # the old session stays alive
         world.simulation.network.drop_connections("two", "coordinator")
         world.simulation.run(3)
     world.simulation.host("one").kill()
@@ -190,7 +190,7 @@ def test_session_of_a_killed_broker_is_ended(world):
     host = world.simulation.host("one")
     host.kill()
     started_s = host.runtime.reactor.seconds()
-    world.run(end_previous_session(host.runtime.disk, "/data", CONNECT, resuming(host.runtime)))
+    world.run(end_previous_session(host.runtime.disk, "/data", CONNECT, resuming_client_factory(host.runtime)))
     _, watcher = world.client("two")
     assert world.run(watcher.exists("/brokers/ids/1")) is None
     assert host.runtime.reactor.seconds() - started_s < 1
@@ -198,42 +198,42 @@ def test_session_of_a_killed_broker_is_ended(world):
 
 @pytest.mark.parametrize("data", [None, b"", b"{}", b'{"connect":"other:1","session_id":1,"password":"00"}'])
 def test_unusable_session_file(world, data):
-    """A file that is missing, damaged or from another cluster does not prevent the start."""
+    """A missing or damaged file, or a file of another cluster, does not prevent the start."""
     runtime, client = world.client("one")
     runtime.disk.make_directories("/data")
     if data is not None:
         runtime.disk.write_file("/data/zookeeper-session", data)
-    world.run(end_previous_session(runtime.disk, "/data", CONNECT, resuming(runtime)))
+    world.run(end_previous_session(runtime.disk, "/data", CONNECT, resuming_client_factory(runtime)))
     forget_session(runtime.disk, "/data")
     forget_session(runtime.disk, "/data")
     assert not runtime.disk.exists("/data/zookeeper-session")
     world.run(client.close())
 
 
-def keep_registered(runtime, client, joined, replaced=None):
-    """Return a membership whose later registrations say that the logs are intact since the first."""
+def make_membership(runtime, client, registrations, replaced=None):
+    """Return a membership whose later registrations are intact since the first one."""
     return Membership(
         runtime.reactor,
         runtime.random,
         client,
-        joined.append,
-        lambda: joined[0].epoch if joined else -1,
+        registrations.append,
+        lambda: registrations[0].epoch if registrations else -1,
         (replaced if replaced is not None else []).append,
     )
 
 
-async def registered(client):
-    """Return the data and the epoch of broker 1's znode."""
+async def read_registration(client):
+    """Return the data and epoch of broker 1's znode."""
     data, stat = await client.get_data("/brokers/ids/1")
     return data, stat.czxid
 
 
-def test_other_broker_took_the_id(world):
-    """A broker whose id was taken reports this once and does not interfere."""
+def test_broker_whose_id_was_taken(world):
+    """A broker whose ID was taken reports this once and does not interfere."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
-    joined, replaced = [], []
-    membership = keep_registered(runtime, client, joined, replaced)
+    registrations, replaced = [], []
+    membership = make_membership(runtime, client, registrations, replaced)
     world.run(membership.join(registration(port=1111)))
     assert membership.registered
     world.simulation.network.cut("one", "coordinator")
@@ -242,11 +242,11 @@ def test_other_broker_took_the_id(world):
     taken = world.register(other, registration(port=2222))
     world.simulation.network.heal("one", "coordinator")
     world.simulation.run(60)
-    assert len(joined) == 1
+    assert len(registrations) == 1
     (message,) = replaced
     assert "broker id 1 is in use: PLAINTEXT://here:2222" in message
     assert not membership.registered
-    assert world.run(registered(other))[1] == taken.epoch
+    assert world.run(read_registration(other))[1] == taken.epoch
     world.run(membership.leave())
 
 
@@ -254,8 +254,8 @@ def test_lost_session_is_replaced(world):
     """After losing its session, a broker registers again, with a higher epoch."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
-    joined = []
-    membership = keep_registered(runtime, client, joined)
+    registrations = []
+    membership = make_membership(runtime, client, registrations)
     world.run(membership.join(registration()))
     world.simulation.network.cut("one", "coordinator")
     world.simulation.run(20)
@@ -263,43 +263,43 @@ def test_lost_session_is_replaced(world):
     assert world.run(other.exists("/brokers/ids/1")) is None
     world.simulation.network.heal("one", "coordinator")
     world.simulation.run(20)
-    assert [made.broker_id for made in joined] == [1, 1]
-    assert joined[1].epoch > joined[0].epoch
-    assert [made.intact_since for made in joined] == [-1, joined[0].epoch]
-    assert documents.decode_broker(1, *world.run(registered(other))) == joined[1]
-    assert world.run(other.exists("/brokers/ids/1")).czxid == joined[1].epoch
+    assert [made.broker_id for made in registrations] == [1, 1]
+    assert registrations[1].epoch > registrations[0].epoch
+    assert [made.intact_since for made in registrations] == [-1, registrations[0].epoch]
+    assert documents.decode_broker(1, *world.run(read_registration(other))) == registrations[1]
+    assert world.run(other.exists("/brokers/ids/1")).czxid == registrations[1].epoch
     world.run(membership.leave())
 
 
 def test_producer_ids_are_unique(world):
-    """Producer ids are unique across brokers, blocks and restarts."""
+    """Producer IDs are unique across brokers, blocks and restarts."""
     _, one = world.client("one")
     _, two = world.client("two")
     world.run(create_persistent_paths(one))
     ids = [ProducerIds(one, 1), ProducerIds(two, 2)]
-    given = [world.run(ids[i % 2].next()) for i in range(2500)]
-    given += [world.run(ProducerIds(one, 1).next())]
-    assert len(set(given)) == len(given)
-    assert min(given) == 0
+    producer_ids = [world.run(ids[i % 2].next()) for i in range(2500)]
+    producer_ids += [world.run(ProducerIds(one, 1).next())]
+    assert len(set(producer_ids)) == len(producer_ids)
+    assert min(producer_ids) == 0
 
 
 def test_producer_id_block_with_a_lost_response(world):
-    """A block is used if it was written although the response was lost."""
+    """A block is used even if the response to its write was lost."""
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     ids = ProducerIds(client, 1)
     network = world.simulation.network
     write = client.set_data
 
-    def answered_never(*arguments):
+    def lose_response(*arguments):
         network.cut("coordinator", "one", one_way=True)
         return write(*arguments)
 
-    client.set_data = answered_never
-    asked = Deferred.fromCoroutine(ids.next())
+    client.set_data = lose_response
+    pending = Deferred.fromCoroutine(ids.next())
     world.simulation.run(5)
     network.heal()
-    assert world.run(asked) == 0
+    assert world.run(pending) == 0
     assert world.run(ids.next()) == 1
 
 
@@ -309,7 +309,7 @@ def test_concurrent_requests_share_a_producer_id_block(world):
     _, client = world.client("one")
     world.run(create_persistent_paths(client))
     ids = ProducerIds(client, 1)
-    given = world.run(gatherResults([Deferred.fromCoroutine(ids.next()) for _ in range(1200)]))
-    assert sorted(given) == list(range(1200))
+    producer_ids = world.run(gatherResults([Deferred.fromCoroutine(ids.next()) for _ in range(1200)]))
+    assert sorted(producer_ids) == list(range(1200))
     with pytest.raises(NodeExists):
         world.run(client.create(znodes.LATEST_PRODUCER_ID_BLOCK))

@@ -1,4 +1,4 @@
-"""Makes a test fail if a coordinator logs an unexpected failure."""
+"""Fails every test during which an unexpected failure is logged."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -8,14 +8,14 @@ from twisted.logger import globalLogPublisher
 
 
 @pytest.fixture(autouse=True)
-def failures_logged() -> Iterator[None]:
+def fail_on_logged_failures() -> Iterator[None]:
     failures: list[Any] = []
 
-    def note(event: Any) -> None:
+    def record_failure(event: Any) -> None:
         if "log_failure" in event:
             failures.append(event["log_failure"])
 
-    globalLogPublisher.addObserver(note)
+    globalLogPublisher.addObserver(record_failure)
     yield
-    globalLogPublisher.removeObserver(note)
+    globalLogPublisher.removeObserver(record_failure)
     assert not failures, failures

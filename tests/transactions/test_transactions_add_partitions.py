@@ -24,7 +24,7 @@ STATES = (S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMM
     ],
 )
 def test_other_producers_are_refused_in_every_state(state, claimed, code):
-    """The previous epoch, an unknown epoch, and another producer id are rejected."""
+    """The previous epoch, an unknown epoch and another producer ID are refused."""
     known = transaction(state=state, partitions=[P0])
     assert add(known, claimed, [P0], NOW) == ((code, (-1, -1), (-1, -1)), None, False)
     assert verify(known, claimed, [P0, P1]) == {P0: code, P1: code}
@@ -37,7 +37,7 @@ def test_unknown_transactional_id_is_refused():
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_first_partition_starts_a_transaction(state):
-    """The transaction does not contain partitions of the previous one."""
+    """A new transaction has no partitions of the previous one."""
     known = transaction(state=state, start_ms=1, client_version=2)
     new = add(known, CURRENT, [P0], NOW).new
     assert (new.state, new.partitions, new.start_ms, new.client_version) == (S.ONGOING, {P0}, NOW, 0)
@@ -45,7 +45,7 @@ def test_first_partition_starts_a_transaction(state):
 
 
 def test_further_partitions_are_added_to_the_ongoing_transaction():
-    """Further partitions do not change the start time; for known partitions, the response is immediate."""
+    """Adding partitions keeps the start time; adding known partitions needs no write."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=1)
     new = add(known, CURRENT, [P0, P1], NOW).new
     assert (new.partitions, new.start_ms, new.last_update_ms) == ({P0, P1}, 1, NOW)
@@ -62,7 +62,7 @@ def test_no_transaction_starts_while_markers_are_written(state):
 
 
 def test_transaction_that_was_taken_over_can_only_be_ended():
-    """The transaction's markers would not cover records of the new identity (KIP-939)."""
+    """No partition can be added after a takeover, since markers would not cover the new identity (KIP-939)."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     assert add(taken, Identity(7, 4), [P0], NOW).response.code is E.INVALID_TXN_STATE
     assert verify(taken, Identity(7, 4), [P0]) == {P0: E.TRANSACTION_ABORTABLE}

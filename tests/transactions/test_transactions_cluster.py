@@ -1,4 +1,4 @@
-"""In a cluster of three simulated brokers, the coordinator of a transaction is killed at each step."""
+"""Transactions on three simulated brokers, one of which is killed at each step of a transaction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Scene:
         self.producer = self.new_producer()
 
     def new_producer(self) -> TransactionalProducer:
-        """Return a new producer with the transactional id, on its own host."""
+        """Return a new incarnation of the producer, on a new host."""
         self._count += 1
         name = f"producer-{self._count}"
         return TransactionalProducer(
@@ -70,7 +70,7 @@ class Scene:
         return self.cluster.leader_of(TRANSACTION_STATE, partition_of(ID, 3))
 
     def entry(self) -> Entry | None:
-        """Return the coordinator's entry for the transactional id."""
+        """Return the coordinator's entry for the transactional ID."""
         leader = self.coordinator
         if leader < 0 or not self.cluster.brokers[leader].running:
             return None
@@ -79,7 +79,7 @@ class Scene:
         except KafkaError:
             return None
 
-    async def whole_transaction(self, text: bytes) -> bool:
+    async def run_transaction(self, text: bytes) -> bool:
         """Write to all partitions and commit.
 
         :return: True if the commit was acknowledged.
@@ -108,9 +108,9 @@ class Scene:
         assert await client.list_offset(TOPIC, partition, -1, isolation=READ_COMMITTED) == end, "a transaction is open"
         while position < end:
             row = await client.fetch_row(TOPIC, partition, position, isolation=READ_COMMITTED)
-            given = visible_records(row, position)
-            values += [record.value or b"" for record in given.records]
-            position = given.position
+            fetched = visible_records(row, position)
+            values += [record.value or b"" for record in fetched.records]
+            position = fetched.position
         await client.close()
         return values
 
@@ -119,19 +119,19 @@ def is_pending(title: str) -> Callable[[Entry | None], bool]:
     return lambda entry: entry is not None and entry.pending is not None and entry.pending.state.title == title
 
 
-def has_become(title: str) -> Callable[[Entry | None], bool]:
+def is_in_state(title: str) -> Callable[[Entry | None], bool]:
     return lambda entry: entry is not None and entry.transaction is not None and entry.transaction.state.title == title
 
 
 STEPS = {
-    "a producer comes": is_pending("Empty"),
-    "it has its identity": has_become("Empty"),
-    "a transaction begins": is_pending("Ongoing"),
-    "it has begun": has_become("Ongoing"),
-    "it is about to be decided": is_pending("PrepareCommit"),
-    "it is decided": has_become("PrepareCommit"),
-    "its markers are written": is_pending("CompleteCommit"),
-    "it is complete": has_become("CompleteCommit"),
+    "Empty is pending": is_pending("Empty"),
+    "Empty is committed": is_in_state("Empty"),
+    "Ongoing is pending": is_pending("Ongoing"),
+    "Ongoing is committed": is_in_state("Ongoing"),
+    "PrepareCommit is pending": is_pending("PrepareCommit"),
+    "PrepareCommit is committed": is_in_state("PrepareCommit"),
+    "CompleteCommit is pending": is_pending("CompleteCommit"),
+    "CompleteCommit is committed": is_in_state("CompleteCommit"),
 }
 
 
@@ -139,13 +139,13 @@ STEPS = {
 @pytest.mark.parametrize("victim", ["the coordinator", "another broker"])
 @pytest.mark.parametrize("step", STEPS)
 def test_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
-    """All partitions have the same outcome, which matches the response; the next transaction works."""
+    """All partitions have the acknowledged outcome, and the next transaction succeeds."""
     scene = Scene(100 + list(STEPS).index(step), grows=grows)
     cluster = scene.cluster
 
     async def first() -> bool:
         await scene.producer.start()
-        return await scene.whole_transaction(b"first")
+        return await scene.run_transaction(b"first")
 
     outcomes: list[Any] = []
     Deferred.fromCoroutine(first()).addBoth(outcomes.append)
@@ -163,10 +163,10 @@ def test_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
         await scene.producer.close()
         scene.producer = scene.new_producer()
         await scene.producer.start()
-        return await scene.whole_transaction(b"second")
+        return await scene.run_transaction(b"second")
 
     assert cluster.run_until(second(), 120.0)
-    cluster.run_until(lambda: has_become("CompleteCommit")(scene.entry()))
+    cluster.run_until(lambda: is_in_state("CompleteCommit")(scene.entry()))
     found = [scene.read(partition) for partition in range(PARTITIONS)]
     assert found == [[b"first", b"second"] if outcomes[0] else [b"second"]] * PARTITIONS
     cluster.run_until(scene.producer.close())
@@ -175,14 +175,14 @@ def test_broker_dies_at_each_step(step: str, victim: str, grows: bool) -> None:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits: bool) -> None:
-    """After the timeout, another incarnation takes it over and ends it in all partitions (KIP-939)."""
+    """After its timeout, a prepared transaction is taken over and ended in all partitions (KIP-939)."""
     scene = Scene(1, grows=True)
     cluster = scene.cluster
     client = scene.coordinator_client("two-phase")
 
     async def begin(*, keeps: bool) -> dict[str, Any]:
-        asked = {"transactional_id": ID, "transaction_timeout_ms": 1, "enable_2pc": True, "keep_prepared_txn": keeps}
-        return (await client.request_with_retries(messages.INIT_PRODUCER_ID, asked)).body
+        body = {"transactional_id": ID, "transaction_timeout_ms": 1, "enable_2pc": True, "keep_prepared_txn": keeps}
+        return (await client.request_with_retries(messages.INIT_PRODUCER_ID, body)).body
 
     async def prepare() -> tuple[int, int]:
         answer = await begin(keeps=False)
@@ -201,8 +201,8 @@ def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits:
         return identity
 
     async def end(producer_id: int, epoch: int) -> dict[str, Any]:
-        asked = {"transactional_id": ID, "producer_id": producer_id, "producer_epoch": epoch, "committed": commits}
-        return (await client.request_with_retries(messages.END_TXN, asked)).body
+        body = {"transactional_id": ID, "producer_id": producer_id, "producer_epoch": epoch, "committed": commits}
+        return (await client.request_with_retries(messages.END_TXN, body)).body
 
     prepared = cluster.run_until(prepare())
     coordinator = scene.coordinator
@@ -210,13 +210,13 @@ def test_prepared_transaction_survives_its_producer_and_its_coordinator(commits:
     cluster.brokers[coordinator].kill()
     cluster.run_until(lambda: scene.coordinator not in (-1, coordinator), 120.0)
     cluster.run_until(cluster.brokers[coordinator].start(), 120.0)
-    taken = cluster.run_until(begin(keeps=True))
-    assert (taken["ongoing_txn_producer_id"], taken["ongoing_txn_producer_epoch"]) == prepared
+    takeover = cluster.run_until(begin(keeps=True))
+    assert (takeover["ongoing_txn_producer_id"], takeover["ongoing_txn_producer_epoch"]) == prepared
     with pytest.raises(RequestRejected, match="PRODUCER_FENCED"):
         cluster.run_until(end(*prepared))
-    ended = cluster.run_until(end(taken["producer_id"], taken["producer_epoch"]))
-    assert ended["producer_epoch"] == taken["producer_epoch"] + 1
-    cluster.run_until(lambda: has_become("CompleteCommit" if commits else "CompleteAbort")(scene.entry()))
+    ended = cluster.run_until(end(takeover["producer_id"], takeover["producer_epoch"]))
+    assert ended["producer_epoch"] == takeover["producer_epoch"] + 1
+    cluster.run_until(lambda: is_in_state("CompleteCommit" if commits else "CompleteAbort")(scene.entry()))
     found = [scene.read(partition) for partition in range(PARTITIONS)]
     assert found == [[b"prepared"] if commits else []] * PARTITIONS
     cluster.run_until(client.close())

@@ -19,7 +19,7 @@ def test_transaction_commits_in_all_its_partitions():
     producer = scene.begin()
     assert scene.add(producer, P0, P1) is E.NONE
     assert scene.add(producer, OFFSETS) is E.NONE
-    scene.cluster.holds = True
+    scene.cluster.holds_requests = True
     assert scene.end(producer, commits=True).code is E.NONE
     assert scene.state == "PrepareCommit"
     scene.cluster.release()
@@ -33,23 +33,23 @@ def test_transaction_commits_in_all_its_partitions():
 def test_no_response_before_the_commit():
     """No request is answered before its change is committed."""
     scene = Scene()
-    scene.ask_to_begin()
+    scene.send_begin()
     scene.clock.advance(0)
     assert scene.answers == []
     scene.settle()
     producer = scene.answers.pop().identity
-    for ask in (
-        lambda: scene.ask_to_add(producer, P0),
-        lambda: scene.ask_to_end(producer, commits=False),
+    for send in (
+        lambda: scene.send_add(producer, P0),
+        lambda: scene.send_end(producer, commits=False),
     ):
-        ask()
+        send()
         assert scene.answers == []
         scene.log.commit()
         assert scene.answers.pop().code is E.NONE
 
 
 def test_epochs_grow_with_each_transaction():
-    """Each EndTxn returns the next epoch; a repeated one returns the same epoch (KIP-890)."""
+    """Each EndTxn returns the next epoch, and a repeated EndTxn returns the same one (KIP-890)."""
     scene = Scene()
     producer = scene.begin()
     for number in range(3):
@@ -63,11 +63,11 @@ def test_epochs_grow_with_each_transaction():
 
 
 def test_new_incarnation_aborts_the_open_transaction():
-    """The new incarnation must retry until the abort is complete; from the decision on, the old one is fenced."""
+    """The new incarnation retries until the abort completes; the old one is fenced once the abort is decided."""
     scene = Scene()
     zombie = scene.begin()
     scene.add(zombie, P0)
-    assert scene.response_to(scene.ask_to_begin).code is E.CONCURRENT_TRANSACTIONS
+    assert scene.response_to(scene.send_begin).code is E.CONCURRENT_TRANSACTIONS
     assert scene.markers_in(P0) == [False]
     new = scene.begin()
     assert new.epoch == zombie.epoch + 2
@@ -79,42 +79,42 @@ def test_new_incarnation_aborts_the_open_transaction():
 
 
 def test_concurrent_requests_are_refused():
-    """The requests get CONCURRENT_TRANSACTIONS, or PRODUCER_FENCED if they are fenced."""
+    """Concurrent requests get CONCURRENT_TRANSACTIONS; those of a fenced producer get PRODUCER_FENCED."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.ask_to_end(producer, commits=True)
-    scene.ask_to_end(producer, commits=False)
-    scene.ask_to_add(producer, P1)
-    scene.ask_to_begin()
-    scene.ask_to_add(Identity(producer.producer_id, producer.epoch - 1), P1)
+    scene.send_end(producer, commits=True)
+    scene.send_end(producer, commits=False)
+    scene.send_add(producer, P1)
+    scene.send_begin()
+    scene.send_add(Identity(producer.producer_id, producer.epoch - 1), P1)
     assert [answer.code for answer in scene.answers[-4:]] == [*[E.CONCURRENT_TRANSACTIONS] * 3, E.PRODUCER_FENCED]
     scene.settle()
     assert scene.state == "CompleteCommit"
 
 
 class TestRequestsWhileMarkersAreWritten:
-    """Requests that arrive while markers are written are delayed until the transaction is complete."""
+    """Requests are delayed until all markers are written."""
 
-    def completing(self) -> tuple[Scene, Identity]:
+    def completing_scene(self) -> tuple[Scene, Identity]:
         scene = Scene()
         producer = scene.begin()
         scene.add(producer, P0)
-        scene.cluster.holds = True
+        scene.cluster.holds_requests = True
         scene.end(producer, commits=True)
         scene.answers.clear()
         return scene, producer
 
-    def test_they_are_answered_afterwards(self):
+    def test_requests_are_answered_afterwards(self):
         """AddPartitionsToTxn, InitProducerId and repeated EndTxn requests are delayed."""
-        for ask, code in (
-            (lambda scene, producer: scene.ask_to_add(producer, P1), E.NONE),
-            (lambda scene, producer: scene.ask_to_begin(producer), E.NONE),
-            (lambda scene, producer: scene.ask_to_end(producer, commits=True), E.NONE),
-            (lambda scene, producer: scene.ask_to_end(producer, commits=False), E.INVALID_TXN_STATE),
+        for send, code in (
+            (lambda scene, producer: scene.send_add(producer, P1), E.NONE),
+            (lambda scene, producer: scene.send_begin(producer), E.NONE),
+            (lambda scene, producer: scene.send_end(producer, commits=True), E.NONE),
+            (lambda scene, producer: scene.send_end(producer, commits=False), E.INVALID_TXN_STATE),
         ):
-            scene, producer = self.completing()
-            ask(scene, producer)
+            scene, producer = self.completing_scene()
+            send(scene, producer)
             scene.settle(0.1)
             assert [answer.code for answer in scene.answers] == ([] if code is E.NONE else [code])
             scene.cluster.release()
@@ -122,11 +122,11 @@ class TestRequestsWhileMarkersAreWritten:
             assert [answer.code for answer in scene.answers] == [code]
             scene.stop()
 
-    def test_abort_waits_behind_the_first_partitions(self):
+    def test_abort_overtakes_a_delayed_request(self):
         """An abort that overtakes the delayed AddPartitionsToTxn gets a retriable error, never INVALID_TXN_STATE."""
-        scene, producer = self.completing()
-        scene.ask_to_add(producer, P1)
-        scene.ask_to_end(producer, commits=False)
+        scene, producer = self.completing_scene()
+        scene.send_add(producer, P1)
+        scene.send_end(producer, commits=False)
         scene.settle(0.1)
         assert scene.answers == []
         scene.cluster.release()
@@ -139,26 +139,26 @@ class TestRequestsWhileMarkersAreWritten:
         scene.stop()
 
     def test_fenced_producer_does_not_wait(self):
-        """It gets PRODUCER_FENCED, which is final."""
-        scene, producer = self.completing()
-        scene.ask_to_add(producer, P1)
-        scene.ask_to_end(Identity(producer.producer_id, producer.epoch - 1), commits=False)
+        """A fenced producer gets its final error immediately."""
+        scene, producer = self.completing_scene()
+        scene.send_add(producer, P1)
+        scene.send_end(Identity(producer.producer_id, producer.epoch - 1), commits=False)
         assert [answer.code for answer in scene.answers] == [E.PRODUCER_FENCED]
         scene.stop()
 
-    def test_they_time_out(self):
-        """After the maximum delay, a retriable error is returned."""
-        scene, producer = self.completing()
-        scene.ask_to_add(producer, P1)
+    def test_delayed_requests_time_out(self):
+        """After the maximum delay, a delayed request gets a retriable error."""
+        scene, producer = self.completing_scene()
+        scene.send_add(producer, P1)
         scene.settle(WAIT_SECONDS + 0.05)
         assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS]
         scene.stop()
 
-    def test_they_are_bounded(self):
+    def test_delayed_requests_are_bounded(self):
         """The number of delayed requests is limited."""
-        scene, producer = self.completing()
+        scene, producer = self.completing_scene()
         for _ in range(10):
-            scene.ask_to_add(producer, P1)
+            scene.send_add(producer, P1)
         assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS] * 2
         scene.cluster.release()
         scene.settle()
@@ -166,9 +166,9 @@ class TestRequestsWhileMarkersAreWritten:
         scene.stop()
 
     def test_coordinator_changes(self):
-        """The response is NOT_COORDINATOR."""
-        scene, producer = self.completing()
-        scene.ask_to_add(producer, P1)
+        """Delayed requests get NOT_COORDINATOR."""
+        scene, producer = self.completing_scene()
+        scene.send_add(producer, P1)
         scene.fail_over()
         assert [answer.code for answer in scene.answers] == [E.NOT_COORDINATOR]
         scene.stop()
@@ -178,8 +178,8 @@ def test_concurrent_producers_get_two_identities():
     """The later of two concurrent InitProducerId requests fences the earlier one."""
     scene = Scene()
     scene.holds_ids = True
-    scene.ask_to_begin()
-    scene.ask_to_begin()
+    scene.send_begin()
+    scene.send_begin()
     scene.release_ids()
     assert [answer.code for answer in scene.answers] == [E.CONCURRENT_TRANSACTIONS], "the first one waits for the log"
     scene.settle()
@@ -189,78 +189,78 @@ def test_concurrent_producers_get_two_identities():
 
 
 def test_coordinator_resigns_while_a_producer_id_is_allocated():
-    """Leadership is checked again after the wait."""
+    """Leadership is checked again once the producer ID is allocated."""
     scene = Scene()
     scene.holds_ids = True
-    scene.ask_to_begin()
+    scene.send_begin()
     scene.shards.error = ErrorCode.NOT_COORDINATOR
     scene.release_ids()
     assert [answer.code for answer in scene.answers] == [E.NOT_COORDINATOR]
     assert scene.records == []
 
 
-def test_stopped_broker_coordinates_nothing():
-    """Pending and later requests get NOT_COORDINATOR, and nothing else is written."""
+def test_stopped_broker_refuses_requests():
+    """Pending and later requests get NOT_COORDINATOR, and nothing more is written."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
     scene.log.rejects = E.COORDINATOR_NOT_AVAILABLE
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     scene.log.reject()
     scene.stop()
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     assert [answer.code for answer in scene.answers[-2:]] == [E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR]
 
 
 def test_stop_answers_requests_that_wait_for_a_producer_id():
-    """Every request gets one response."""
+    """A request that waits for a producer ID is answered once."""
     scene = Scene()
     scene.holds_ids = True
-    scene.ask_to_begin()
+    scene.send_begin()
     scene.stop()
     assert [answer.code for answer in scene.answers] == [E.COORDINATOR_NOT_AVAILABLE]
 
 
 @pytest.mark.parametrize("code", [E.NOT_COORDINATOR, E.COORDINATOR_LOAD_IN_PROGRESS, E.COORDINATOR_NOT_AVAILABLE])
 def test_wrong_broker_refuses_every_request(code):
-    """The broker is not, or not yet, the coordinator."""
+    """A broker that is not, or not yet, the coordinator refuses every request."""
     scene = Scene()
     producer = scene.begin()
     scene.shards.error = code
-    assert scene.response_to(scene.ask_to_begin).code is code
-    assert scene.response_to(lambda: scene.ask_to_add(producer, P0)).code is code
-    assert scene.response_to(lambda: scene.ask_to_end(producer, commits=True)).code is code
+    assert scene.response_to(scene.send_begin).code is code
+    assert scene.response_to(lambda: scene.send_add(producer, P0)).code is code
+    assert scene.response_to(lambda: scene.send_end(producer, commits=True)).code is code
     assert scene.coordinator.verify(ID, producer, [P0]) == {P0: code}
 
 
 def test_invalid_timeouts_are_refused():
-    """Timeouts that are too long or 0 are invalid; two-phase transactions have none."""
+    """Timeouts that are too long or not positive are refused; two-phase transactions have none."""
     scene = Scene(TransactionsConfig(timeout_ms_max=10_000, is_two_phase_enabled=True))
     for timeout_ms in (-1, 0, 10_001):
-        answer = scene.response_to(lambda: scene.ask_to_begin(timeout_ms=timeout_ms))  # noqa: B023
+        answer = scene.response_to(lambda: scene.send_begin(timeout_ms=timeout_ms))  # noqa: B023
         assert answer.code is E.INVALID_TRANSACTION_TIMEOUT
     assert scene.begin(timeout_ms=10_000)
     assert scene.begin(timeout_ms=10_001, is_two_phase=True)
 
 
 def test_two_phase_commit_needs_permission():
-    """Otherwise an abandoned transaction would stay open forever (KIP-939)."""
+    """Without a permission, an abandoned transaction could stay open forever (KIP-939)."""
     scene = Scene(TransactionsConfig())
-    for asked in ({"is_two_phase": True}, {"keeps_prepared": True}):
-        answer = scene.response_to(lambda: scene.ask_to_begin(**asked))  # noqa: B023
+    for options in ({"is_two_phase": True}, {"keeps_prepared": True}):
+        answer = scene.response_to(lambda: scene.send_begin(**options))  # noqa: B023
         assert answer.code is E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     allowed = Scene()
-    assert allowed.response_to(lambda: allowed.ask_to_begin(keeps_prepared=True)).code is E.INVALID_REQUEST
+    assert allowed.response_to(lambda: allowed.send_begin(keeps_prepared=True)).code is E.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_prepared_transaction_is_ended_by_the_next_incarnation(commits):
-    """After a crash between the phases, the next incarnation decides, with any coordinator."""
+    """After a crash between the phases, the next incarnation commits or aborts, at any coordinator."""
     scene = Scene()
     producer = scene.begin(is_two_phase=True)
     scene.add(producer, P0, P1)
     scene.fail_over()
-    answer = scene.response_to(lambda: scene.ask_to_begin(is_two_phase=True, keeps_prepared=True))
+    answer = scene.response_to(lambda: scene.send_begin(is_two_phase=True, keeps_prepared=True))
     assert answer.ongoing == producer
     scene.fail_over()
     scene.settle(100_000.0)
@@ -272,7 +272,7 @@ def test_prepared_transaction_is_ended_by_the_next_incarnation(commits):
 
 
 def test_last_epoch_is_followed_by_another_producer_id():
-    """A new producer id is allocated before the response."""
+    """After the last epoch, a new producer ID is allocated before the response."""
     scene = Scene()
     producer = scene.begin()
     exhausted = Identity(producer.producer_id, 32766)
@@ -287,15 +287,15 @@ def test_last_epoch_is_followed_by_another_producer_id():
 
 
 def test_write_that_timed_out_is_repeated():
-    """The producer gets an error, but the decision is kept and cannot be changed."""
+    """The producer gets an error, but the decision is final and is written again."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     scene.log.time_out()
     assert scene.answers[-1].code is E.COORDINATOR_NOT_AVAILABLE
-    for ask in (lambda: scene.ask_to_end(producer, commits=False), scene.ask_to_begin):
-        ask()
+    for send in (lambda: scene.send_end(producer, commits=False), scene.send_begin):
+        send()
         assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
     scene.clock.advance(0.5)
     assert len(scene.log.waiting) == 2, "it was written twice"
@@ -310,7 +310,7 @@ def test_repeated_record_takes_effect_once():
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     scene.log.time_out()
     scene.clock.advance(0.5)
     scene.log.commit(1)
@@ -323,12 +323,12 @@ def test_repeated_record_takes_effect_once():
 
 
 def test_refused_write_is_repeated():
-    """With too few in-sync replicas, the write is repeated until it succeeds."""
+    """A write that is refused for too few in-sync replicas is repeated until it succeeds."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
     scene.log.rejects = E.COORDINATOR_NOT_AVAILABLE
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     for _ in range(5):
         scene.log.reject()
         scene.clock.advance(0.5)
@@ -343,12 +343,12 @@ def test_refused_write_is_repeated():
 
 
 def test_oversized_record_changes_nothing():
-    """The transaction continues without the partitions that do not fit."""
+    """Partitions that do not fit into the record are refused, and the transaction continues without them."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
     scene.log.rejects = E.MESSAGE_TOO_LARGE
-    scene.ask_to_add(producer, P1)
+    scene.send_add(producer, P1)
     scene.log.reject()
     assert scene.answers[-1].code is E.UNKNOWN_SERVER_ERROR
     scene.log.rejects = None

@@ -26,7 +26,7 @@ def outcome(decision):
 
 C, A = S.PREPARE_COMMIT, S.PREPARE_ABORT
 
-OLD = {
+CONSTANT_EPOCH = {
     # state: commit, abort
     S.EMPTY: (E.INVALID_TXN_STATE, E.INVALID_TXN_STATE),
     S.ONGOING: (C, A),
@@ -36,7 +36,7 @@ OLD = {
     S.COMPLETE_ABORT: (E.INVALID_TXN_STATE, E.NONE),
 }
 
-GROWING = {
+GROWING_EPOCH = {
     # state: commit and abort with the current epoch, and with the previous one
     S.EMPTY: (E.INVALID_TXN_STATE, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
     S.ONGOING: (C, A, E.PRODUCER_FENCED, E.PRODUCER_FENCED),
@@ -49,40 +49,43 @@ GROWING = {
 DECIDED_BY_CLIENT = (S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT)
 
 
-@pytest.mark.parametrize("state", OLD)
+@pytest.mark.parametrize("state", CONSTANT_EPOCH)
 def test_repeated_end_with_a_constant_epoch(state):
-    """A repeated EndTxn succeeds, the opposite one is rejected, and the epoch is not bumped."""
+    """A repeated EndTxn succeeds, one with the opposite outcome is refused, and the epoch does not grow."""
     known = transaction(state=state, partitions=[P0])
-    assert tuple(outcome(decide(known, CURRENT, which, grows=False)) for which in (COMMIT, ABORT)) == OLD[state]
-    for which in (COMMIT, ABORT):
-        assert outcome(decide(known, Identity(7, 2), which, grows=False)) is E.PRODUCER_FENCED
-        assert outcome(decide(known, Identity(8, 3), which, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
-        assert decide(known, CURRENT, which, grows=False).response.identity == NO_IDENTITY
+    assert (
+        tuple(outcome(decide(known, CURRENT, is_commit, grows=False)) for is_commit in (COMMIT, ABORT))
+        == CONSTANT_EPOCH[state]
+    )
+    for is_commit in (COMMIT, ABORT):
+        assert outcome(decide(known, Identity(7, 2), is_commit, grows=False)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(8, 3), is_commit, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
+        assert decide(known, CURRENT, is_commit, grows=False).response.identity == NO_IDENTITY
 
 
-@pytest.mark.parametrize("state", GROWING)
+@pytest.mark.parametrize("state", GROWING_EPOCH)
 def test_repeated_end_with_a_growing_epoch(state):
-    """The previous epoch identifies a repeated request for the last transaction, the current one the next (KIP-890)."""
+    """The previous epoch identifies a repeated EndTxn (KIP-890), the current epoch one for the next transaction."""
     known = transaction(state=state, partitions=[P0], client_version=2 if state in DECIDED_BY_CLIENT else 0)
     found = tuple(
-        outcome(decide(known, claimed, which, grows=True))
+        outcome(decide(known, claimed, is_commit, grows=True))
         for claimed in (CURRENT, Identity(7, 2))
-        for which in (COMMIT, ABORT)
+        for is_commit in (COMMIT, ABORT)
     )
-    assert found == GROWING[state]
-    for which in (COMMIT, ABORT):
-        assert outcome(decide(known, Identity(7, 1), which, grows=True)) is E.PRODUCER_FENCED
-        assert outcome(decide(known, Identity(7, 4), which, grows=True)) is E.PRODUCER_FENCED
-        assert outcome(decide(known, Identity(8, 3), which, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
+    assert found == GROWING_EPOCH[state]
+    for is_commit in (COMMIT, ABORT):
+        assert outcome(decide(known, Identity(7, 1), is_commit, grows=True)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(7, 4), is_commit, grows=True)) is E.PRODUCER_FENCED
+        assert outcome(decide(known, Identity(8, 3), is_commit, grows=True)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_end_of_an_unknown_transactional_id():
-    """The ID may have expired, so the producer must start again."""
+    """An unknown ID may have expired, so the producer has to start again."""
     assert outcome(decide(None, CURRENT, COMMIT, grows=False)) is E.INVALID_PRODUCER_ID_MAPPING
 
 
 def test_epoch_grows_with_the_decision():
-    """The marker and the response have the next epoch, even for a repeated request."""
+    """The marker and the response have the next epoch, as does the response to a repeated request."""
     first = decide(transaction(state=S.ONGOING, partitions=[P0], start_ms=1), CURRENT, COMMIT, grows=True)
     assert first.response.identity == first.new.identity == Identity(7, 4)
     assert (first.new.partitions, first.new.start_ms, first.new.client_version) == ({P0}, 1, 2)
@@ -92,14 +95,14 @@ def test_epoch_grows_with_the_decision():
 
 
 def test_old_producer_keeps_its_epoch():
-    """The marker has the epoch of the records."""
+    """Markers for an old producer have the epoch of its records."""
     new = decide(transaction(state=S.ONGOING, partitions=[P0]), CURRENT, COMMIT, grows=False).new
     assert new.identity == CURRENT
     assert complete(new, NOW).identity == CURRENT
 
 
 def test_last_epoch_is_followed_by_another_producer_id():
-    """The marker has the last epoch of the old id; the next transaction has epoch 0 of the new id."""
+    """The marker has the last epoch of the old ID, and the next transaction has epoch 0 of the new ID."""
     exhausted = Identity(7, 32766)
     known = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766)
     assert decide(known, exhausted, COMMIT, grows=True).needs_producer_id
@@ -115,7 +118,7 @@ def test_last_epoch_is_followed_by_another_producer_id():
 
 
 def test_transaction_that_has_not_started_can_be_aborted():
-    """A producer whose epoch is bumped by each transaction does not know whether its transaction has started."""
+    """A producer with growing epochs does not know whether its transaction has started, so it may always abort."""
     first = decide(transaction(), CURRENT, ABORT, grows=True)
     assert (first.response.identity, first.new.state, first.new.start_ms) == (Identity(7, 4), A, NOW)
     assert complete(first.new, NOW).identity == Identity(7, 4)
@@ -123,31 +126,31 @@ def test_transaction_that_has_not_started_can_be_aborted():
 
 @pytest.mark.parametrize("grows", [False, True])
 def test_fenced_and_timed_out_producers_get_an_error(grows):
-    """An end for another reason is distinguished from the producer's own, before and after completion."""
+    """A producer whose transaction was aborted by the coordinator is fenced, before and after completion."""
     aborted = aborted_by_fence(transaction(state=S.ONGOING, partitions=[P0]), NOW)
     assert (aborted.state, aborted.identity) == (A, Identity(7, 4))
     for known in (aborted, complete(aborted, NOW)):
-        for which in (COMMIT, ABORT):
-            assert outcome(decide(known, CURRENT, which, grows=grows)) is E.PRODUCER_FENCED
+        for is_commit in (COMMIT, ABORT):
+            assert outcome(decide(known, CURRENT, is_commit, grows=grows)) is E.PRODUCER_FENCED
 
 
 # --- two phases (KIP-939) ---
 
 
-@pytest.mark.parametrize("which", [COMMIT, ABORT])
-def test_successor_ends_a_transaction_that_it_took_over(which):
-    """The marker has the transaction's producer id and an epoch above that of its records."""
+@pytest.mark.parametrize("is_commit", [COMMIT, ABORT])
+def test_successor_ends_a_transaction_that_it_took_over(is_commit):
+    """The marker has the transaction's producer ID and a higher epoch than its records."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
-    assert outcome(decide(taken, CURRENT, which, grows=True)) is E.PRODUCER_FENCED
-    first = decide(taken, Identity(7, 4), which, grows=True)
+    assert outcome(decide(taken, CURRENT, is_commit, grows=True)) is E.PRODUCER_FENCED
+    first = decide(taken, Identity(7, 4), is_commit, grows=True)
     assert (first.new.identity, first.response.identity) == (Identity(7, 4), Identity(7, 5))
     done = complete(first.new, NOW)
     assert done.identity == Identity(7, 5)
-    assert decide(done, Identity(7, 4), which, grows=True).response == first.response
+    assert decide(done, Identity(7, 4), is_commit, grows=True).response == first.response
 
 
 def test_successor_with_another_producer_id_ends_a_transaction():
-    """The next epoch belongs to the new id, or to a third one if its epochs are exhausted."""
+    """The next epoch belongs to the new ID, or to a third ID if the epochs of the new one are exhausted."""
     taken = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=32766, next_identity=Identity(8, 0))
     first = decide(taken, Identity(8, 0), COMMIT, grows=True)
     assert (first.new.identity, first.response.identity) == (Identity(7, 32767), Identity(8, 1))
@@ -159,34 +162,34 @@ def test_successor_with_another_producer_id_ends_a_transaction():
 
 
 def test_successor_with_a_constant_epoch_keeps_its_identity():
-    """The successor's records follow the marker correctly."""
+    """Ending a transaction that was taken over does not change a constant epoch."""
     taken = transaction(state=S.ONGOING, partitions=[P0], next_identity=Identity(7, 4))
     first = decide(taken, Identity(7, 4), COMMIT, grows=False)
     assert first.new.identity == Identity(7, 4)
     assert complete(first.new, NOW).identity == Identity(7, 4)
 
 
-def moved_coordinator(known):
-    """Return the state that the next coordinator reads from the log."""
+def reload(known):
+    """Return the transaction that the next coordinator loads from the log."""
     return decode_value(known.transactional_id, encode_value(known))
 
 
 @pytest.mark.parametrize("epoch", [3, EXHAUSTED_EPOCH])
 @pytest.mark.parametrize("grows", [False, True])
-@pytest.mark.parametrize("which", [COMMIT, ABORT])
-def test_repeated_end_is_never_an_invalid_state(which, grows, epoch):
-    """The repeated end succeeds at the same and at the next coordinator, before and after the markers."""
+@pytest.mark.parametrize("is_commit", [COMMIT, ABORT])
+def test_repeated_end_is_never_an_invalid_state(is_commit, grows, epoch):
+    """A repeated EndTxn succeeds at the same and the next coordinator, before and after the markers are written."""
     claimed = Identity(7, epoch)
     ongoing = transaction(state=S.ONGOING, partitions=[P0], producer_epoch=epoch)
-    decided = decide(ongoing, claimed, which, grows=grows, new_producer_id=8)
+    decided = decide(ongoing, claimed, is_commit, grows=grows, new_producer_id=8)
     expected = {E.NONE: decided.response.identity, E.CONCURRENT_TRANSACTIONS: NO_IDENTITY}
     for known in (decided.new, complete(decided.new, NOW)):
-        for seen in (known, moved_coordinator(known)):
-            again = decide(seen, claimed, which, grows=grows, new_producer_id=9)
+        for seen in (known, reload(known)):
+            again = decide(seen, claimed, is_commit, grows=grows, new_producer_id=9)
             assert again.new is None
             assert again.response.code in expected
             assert again.response.identity == expected[again.response.code]
-    repeated = decide(moved_coordinator(ongoing), claimed, which, grows=grows, new_producer_id=8)
+    repeated = decide(reload(ongoing), claimed, is_commit, grows=grows, new_producer_id=8)
     assert repeated.new is not None
     assert repeated.response.code is E.NONE
 
@@ -199,6 +202,6 @@ def test_response_table_of_the_docs():
         for line in text.partition("## EndTxn responses")[2].partition("\n## ")[0].splitlines()
         if line.startswith("| ") and (cells := [cell.strip() for cell in line.strip("|").split("|")])
     }
-    for state, answers in GROWING.items():
-        words = tuple("decided" if isinstance(each, S) else each.name for each in (*OLD[state], *answers))
+    for state, answers in GROWING_EPOCH.items():
+        words = tuple("decided" if isinstance(each, S) else each.name for each in (*CONSTANT_EPOCH[state], *answers))
         assert rows[state.title] == words

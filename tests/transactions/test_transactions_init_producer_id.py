@@ -1,4 +1,4 @@
-"""Identities granted by InitProducerId in every state."""
+"""Responses to InitProducerId in every state."""
 
 import pytest
 from transactions_scene import ID, P0, transaction
@@ -20,7 +20,7 @@ def response(decision):
 
 
 def test_unknown_transactional_id_gets_a_producer_id():
-    """The first incarnation has epoch 0; an identity from before an expiry is ignored."""
+    """The first incarnation has epoch 0; an identity from before the ID expired is ignored."""
     assert decide(None).needs_producer_id
     for claimed in (NO_IDENTITY, Identity(99, 4)):
         decision = decide(None, claimed, 8)
@@ -29,7 +29,7 @@ def test_unknown_transactional_id_gets_a_producer_id():
 
 
 FENCED = (ErrorCode.PRODUCER_FENCED, NO_IDENTITY, None)
-LATER = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, None)
+RETRY = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, None)
 ABORT = (ErrorCode.CONCURRENT_TRANSACTIONS, NO_IDENTITY, S.PREPARE_ABORT)
 NEXT = (ErrorCode.NONE, Identity(7, 4), S.EMPTY)
 
@@ -37,8 +37,8 @@ TABLE = {
     # state: responses to a new incarnation, to the current producer, and to an earlier one
     S.EMPTY: (NEXT, NEXT, FENCED),
     S.ONGOING: (ABORT, ABORT, FENCED),
-    S.PREPARE_COMMIT: (LATER, LATER, FENCED),
-    S.PREPARE_ABORT: (LATER, LATER, FENCED),
+    S.PREPARE_COMMIT: (RETRY, RETRY, FENCED),
+    S.PREPARE_ABORT: (RETRY, RETRY, FENCED),
     S.COMPLETE_COMMIT: (NEXT, NEXT, FENCED),
     S.COMPLETE_ABORT: (NEXT, NEXT, FENCED),
 }
@@ -76,7 +76,7 @@ def test_new_incarnation_fences_repeated_requests():
 
 
 def test_last_epoch_is_followed_by_another_producer_id():
-    """After epoch 32766 comes epoch 0 of a new id, even for a repeated request."""
+    """Epoch 32766 is followed by epoch 0 of a new ID, even for a repeated request."""
     exhausted = Identity(7, 32766)
     known = transaction(producer_epoch=32766, state=S.COMPLETE_COMMIT)
     assert decide(known, exhausted).needs_producer_id
@@ -99,7 +99,7 @@ def test_abort_of_the_last_epoch_leads_to_another_producer_id():
 
 
 def test_epoch_of_an_abort_is_never_returned():
-    """The epoch of the abort is between those of the old and the new producer."""
+    """The abort uses the epoch between those of the old and the new incarnation."""
     aborted = decide(transaction(state=S.ONGOING, partitions=[P0])).new
     assert aborted.identity == Identity(7, 4)
     assert aborted.partitions == {P0}
@@ -114,51 +114,51 @@ def test_two_phase_transactions_do_not_time_out():
     assert decide(transaction(), is_two_phase=True).new.timeout_ms == NEVER_MS
 
 
-def keep(known, claimed=NO_IDENTITY, new_producer_id=None):
+def take_over(known, claimed=NO_IDENTITY, new_producer_id=None):
     return decide(known, claimed, new_producer_id, is_two_phase=True, keeps_prepared=True)
 
 
 def test_prepared_transaction_is_taken_over():
-    """The new incarnation gets its own identity and that of the transaction."""
+    """The new incarnation gets its own identity and that of the prepared transaction."""
     known = transaction(state=S.ONGOING, partitions=[P0], start_ms=100)
-    first = keep(known)
+    first = take_over(known)
     assert response(first) == (ErrorCode.NONE, Identity(7, 4), S.ONGOING)
     assert first.response.ongoing == CURRENT
     assert (first.new.partitions, first.new.start_ms, first.new.timeout_ms) == ({P0}, 100, NEVER_MS)
-    second = keep(first.new)
+    second = take_over(first.new)
     assert (second.response.identity, second.response.ongoing) == (Identity(7, 5), CURRENT)
-    assert response(keep(second.new, Identity(7, 4))) == FENCED
-    assert response(keep(second.new, CURRENT)) == FENCED
+    assert response(take_over(second.new, Identity(7, 4))) == FENCED
+    assert response(take_over(second.new, CURRENT)) == FENCED
 
 
 def test_takeover_may_be_repeated():
     """A repeated request gets the same identity."""
-    taken = keep(transaction(state=S.ONGOING), CURRENT)
+    taken = take_over(transaction(state=S.ONGOING), CURRENT)
     assert taken.response.identity == Identity(7, 4)
-    assert keep(taken.new, CURRENT).response == taken.response
+    assert take_over(taken.new, CURRENT).response == taken.response
 
 
 def test_takeover_with_exhausted_epochs_gets_another_producer_id():
-    """The transaction keeps its own producer id."""
+    """The prepared transaction keeps its own producer ID."""
     known = transaction(state=S.ONGOING, producer_epoch=32766)
-    assert keep(known).needs_producer_id
-    taken = keep(known, new_producer_id=8)
+    assert take_over(known).needs_producer_id
+    taken = take_over(known, new_producer_id=8)
     assert (taken.response.identity, taken.response.ongoing) == (Identity(8, 0), Identity(7, 32766))
     assert taken.new.identity == Identity(7, 32766)
 
 
 def test_takeover_without_a_prepared_transaction():
-    """Without a prepared transaction, the response contains no ongoing one."""
+    """The response contains no prepared transaction if there is none."""
     for state in (S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT):
-        decision = keep(transaction(state=state))
+        decision = take_over(transaction(state=state))
         assert response(decision) == NEXT
         assert decision.response.ongoing == NO_IDENTITY
-    assert response(keep(transaction(state=S.PREPARE_COMMIT))) == LATER
+    assert response(take_over(transaction(state=S.PREPARE_COMMIT))) == RETRY
 
 
 def test_new_incarnation_without_a_takeover_aborts():
-    """This holds after a takeover too: both identities are fenced."""
-    taken = keep(transaction(state=S.ONGOING)).new
+    """A transaction is aborted even after a takeover, and both identities are fenced."""
+    taken = take_over(transaction(state=S.ONGOING)).new
     aborted = decide(taken).new
     assert aborted.state is S.PREPARE_ABORT
     assert (aborted.identity, aborted.next_identity) == (Identity(7, 4), Identity(7, 5))

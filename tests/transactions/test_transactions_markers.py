@@ -8,22 +8,22 @@ from transactions_scene import P0, P1, P2, E, Scene
 from kreplica.transactions import EndRequest, Identity, InitRequest, MarkersConfig
 
 
-def decided(*keys, markers=None, **cluster):
-    """Return a scene in which a transaction with these partitions was just decided."""
+def decided_scene(*keys, markers=None, **cluster):
+    """Return a scene in which a transaction with these partitions has just been decided."""
     scene = Scene(markers=markers)
     producer = scene.begin()
     scene.add(producer, *keys)
     for name, value in cluster.items():
         setattr(scene.cluster, name, value)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     scene.log.commit()
     assert scene.answers[-1].code is E.NONE
     return scene
 
 
 def test_leader_that_has_moved_is_found():
-    """After NOT_LEADER_OR_FOLLOWER, the marker is sent to the new leader."""
-    scene = decided(P0, P1, moved={P0: 1})
+    """After NOT_LEADER_OR_FOLLOWER the marker is sent to the new leader."""
+    scene = decided_scene(P0, P1, moved={P0: 1})
     scene.clock.advance(0)
     assert scene.markers_in(P0) == []
     scene.cluster.leaders[P0] = 2
@@ -34,9 +34,9 @@ def test_leader_that_has_moved_is_found():
     scene.stop()
 
 
-def test_broker_that_is_down_delays_no_other():
-    """Other brokers receive their markers at once; the down broker's partitions get theirs after a leader change."""
-    scene = decided(P0, P1, down={1: True})
+def test_broker_that_is_down_does_not_delay_others():
+    """Other brokers get their markers immediately; partitions of the failed broker get theirs after a leader change."""
+    scene = decided_scene(P0, P1, down={1: True})
     scene.settle(5.0)
     assert scene.markers_in(P1) == [True]
     assert scene.state == "PrepareCommit"
@@ -50,8 +50,8 @@ def test_broker_that_is_down_delays_no_other():
 
 
 def test_markers_wait_for_a_leader():
-    """They wait without a time limit."""
-    scene = decided(P0, P1, leaders={P0: None, P1: 2})
+    """Markers wait for a leader without a time limit."""
+    scene = decided_scene(P0, P1, leaders={P0: None, P1: 2})
     scene.settle(100.0)
     assert scene.state == "PrepareCommit"
     scene.cluster.leaders[P0] = 1
@@ -61,8 +61,8 @@ def test_markers_wait_for_a_leader():
 
 
 def test_deleted_partition_is_given_up_after_a_delay():
-    """The delay is needed because metadata may be outdated."""
-    scene = decided(P0, P1, leaders={P1: 2})
+    """Markers for a deleted partition are not dropped immediately, because metadata may be outdated."""
+    scene = decided_scene(P0, P1, leaders={P1: 2})
     del scene.cluster.leaders[P1]
     scene.settle(9.0)
     assert scene.state == "PrepareCommit"
@@ -72,8 +72,8 @@ def test_deleted_partition_is_given_up_after_a_delay():
 
 
 def test_partition_that_returns_is_not_deleted():
-    """Two shorter absences do not add up."""
-    scene = decided(P0, leaders={})
+    """Two short absences of a partition do not add up to a deletion."""
+    scene = decided_scene(P0, leaders={})
     scene.settle(9.0)
     scene.cluster.leaders[P0] = None
     scene.settle(3.0)
@@ -87,10 +87,10 @@ def test_partition_that_returns_is_not_deleted():
 
 
 def test_broker_without_metadata_gives_up_no_partition():
-    scene = decided(P0, is_known=False)
+    scene = decided_scene(P0, has_metadata=False)
     scene.settle(60.0)
     assert scene.state == "PrepareCommit"
-    scene.cluster.is_known = True
+    scene.cluster.has_metadata = True
     scene.settle(3.0)
     assert scene.markers_in(P0) == [True]
     scene.stop()
@@ -100,7 +100,7 @@ def test_broker_without_metadata_gives_up_no_partition():
     "code", [E.NOT_ENOUGH_REPLICAS, E.KAFKA_STORAGE_ERROR, E.REQUEST_TIMED_OUT, E.UNKNOWN_TOPIC_OR_PARTITION]
 )
 def test_retriable_errors_are_retried(code):
-    scene = decided(P0, answers={P0: code})
+    scene = decided_scene(P0, answers={P0: code})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
     scene.cluster.answers.clear()
@@ -111,8 +111,8 @@ def test_retriable_errors_are_retried(code):
 
 @pytest.mark.parametrize("code", [E.INVALID_PRODUCER_EPOCH, E.UNSUPPORTED_FOR_MESSAGE_FORMAT])
 def test_partition_that_never_accepts_the_marker_is_skipped(code):
-    """Partitions with a later producer epoch or an old message format need no marker."""
-    scene = decided(P0, P1, answers={P0: code})
+    """A partition with a later producer epoch or an old message format needs no marker."""
+    scene = decided_scene(P0, P1, answers={P0: code})
     scene.settle()
     assert scene.state == "CompleteCommit"
     assert scene.markers_in(P1) == [True]
@@ -120,8 +120,8 @@ def test_partition_that_never_accepts_the_marker_is_skipped(code):
 
 
 def test_later_coordinator_completes_the_transaction():
-    """The marker is rejected with TRANSACTION_COORDINATOR_FENCED."""
-    scene = decided(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
+    """After TRANSACTION_COORDINATOR_FENCED, markers are left to the later coordinator."""
+    scene = decided_scene(P0, P1, answers={P0: E.TRANSACTION_COORDINATOR_FENCED})
     scene.settle(20.0)
     assert scene.state == "PrepareCommit"
     assert scene.markers.count == 0
@@ -137,7 +137,7 @@ def test_markers_of_many_transactions_share_requests():
         scene.log.commit()
         scene.coordinator.add(f"tx-{number}", answers[-1].identity, [P0], lambda _: None)
         scene.log.commit()
-    scene.cluster.holds = True
+    scene.cluster.holds_requests = True
     ended = []
     for number, begun in enumerate(list(answers)):
         scene.coordinator.end(f"tx-{number}", EndRequest(begun.identity, True, False), ended.append)
@@ -153,7 +153,7 @@ def test_markers_of_many_transactions_share_requests():
 
 def test_one_request_per_broker_at_a_time():
     """The next request is sent after the response to the previous one."""
-    scene = decided(P1, P2, holds=True)
+    scene = decided_scene(P1, P2, holds_requests=True)
     scene.clock.advance(0)
     assert [
         [(topic["name"], list(topic["partition_indexes"])) for topic in marker["topics"]]
@@ -170,15 +170,15 @@ def test_one_request_per_broker_at_a_time():
         scene.coordinator.end(other, EndRequest(begun[0].identity, True, False), begun.append)
         scene.log.commit()
         scene.clock.advance(0)
-    assert len(scene.cluster.held) == 1
+    assert len(scene.cluster.held_requests) == 1
     scene.cluster.release()
     assert [len(body["markers"]) for _, body in scene.cluster.requests] == [1, 3]
     scene.stop()
 
 
-def test_forgotten_shard_drops_its_markers():
-    """The shard's queued markers are dropped; the response in flight has no effect."""
-    scene = decided(P0, P1, holds=True, down={2: True})
+def test_unloaded_shard_drops_its_markers():
+    """Queued markers are dropped, and the response in flight has no effect."""
+    scene = decided_scene(P0, P1, holds_requests=True, down={2: True})
     scene.clock.advance(0)
     scene.shard.unload()
     scene.cluster.down.clear()
@@ -191,11 +191,11 @@ def test_forgotten_shard_drops_its_markers():
 
 
 def test_lost_response_is_retried():
-    """A duplicate marker has no effect."""
-    scene = decided(P0, holds=True)
+    """A marker is sent again after a lost response; the duplicate has no effect."""
+    scene = decided_scene(P0, holds_requests=True)
     scene.clock.advance(0)
-    scene.cluster.release(lose_answer=True)
-    scene.cluster.holds = False
+    scene.cluster.release(lose_response=True)
+    scene.cluster.holds_requests = False
     scene.settle(0.2)
     assert scene.markers_in(P0) == [True, True]
     assert scene.state == "CompleteCommit"
@@ -212,9 +212,9 @@ def test_empty_transaction_needs_no_markers():
     scene.stop()
 
 
-def test_stopped_coordinator_leaves_nothing():
-    """No requests or timers are left."""
-    scene = decided(P0, P1, holds=True)
+def test_stopped_coordinator_has_no_requests():
+    """A stopped coordinator leaves no requests or timers."""
+    scene = decided_scene(P0, P1, holds_requests=True)
     scene.clock.advance(0)
     scene.stop()
     scene.cluster.release()

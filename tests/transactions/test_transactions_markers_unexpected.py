@@ -7,23 +7,23 @@ from transactions_scene import P0, Scene
 
 
 @pytest.fixture
-def failures_logged() -> None:
-    """Override the check for logged failures."""
+def fail_on_logged_failures() -> None:
+    """Disable the check for logged failures."""
 
 
 def test_unexpected_error_loses_no_marker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A missing marker would block read_committed consumers forever."""
+    """After an unexpected error the marker is retried; a missing one would block read_committed consumers."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
     request = scene.cluster.request
 
-    def fails_once(*args, **kwargs):
+    def fail_once(*args, **kwargs):
         monkeypatch.setattr(scene.cluster, "request", request)
         raise RuntimeError("unexpected")
 
-    monkeypatch.setattr(scene.cluster, "request", fails_once)
-    scene.ask_to_end(producer, commits=True)
+    monkeypatch.setattr(scene.cluster, "request", fail_once)
+    scene.send_end(producer, commits=True)
     scene.log.commit()
     scene.settle(5.0)
     assert scene.markers_in(P0) == [True]

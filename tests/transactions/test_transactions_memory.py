@@ -11,7 +11,7 @@ from kreplica.transactions.memory_limits import ID_BYTES, PARTITION_BYTES, Trans
 ADDRESS, OTHER = "/10.0.0.1", "/10.0.0.2"
 
 
-def limited(address_max: int = 10**9, broker_max: int = 10**9, **config: int) -> Scene:
+def limited_scene(address_max: int = 10**9, broker_max: int = 10**9, **config: int) -> Scene:
     return Scene(TransactionsConfig(memory=TransactionBounds(address_max, broker_max), **config))
 
 
@@ -23,7 +23,7 @@ def start(scene: Scene, transactional_id: str, address: str) -> ProducerResponse
     return answer
 
 
-def codes(scene: Scene, count: int, address: str, prefix: str = "id") -> list[ErrorCode]:
+def start_ids(scene: Scene, count: int, address: str, prefix: str = "id") -> list[ErrorCode]:
     return [start(scene, f"{prefix}-{number}", address).code for number in range(count)]
 
 
@@ -36,32 +36,32 @@ def add(scene: Scene, transactional_id: str, identity: Identity, *keys: object) 
 
 
 def test_address_is_bounded_and_others_are_not_affected() -> None:
-    """New IDs of the address get a retriable error, and use no producer ID; producers with known IDs can restart."""
-    scene = limited(address_max=3 * (ID_BYTES + 4))
-    assert codes(scene, 4, ADDRESS) == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
+    """New IDs of an address at its limit get a retriable error and no producer ID; known IDs can be used again."""
+    scene = limited_scene(address_max=3 * (ID_BYTES + 4))
+    assert start_ids(scene, 4, ADDRESS) == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
     assert E.COORDINATOR_NOT_AVAILABLE.retriable
     assert scene.next_producer_id == 1003
     assert scene.coordinator.memory.rejected == 1
-    assert codes(scene, 3, ADDRESS) == [E.NONE] * 3
-    assert codes(scene, 1, OTHER, "of-a-neighbour") == [E.NONE]
+    assert start_ids(scene, 3, ADDRESS) == [E.NONE] * 3
+    assert start_ids(scene, 1, OTHER, "other") == [E.NONE]
     scene.stop()
 
 
 def test_broker_is_bounded() -> None:
     """The limit applies to all addresses together, including IDs loaded from the log."""
-    scene = limited(broker_max=3 * (ID_BYTES + 4))
+    scene = limited_scene(broker_max=3 * (ID_BYTES + 4))
     addresses = [f"/10.0.0.{number}" for number in range(4)]
-    answered = [start(scene, f"id-{number}", address).code for number, address in enumerate(addresses)]
-    assert answered == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
+    codes = [start(scene, f"id-{number}", address).code for number, address in enumerate(addresses)]
+    assert codes == [E.NONE] * 3 + [E.COORDINATOR_NOT_AVAILABLE]
     scene.fail_over()
     assert start(scene, "id-3", "/10.0.0.9").code is E.COORDINATOR_NOT_AVAILABLE
     assert start(scene, "id-0", ADDRESS).code is E.NONE
     scene.stop()
 
 
-def test_partitions_count_until_the_transaction_ends() -> None:
-    """A transaction does not grow above the limit, but it can be ended, and other transactions are not affected."""
-    scene = limited(address_max=ID_BYTES + len(ID) + 2 * PARTITION_BYTES)
+def test_partitions_are_charged_until_the_transaction_ends() -> None:
+    """A transaction at the limit cannot grow but can be ended; other transactions are not affected."""
+    scene = limited_scene(address_max=ID_BYTES + len(ID) + 2 * PARTITION_BYTES)
     producer, other = start(scene, ID, ADDRESS).identity, start(scene, "other", OTHER).identity
     assert add(scene, ID, producer, P0, P1) is E.NONE
     assert add(scene, ID, producer, P2) is E.COORDINATOR_NOT_AVAILABLE
@@ -76,9 +76,9 @@ def test_partitions_count_until_the_transaction_ends() -> None:
 
 
 def test_expired_id_releases_its_memory() -> None:
-    """The memory is released when the tombstone is committed."""
-    scene = limited(address_max=ID_BYTES + 4, expiration_ms=1000, expiration_interval_ms=500)
-    assert codes(scene, 2, ADDRESS) == [E.NONE, E.COORDINATOR_NOT_AVAILABLE]
+    """The memory of an expired ID is released when its tombstone is committed."""
+    scene = limited_scene(address_max=ID_BYTES + 4, expiration_ms=1000, expiration_interval_ms=500)
+    assert start_ids(scene, 2, ADDRESS) == [E.NONE, E.COORDINATOR_NOT_AVAILABLE]
     scene.settle(2)
     assert scene.coordinator.memory.held_bytes == 0
     assert start(scene, "id-1", ADDRESS).code is E.NONE
@@ -86,22 +86,22 @@ def test_expired_id_releases_its_memory() -> None:
 
 
 def test_loaded_id_is_charged_to_the_client_that_starts_its_producer() -> None:
-    """After a failover, it is not charged to any address until then; an unloaded shard releases its memory."""
-    scene = limited(address_max=2 * (ID_BYTES + 4))
-    assert codes(scene, 2, ADDRESS) == [E.NONE] * 2
+    """A loaded ID is charged to no address until its producer starts; an unloaded shard releases its memory."""
+    scene = limited_scene(address_max=2 * (ID_BYTES + 4))
+    assert start_ids(scene, 2, ADDRESS) == [E.NONE] * 2
     memory = scene.coordinator.memory
     scene.fail_over()
     assert memory.held_bytes == 0
     assert scene.coordinator.memory.held_bytes == 2 * (ID_BYTES + 4)
-    assert codes(scene, 2, OTHER) == [E.NONE] * 2
+    assert start_ids(scene, 2, OTHER) == [E.NONE] * 2
     assert start(scene, "id-2", OTHER).code is E.COORDINATOR_NOT_AVAILABLE
     assert start(scene, "id-2", ADDRESS).code is E.NONE
     scene.stop()
 
 
 def test_oversized_record_is_not_charged() -> None:
-    """The new ID is removed and its memory released."""
-    scene = limited()
+    """If the record of a new ID is too large, the ID is removed and its memory released."""
+    scene = limited_scene()
     scene.log.rejects = E.MESSAGE_TOO_LARGE
     answers: list[ProducerResponse] = []
     scene.coordinator.begin(ID, InitRequest(60_000, address=ADDRESS), answers.append)

@@ -27,16 +27,16 @@ SETTINGS = (
 
 
 class Scene:
-    """A partition on three brokers and two producers, one of them transactional."""
+    """A partition on three brokers and two transactional producers."""
 
     def __init__(self, seed: int, *, grows: bool, **configs: str) -> None:
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=SETTINGS)
         self.cluster.start()
         self._sent: list[bytes] = []
         self._ended: dict[bytes, bool] = {}
-        given = {name.replace("_", "."): value for name, value in configs.items()}
-        made = self.cluster.client().create_topic(KEY.topic, 1, given, replication_factor=3)
-        self.cluster.run_until(made)
+        topic_config = {name.replace("_", "."): value for name, value in configs.items()}
+        created = self.cluster.client().create_topic(KEY.topic, 1, topic_config, replication_factor=3)
+        self.cluster.run_until(created)
         self.cluster.wait_in_sync(KEY.topic, [0])
         self.producers = [self._producer(f"tx-{number}", grows) for number in range(2)]
         for producer in self.producers:
@@ -58,7 +58,7 @@ class Scene:
         return self.cluster.leader_of(*KEY)
 
     async def write(self, number: int, *texts: bytes) -> None:
-        """Write in the producer's transaction, starting it if needed."""
+        """Write in the producer's transaction, beginning one if needed."""
         producer = self.producers[number]
         if producer.transaction is None:
             await producer.begin()
@@ -80,7 +80,7 @@ class Scene:
         return self.cluster.run_until(work, 120.0)
 
     def kill_leader(self, *, power: bool) -> int:
-        """Kill the leader, with or without its unsynced data; another broker becomes leader."""
+        """Kill the leader, losing unsynced data if ``power`` is set, and wait for the next leader."""
         dead = self.leader
         machine = self.cluster.brokers[dead]
         if power:
@@ -105,12 +105,12 @@ class Scene:
         position = 0
         while True:
             row = await client.fetch_row(KEY.topic, KEY.partition, position, isolation=READ_COMMITTED, size_max=200)
-            given = visible_records(row, position)
-            values += [record.value or b"" for record in given.records]
-            if given.position == position:
+            fetched = visible_records(row, position)
+            values += [record.value or b"" for record in fetched.records]
+            if fetched.position == position:
                 await client.close()
                 return values
-            position = given.position
+            position = fetched.position
 
     def check(self) -> None:
         """Check that every live broker returns a prefix of the committed records."""
@@ -119,11 +119,11 @@ class Scene:
                 try:
                     found = self.read(broker)
                 except (KafkaError, ClientError):
-                    continue  # the broker does not know its role yet
+                    continue  # the broker does not know its role in the partition yet
                 assert found == self.committed[: len(found)], broker
 
     def settle(self) -> None:
-        """After all transactions have ended, every replica returns all committed records."""
+        """Wait until all transactions have ended, and check that every replica returns all committed records."""
         self.cluster.run_until(lambda: all(self._stable(broker) for broker in BROKERS), 120.0)
         for broker in BROKERS:
             assert self.read(broker) == self.committed, broker
@@ -139,7 +139,7 @@ class Scene:
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("seed", [1, 2])
 def test_leaders_die_in_the_middle_of_transactions(seed: int, grows: bool) -> None:
-    """Transactions have the same state on the next leader and all followers."""
+    """The next leader and all followers return the same committed records."""
     scene = Scene(seed, grows=grows)
     for turn in range(5):
         commits = turn % 2 == seed % 2

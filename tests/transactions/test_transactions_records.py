@@ -45,9 +45,9 @@ GROWING = bytes.fromhex(
     "7fff"  # the epoch of the markers
     "0000ea60"
     "02"  # PrepareCommit
-    "02"  # one topic, and one
+    "02"  # compact array of one topic
     "02" "74"  # t
-    "03" "00000000" "00000005"  # two partitions
+    "03" "00000000" "00000005"  # compact array of two partitions
     "00"  # no tags of the topic
     "0000018bcfe56801"
     "0000018bcfe56800"
@@ -74,7 +74,7 @@ def test_keys():
 
 
 def test_unknown_key_versions_are_ignored():
-    """Kafka ignores them as well (KIP-915)."""
+    """Unknown key versions are ignored, as in Kafka (KIP-915)."""
     assert decode_key(b"\x00\x01" + KEY[2:]) is None
 
 
@@ -127,12 +127,11 @@ def test_value_of_an_unknown_state_is_refused():
         decode_value("tx", PLAIN[:16] + b"\x08" + PLAIN[17:])
 
 
-@pytest.mark.parametrize("whole", [KEY, PLAIN, GROWING])
-def test_truncated_records_are_refused(whole):
-    """The error names the missing field."""
-    for size in range(len(whole)):
+@pytest.mark.parametrize("record", [KEY, PLAIN, GROWING])
+def test_truncated_records_are_refused(record):
+    for size in range(len(record)):
         with pytest.raises(ProtocolError):
-            decode_key(whole[:size]) if whole is KEY else decode_value("tx", whole[:size])
+            decode_key(record[:size]) if record is KEY else decode_value("tx", record[:size])
 
 
 transactions = st.builds(

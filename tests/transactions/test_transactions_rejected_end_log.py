@@ -25,7 +25,7 @@ def lines() -> Iterator[list[str]]:
 
 
 def test_refused_end_is_logged_with_the_state(lines):
-    """The line contains the state, both identities and the requested outcome."""
+    """The log line contains the state, both identities and the requested outcome."""
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
@@ -44,20 +44,20 @@ def test_retries_are_not_logged(lines):
     scene = Scene()
     producer = scene.begin()
     scene.add(producer, P0)
-    scene.ask_to_end(producer, commits=True)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     assert scene.answers[-1].code is ErrorCode.CONCURRENT_TRANSACTIONS
     assert not lines
 
 
 def test_repeated_requests_do_not_fill_the_log(lines):
-    """Above the limit per interval, only the number of requests is logged."""
+    """Above the limit per interval, only the number of refused requests is logged."""
     scene = Scene()
     producer = scene.begin()
     for _ in range(LINES_PER_INTERVAL_MAX + 5):
-        scene.ask_to_end(producer, commits=True)
+        scene.send_end(producer, commits=True)
     assert len(lines) == LINES_PER_INTERVAL_MAX
     scene.clock.advance(1.0)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     assert lines[LINES_PER_INTERVAL_MAX].startswith("5 more")
     assert len(lines) == LINES_PER_INTERVAL_MAX + 2

@@ -16,8 +16,8 @@ from kreplica.transactions.states import (
 )
 
 
-def test_every_transition_is_either_in_the_table_or_refused():
-    """Every state is reachable, and transitions that are not in the table are rejected."""
+def test_transitions_outside_the_table_are_refused():
+    """All other transitions are possible, and every state is in the table."""
     allowed = 0
     for old, new in product(TransactionState, TransactionState):
         before = transaction(state=old)
@@ -32,7 +32,7 @@ def test_every_transition_is_either_in_the_table_or_refused():
 
 
 def test_decision_is_final():
-    """A decided commit can only become an abort in the next transaction, and vice versa."""
+    """A prepared commit can only complete as a commit, and a prepared abort only as an abort."""
     assert [state for state in TransactionState if TransactionState.PREPARE_COMMIT in PREVIOUS[state]] == [
         TransactionState.COMPLETE_COMMIT
     ]

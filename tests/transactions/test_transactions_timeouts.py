@@ -12,7 +12,7 @@ DAY_S = 86_400.0
 
 
 def test_long_transaction_is_aborted():
-    """The transaction's producer is fenced."""
+    """A transaction that exceeds its timeout is aborted, and its producer is fenced."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.add(producer, P0, P1)
@@ -56,12 +56,12 @@ def test_change_of_the_wall_clock_aborts_nothing(jump_ms):
 
 
 def test_pending_end_is_not_aborted():
-    """The append to the log may be slow."""
+    """A transaction whose end is being written does not time out, even if the log is slow."""
     scene = Scene()
     producer = scene.begin(timeout_ms=9_000)
     scene.add(producer, P0)
     scene.clock.advance(8.0)
-    scene.ask_to_end(producer, commits=True)
+    scene.send_end(producer, commits=True)
     scene.clock.advance(30.0)
     assert len(scene.log.waiting) == 1
     scene.settle()
@@ -83,7 +83,7 @@ def test_two_phase_transactions_do_not_time_out():
 
 
 def test_unused_transactional_id_expires():
-    """The ID's tombstone is in the log, so the next coordinator does not load it."""
+    """The tombstone of an expired ID is in the log, so the next coordinator does not load the ID."""
     scene = Scene()
     producer = scene.begin()
     scene.settle(7 * DAY_S + 3600.0)
@@ -114,7 +114,7 @@ def test_used_transactional_id_is_kept():
 
 
 def test_expiry_counts_time_at_other_brokers():
-    """The time of the last use is read from the log."""
+    """The time of the last use is loaded from the log."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     scene.begin()
     scene.settle(3300.0)
@@ -125,14 +125,14 @@ def test_expiry_counts_time_at_other_brokers():
 
 
 def test_request_during_the_expiry_is_retried():
-    """The request then starts from an unknown transactional ID."""
+    """A request during the expiry is retried and then finds an unknown transactional ID."""
     scene = Scene(TransactionsConfig(expiration_ms=3_600_000, expiration_interval_ms=600_000))
     producer = scene.begin()
     scene.clock.advance(3600.0)
     for _ in range(10):
         scene.clock.advance(0.1)
     assert len(scene.log.waiting) == 1
-    scene.ask_to_begin()
+    scene.send_begin()
     assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS
     scene.coordinator.end(ID, EndRequest(producer, True, False), scene.answers.append)
     assert scene.answers[-1].code is E.CONCURRENT_TRANSACTIONS

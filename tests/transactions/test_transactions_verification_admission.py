@@ -26,11 +26,11 @@ KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 PRODUCER = Producer("tx", 7, 0)
 
 
-class Gate:
-    """An admission with a scripted coordinator and two logs."""
+class AdmissionScene:
+    """Admission of writes to two logs, with a scripted coordinator."""
 
     def __init__(self, directory: Path) -> None:
-        self.asked: list[tuple[VerificationRequest, OnVerified]] = []
+        self.pending: list[tuple[VerificationRequest, OnVerified]] = []
         self.is_enabled = True
         self.admission = Admission(self, lambda: self.is_enabled)
         self.partitions: dict[TopicPartition, Any] = {
@@ -42,8 +42,8 @@ class Gate:
     def _log(directory: Path, key: TopicPartition) -> Log:
         return LogToOpen(str(directory / str(key)), key, LogConfig(), OsDisk(), lambda: 5000).open()[0]
 
-    def verify(self, question: VerificationRequest, answered: OnVerified) -> None:
-        self.asked.append((question, answered))
+    def verify(self, request: VerificationRequest, on_verified: OnVerified) -> None:
+        self.pending.append((request, on_verified))
 
     def write(
         self, sequence: int, key: TopicPartition = KEY, producer: Producer = PRODUCER, *, adds: bool = False
@@ -76,8 +76,8 @@ class Gate:
         return ErrorCode.NONE
 
     def answer(self, code: ErrorCode = ErrorCode.NONE, number: int = 0) -> None:
-        question, answered = self.asked.pop(number)
-        answered(dict.fromkeys(question.keys, code))
+        request, on_verified = self.pending.pop(number)
+        on_verified(dict.fromkeys(request.keys, code))
 
     def end(self, key: TopicPartition = KEY, *, epoch: int = 0, grows: bool = False) -> None:
         log = self.partitions[key].log
@@ -87,122 +87,122 @@ class Gate:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
-    return Gate(tmp_path)
+def scene(tmp_path: Path) -> AdmissionScene:
+    return AdmissionScene(tmp_path)
 
 
 NONE = ErrorCode.NONE
 
 
-def test_batches_share_a_verification(gate: Gate) -> None:
+def test_batches_share_a_verification(scene: AdmissionScene) -> None:
     """Batches sent during a verification wait for it and keep their order."""
     for sequence in range(3):
-        gate.write(sequence)
-    assert gate.admitted_batches == []
-    assert [question for question, _ in gate.asked] == [VerificationRequest("tx", 7, 0, (KEY,), False)]
-    gate.answer()
-    assert gate.admitted_batches == [(0, NONE), (1, NONE), (2, NONE)]
-    gate.write(3)
-    assert (gate.admitted_batches[-1], gate.asked) == ((3, NONE), []), "an open transaction needs no verification"
+        scene.write(sequence)
+    assert scene.admitted_batches == []
+    assert [request for request, _ in scene.pending] == [VerificationRequest("tx", 7, 0, (KEY,), False)]
+    scene.answer()
+    assert scene.admitted_batches == [(0, NONE), (1, NONE), (2, NONE)]
+    scene.write(3)
+    assert (scene.admitted_batches[-1], scene.pending) == ((3, NONE), []), "an open transaction needs no verification"
 
 
-def test_refusal_applies_to_all_waiting_batches(gate: Gate) -> None:
-    """All waiting batches are rejected; the next one starts a new verification."""
-    gate.write(0)
-    gate.write(1)
-    gate.answer(ErrorCode.TRANSACTION_ABORTABLE)
-    assert gate.admitted_batches == [(0, ErrorCode.TRANSACTION_ABORTABLE), (1, ErrorCode.TRANSACTION_ABORTABLE)]
-    assert len(gate.partitions[KEY].log.producers.verifications) == 0
-    gate.write(2)
-    assert len(gate.asked) == 1
+def test_refusal_applies_to_all_waiting_batches(scene: AdmissionScene) -> None:
+    """All waiting batches are refused; the next one starts a new verification."""
+    scene.write(0)
+    scene.write(1)
+    scene.answer(ErrorCode.TRANSACTION_ABORTABLE)
+    assert scene.admitted_batches == [(0, ErrorCode.TRANSACTION_ABORTABLE), (1, ErrorCode.TRANSACTION_ABORTABLE)]
+    assert len(scene.partitions[KEY].log.producers.verifications) == 0
+    scene.write(2)
+    assert len(scene.pending) == 1
 
 
-def test_partitions_and_producers_are_independent(gate: Gate) -> None:
+def test_partitions_and_producers_are_independent(scene: AdmissionScene) -> None:
     """Each partition, producer and epoch has its own queue."""
-    gate.write(0)
-    gate.write(1, OTHER)
-    gate.write(2, KEY, Producer("other", 8, 0))
-    gate.write(3, KEY, Producer("tx", 7, 1))
-    assert len(gate.asked) == 4
-    gate.answer(number=1)
-    assert gate.admitted_batches == [(1, NONE)]
+    scene.write(0)
+    scene.write(1, OTHER)
+    scene.write(2, KEY, Producer("other", 8, 0))
+    scene.write(3, KEY, Producer("tx", 7, 1))
+    assert len(scene.pending) == 4
+    scene.answer(number=1)
+    assert scene.admitted_batches == [(1, NONE)]
 
 
-def test_several_partitions_share_one_request(gate: Gate) -> None:
-    """Partitions with open transactions proceed immediately."""
-    gate.write(0, OTHER)
-    gate.answer()
+def test_several_partitions_share_one_request(scene: AdmissionScene) -> None:
+    """Partitions to be verified share one request; those in an open transaction proceed immediately."""
+    scene.write(0, OTHER)
+    scene.answer()
     admitted: list[tuple[TopicPartition, ErrorCode]] = []
-    wanted = [(gate.partitions[key], lambda code, key=key: admitted.append((key, code))) for key in (KEY, OTHER)]
-    gate.admission.admit(PRODUCER, wanted, adds=True)
+    writes = [(scene.partitions[key], lambda code, key=key: admitted.append((key, code))) for key in (KEY, OTHER)]
+    scene.admission.admit(PRODUCER, writes, adds=True)
     assert admitted == [(OTHER, NONE)]
-    ((question, _),) = gate.asked
-    assert (question.keys, question.adds) == ((KEY,), True)
+    ((request, _),) = scene.pending
+    assert (request.keys, request.adds) == ((KEY,), True)
 
 
-def test_marker_before_the_response_refuses_the_batch(gate: Gate) -> None:
-    """The transaction ended after it was verified."""
-    gate.write(0)
-    gate.end()
-    gate.answer()
-    assert gate.admitted_batches == [(0, ErrorCode.INVALID_TXN_STATE)]
+def test_marker_before_the_response_refuses_the_batch(scene: AdmissionScene) -> None:
+    """A batch is refused if its transaction ends before the verification response arrives."""
+    scene.write(0)
+    scene.end()
+    scene.answer()
+    assert scene.admitted_batches == [(0, ErrorCode.INVALID_TXN_STATE)]
 
 
-def test_marker_of_the_previous_transaction_is_harmless(gate: Gate) -> None:
-    """If epochs are bumped, a batch may arrive before the marker of the previous transaction."""
-    gate.write(0, adds=True)
-    gate.answer()
+def test_marker_of_the_previous_transaction_is_harmless(scene: AdmissionScene) -> None:
+    """With growing epochs a batch may arrive before the marker of the previous transaction."""
+    scene.write(0, adds=True)
+    scene.answer()
     following = Producer("tx", 7, 1)
-    gate.write(0, producer=following, adds=True)
-    gate.end(epoch=1, grows=True)
-    gate.answer()
-    assert gate.admitted_batches == [(0, NONE), (0, NONE)]
-    assert gate.partitions[KEY].log.producers.is_in_transaction(7, 1)
+    scene.write(0, producer=following, adds=True)
+    scene.end(epoch=1, grows=True)
+    scene.answer()
+    assert scene.admitted_batches == [(0, NONE), (0, NONE)]
+    assert scene.partitions[KEY].log.producers.is_in_transaction(7, 1)
 
 
-def test_verification_turned_off(gate: Gate) -> None:
-    """Only partitions that must be added are verified."""
-    gate.is_enabled = False
-    gate.write(5)
-    assert (gate.admitted_batches, gate.asked) == ([(5, NONE)], [])
-    gate.write(0, OTHER, adds=True)
-    assert len(gate.asked) == 1
+def test_disabled_verification(scene: AdmissionScene) -> None:
+    """If verification is disabled, only partitions that must be added are verified."""
+    scene.is_enabled = False
+    scene.write(5)
+    assert (scene.admitted_batches, scene.pending) == ([(5, NONE)], [])
+    scene.write(0, OTHER, adds=True)
+    assert len(scene.pending) == 1
 
 
-def test_verification_turned_off_keeps_the_order(gate: Gate) -> None:
-    """Waiting batches are not overtaken after the setting has been turned off."""
-    gate.write(0)
-    gate.is_enabled = False
-    gate.write(1)
-    assert gate.admitted_batches == []
-    gate.answer()
-    assert gate.admitted_batches == [(0, NONE), (1, NONE)]
+def test_disabled_verification_keeps_the_order(scene: AdmissionScene) -> None:
+    """When verification is disabled, batches that already wait are not overtaken."""
+    scene.write(0)
+    scene.is_enabled = False
+    scene.write(1)
+    assert scene.admitted_batches == []
+    scene.answer()
+    assert scene.admitted_batches == [(0, NONE), (1, NONE)]
 
 
-def test_queue_is_bounded(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Above the limit, writes get a retriable error until responses have arrived."""
+def test_queue_is_bounded(scene: AdmissionScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the limit, writes get a retriable error until verifications complete."""
     monkeypatch.setattr(admission, "WAITING_MAX", 2)
     for sequence in range(3):
-        gate.write(sequence)
-    assert gate.admitted_batches == [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-    gate.answer()
-    gate.end()
-    gate.write(2)
-    assert len(gate.asked) == 1
+        scene.write(sequence)
+    assert scene.admitted_batches == [(2, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    scene.answer()
+    scene.end()
+    scene.write(2)
+    assert len(scene.pending) == 1
 
 
-def test_failing_callback_does_not_affect_others(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failing callback is logged and does not affect later ones."""
-    partition = gate.partitions[KEY]
+def test_failing_callback_does_not_affect_others(scene: AdmissionScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failing callback is logged and does not affect the following ones."""
+    partition = scene.partitions[KEY]
     logged: list[str] = []
-    noting = SimpleNamespace(failure=lambda text, **_: logged.append(text))
-    monkeypatch.setattr(admission, "log", noting)
+    recording_log = SimpleNamespace(failure=lambda text, **_: logged.append(text))
+    monkeypatch.setattr(admission, "log", recording_log)
 
-    def fails(code: ErrorCode) -> None:
+    def raise_error(code: ErrorCode) -> None:
         raise ZeroDivisionError
 
-    gate.admission.admit(PRODUCER, [(partition, fails)], adds=False)
-    gate.write(0)
-    gate.answer()
-    assert gate.admitted_batches == [(0, NONE)]
+    scene.admission.admit(PRODUCER, [(partition, raise_error)], adds=False)
+    scene.write(0)
+    scene.answer()
+    assert scene.admitted_batches == [(0, NONE)]
     assert len(logged) == 1

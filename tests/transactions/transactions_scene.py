@@ -1,4 +1,4 @@
-"""Transaction coordinators with a log and partitions that tests commit, reject and advance step by step."""
+"""Transaction coordinators on a log and on partitions whose responses tests control step by step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ E = ErrorCode
 
 
 class SteppedLog:
-    """A ``StateLog`` whose appends wait until the test commits or rejects them."""
+    """``StateLog`` whose appends are committed, rejected or timed out by the test."""
 
     def __init__(self, committed: list[Pair], epoch: int) -> None:
         self.partition = 0
@@ -60,7 +60,7 @@ class SteppedLog:
             self.waiting.append((records, committed, answer))
 
     def commit(self, count: int | None = None) -> None:
-        """Commit this number of appends, or all, including those that they cause."""
+        """Commit the first ``count`` pending appends, by default all, including those appended meanwhile."""
         done = 0
         while self.waiting and (count is None or done < count):
             records, committed, answer = self.waiting.popleft()
@@ -70,7 +70,7 @@ class SteppedLog:
             done += 1
 
     def reject(self) -> None:
-        """Reject all pending appends."""
+        """Answer all rejected appends with an error."""
         code = self.rejects or ErrorCode.COORDINATOR_NOT_AVAILABLE
         rejected, self.rejected = self.rejected, []
         for answer in rejected:
@@ -83,9 +83,9 @@ class SteppedLog:
             self.waiting[index] = (records, committed, _ignore)
 
     def lose(self, *, survives: bool) -> None:
-        """Let another broker become leader.
+        """Make another broker the leader.
 
-        :param survives: True if its log has the last appends.
+        :param survives: True if the new leader has the pending appends in its log.
         """
         for records, _, answer in self.waiting:
             if survives:
@@ -95,7 +95,7 @@ class SteppedLog:
 
 
 def _ignore(code: ErrorCode) -> None:
-    """Ignore a late result."""
+    pass
 
 
 class Marker(NamedTuple):
@@ -109,12 +109,12 @@ class Marker(NamedTuple):
 
 @dataclass
 class Cluster:
-    """A ``ClusterView`` and its ``BrokerConnections``, with partitions that accept markers.
+    """``ClusterView`` and ``BrokerConnections`` with partitions that accept markers.
 
-    :ivar leaders: leader by existing partition; None if it has no leader.
-    :ivar moved: partitions for which the next response is NOT_LEADER_OR_FOLLOWER, from any leader.
-    :ivar answers: error code by partition, for leaders that reject markers.
-    :ivar holds: True if requests wait until ``release``.
+    :ivar leaders: leader of each existing partition, or None if it has none.
+    :ivar moved: partitions that respond NOT_LEADER_OR_FOLLOWER once, from any leader.
+    :ivar answers: error code of each partition that refuses markers.
+    :ivar holds_requests: True if requests wait for ``release``.
     """
 
     leaders: dict[TopicPartition, int | None] = field(default_factory=lambda: {P0: 1, P1: 2, P2: 2, OFFSETS: 1})
@@ -122,15 +122,15 @@ class Cluster:
     moved: dict[TopicPartition, int] = field(default_factory=dict)
     answers: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     down: dict[int, bool] = field(default_factory=dict)
-    is_known: bool = True
-    holds: bool = False
-    held: list[tuple[int, dict[str, Any], Deferred[dict[str, Any]]]] = field(default_factory=list)
+    has_metadata: bool = True
+    holds_requests: bool = False
+    held_requests: list[tuple[int, dict[str, Any], Deferred[dict[str, Any]]]] = field(default_factory=list)
     requests: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
 
     # --- interface of a ClusterView ---
 
     def partition_count(self, topic: str) -> int | None:
-        if not self.is_known:
+        if not self.has_metadata:
             return None
         if topic == "__transaction_state":
             return 1
@@ -138,7 +138,7 @@ class Cluster:
         return max(numbers) + 1 if numbers else None
 
     def leader_of(self, key: TopicPartition) -> int | None:
-        return self.leaders.get(key) if self.is_known else None
+        return self.leaders.get(key) if self.has_metadata else None
 
     # --- interface of BrokerConnections ---
 
@@ -149,18 +149,21 @@ class Cluster:
         if self.down.get(broker_id):
             return fail(ConnectionFailed(f"broker {broker_id} is down"))
         waiting: Deferred[dict[str, Any]] = Deferred()
-        self.held.append((broker_id, body, waiting))
-        if not self.holds:
+        self.held_requests.append((broker_id, body, waiting))
+        if not self.holds_requests:
             self.release()
         return waiting
 
-    def release(self, count: int | None = None, *, lose_answer: bool = False) -> None:
-        """Deliver the waiting requests, and their responses unless these are lost."""
-        held, self.held = self.held[:count], self.held[count:] if count is not None else []
-        for _, body, waiting in held:
+    def release(self, count: int | None = None, *, lose_response: bool = False) -> None:
+        """Deliver the held requests, and their responses unless ``lose_response`` is set."""
+        requests, self.held_requests = (
+            self.held_requests[:count],
+            self.held_requests[count:] if count is not None else [],
+        )
+        for _, body, waiting in requests:
             answer = {"markers": [self._write(marker) for marker in body["markers"]]}
-            if lose_answer:
-                waiting.errback(ConnectionLost("the answer is lost"))
+            if lose_response:
+                waiting.errback(ConnectionLost("the response is lost"))
             elif not waiting.called:
                 waiting.callback(answer)
 
@@ -193,7 +196,7 @@ class Cluster:
         return ErrorCode.NONE
 
     def decisions(self) -> dict[tuple[int, int], set[bool]]:
-        """Return the outcomes, by producer id and epoch of the markers."""
+        """Return the outcomes of markers by producer ID and epoch."""
         found: dict[tuple[int, int], set[bool]] = {}
         for written in self.markers.values():
             for marker in written:
@@ -222,7 +225,7 @@ class OneShard:
 
 
 class Scene:
-    """Successive coordinators with the same log; responses are kept in order."""
+    """Successive coordinators on one log; responses are recorded in order."""
 
     def __init__(self, config: TransactionsConfig | None = None, markers: MarkersConfig | None = None) -> None:
         self.clock = Clock()
@@ -231,7 +234,7 @@ class Scene:
         self.records: list[Pair] = []
         self.answers: list[ProducerResponse] = []
         self.next_producer_id = 1000
-        self.ids_waiting: list[Deferred[int]] = []
+        self.pending_ids: list[Deferred[int]] = []
         self.holds_ids = False
         self.jump_ms = 0
         self._markers_config = markers or MarkersConfig()
@@ -241,7 +244,7 @@ class Scene:
     # --- coordinators ------------------------------------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Let another broker load the log and become coordinator."""
+        """Start a coordinator that loads the log."""
         self._epoch += 1
         self.log = SteppedLog(self.records, self._epoch)
         reactor = cast(Any, self.clock)
@@ -264,7 +267,7 @@ class Scene:
     def fail_over(self, *, survives: bool = False) -> None:
         """Replace the coordinator.
 
-        :param survives: True if uncommitted appends are in the log that the next coordinator reads.
+        :param survives: True if uncommitted appends are in the log that the next coordinator loads.
         """
         self.shards.error = ErrorCode.NOT_COORDINATOR
         self.shard.unload()
@@ -283,23 +286,23 @@ class Scene:
     async def _new_id(self) -> int:
         if self.holds_ids:
             waiting: Deferred[int] = Deferred()
-            self.ids_waiting.append(waiting)
+            self.pending_ids.append(waiting)
             return await waiting
-        return self._give_id()
+        return self._next_id()
 
-    def _give_id(self) -> int:
+    def _next_id(self) -> int:
         self.next_producer_id += 1
         return self.next_producer_id
 
     def release_ids(self) -> None:
-        waiting, self.ids_waiting = self.ids_waiting, []
+        waiting, self.pending_ids = self.pending_ids, []
         for each in waiting:
-            each.callback(self._give_id())
+            each.callback(self._next_id())
 
     # --- time --------------------------------------------------------------------------------------------------------
 
     def settle(self, seconds: float = 0.0) -> None:
-        """Commit all appends and advance time until no event is left."""
+        """Commit all appends while advancing time."""
         for _ in range(20):
             self.log.commit()
             self.clock.advance(0)
@@ -311,41 +314,41 @@ class Scene:
 
     # --- requests ----------------------------------------------------------------------------------------------------
 
-    def ask_to_begin(self, claimed: Identity = NO_IDENTITY, timeout_ms: int = 60_000, **more: bool) -> None:
+    def send_begin(self, claimed: Identity = NO_IDENTITY, timeout_ms: int = 60_000, **more: bool) -> None:
         self.coordinator.begin(ID, InitRequest(timeout_ms, claimed, **more), self.answers.append)
 
-    def ask_to_add(self, claimed: Identity, *keys: TopicPartition) -> None:
+    def send_add(self, claimed: Identity, *keys: TopicPartition) -> None:
         self.coordinator.add(ID, claimed, keys, lambda code: self.answers.append(ProducerResponse(code)))
 
-    def ask_to_end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> None:
+    def send_end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> None:
         self.coordinator.end(ID, EndRequest(claimed, commits, grows), self.answers.append)
 
     def begin(self, claimed: Identity = NO_IDENTITY, **more: Any) -> Identity:
-        """Initialize a producer, with retries, and return its identity."""
-        answer = self._until_served(lambda: self.ask_to_begin(claimed, **more))
+        """Send InitProducerId until it succeeds; return the producer's identity."""
+        answer = self._retry(lambda: self.send_begin(claimed, **more))
         assert answer.code is ErrorCode.NONE, answer
         return answer.identity
 
     def add(self, claimed: Identity, *keys: TopicPartition) -> ErrorCode:
-        return self._until_served(lambda: self.ask_to_add(claimed, *keys)).code
+        return self._retry(lambda: self.send_add(claimed, *keys)).code
 
     def end(self, claimed: Identity, *, commits: bool, grows: bool = False) -> ProducerResponse:
-        answer = self._until_served(lambda: self.ask_to_end(claimed, commits=commits, grows=grows))
+        answer = self._retry(lambda: self.send_end(claimed, commits=commits, grows=grows))
         self.settle()
         return answer
 
-    def _until_served(self, ask: Callable[[], None]) -> ProducerResponse:
+    def _retry(self, send: Callable[[], None]) -> ProducerResponse:
         for _ in range(100):
-            answer = self.response_to(ask)
+            answer = self.response_to(send)
             if answer.code not in (E.CONCURRENT_TRANSACTIONS, E.COORDINATOR_NOT_AVAILABLE):
                 return answer
             self.settle(0.2)
         raise AssertionError(f"always {answer}")
 
-    def response_to(self, ask: Callable[[], None]) -> ProducerResponse:
-        """Return the response to one request after everything is committed."""
+    def response_to(self, send: Callable[[], None]) -> ProducerResponse:
+        """Return the response to one request once all appends are committed."""
         before = len(self.answers)
-        ask()
+        send()
         self.settle()
         (answer,) = self.answers[before:]
         return answer
@@ -361,7 +364,7 @@ class Scene:
         return self.transaction.state.title
 
     def markers_in(self, key: TopicPartition) -> list[bool]:
-        """Return the outcomes of the transactions in a partition, in order."""
+        """Return the outcomes of the markers in a partition, in order."""
         return [marker.commits for marker in self.cluster.markers.get(key, [])]
 
 
@@ -372,7 +375,7 @@ def header_of(key: bytes, value: bytes | None) -> BatchHeader:
 
 
 def transaction(**changes: Any) -> Transaction:
-    """Return a transaction with these fields."""
-    given: dict[str, Any] = {"transactional_id": ID, "producer_id": 7, "producer_epoch": 3, "timeout_ms": 60_000}
+    """Return a transaction with default values for all other fields."""
+    defaults: dict[str, Any] = {"transactional_id": ID, "producer_id": 7, "producer_epoch": 3, "timeout_ms": 60_000}
     partitions: Collection[TopicPartition] = changes.pop("partitions", ())
-    return Transaction(**{**given, "partitions": frozenset(partitions), **changes})
+    return Transaction(**{**defaults, "partitions": frozenset(partitions), **changes})
