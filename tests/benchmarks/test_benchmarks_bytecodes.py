@@ -14,7 +14,7 @@ def test_package_of():
 
 
 def test_a_produce_is_counted():
-    """The packages of its path are counted, but not the simulator; a second run has the same counts."""
+    """The packages that handle the request are counted, but not the simulator; a second run counts the same."""
     leader = Leader(1)
     counted, calls, rounds = bytecodes._counted(leader, PRODUCE, 9, bytecodes._produce(1), 20)
     again, _, _ = bytecodes._counted(leader, PRODUCE, 9, bytecodes._produce(1), 20)

@@ -1,4 +1,4 @@
-"""The benchmark of calls counts exactly, repeats its results and fails above the baseline."""
+"""The benchmark of calls counts exactly, is reproducible, and fails above the baseline."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from kreplica.wire.messages import PRODUCE
 
 
 def test_calls_are_counted():
-    """Two calls of Python functions, and of ``len`` and the function that ends the profiling."""
+    """Two Python functions are called, and two C functions: ``len`` and the one that ends the profiling."""
 
     def inner():
         return len("abc")
@@ -16,7 +16,7 @@ def test_calls_are_counted():
     assert count_calls(lambda: inner()) == Cost(2, 2)
 
 
-def test_a_request_costs_the_same_again():
+def test_the_cost_of_a_request_is_reproducible():
     one = Leader(brokers=1)
     cost = one.cost(PRODUCE, 9, lambda _: calls.produce_body(1))
     assert cost == one.cost(PRODUCE, 9, lambda _: calls.produce_body(1))
@@ -27,7 +27,7 @@ def test_a_request_costs_the_same_again():
 @pytest.mark.parametrize(
     ("cost", "above"), [(Cost(10, 5), False), (Cost(3, 2), False), (Cost(11, 5), True), (Cost(10, 6), True)]
 )
-def test_only_more_calls_than_the_baseline_are_above_it(cost, above):
+def test_only_more_calls_than_in_the_baseline_are_reported(cost, above):
     assert [row["above"] for row in compare({"Fetch": cost, "New": cost}, {"Fetch": Cost(10, 5)})] == [above, False]
 
 

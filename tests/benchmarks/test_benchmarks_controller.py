@@ -14,16 +14,16 @@ def _row_of(event: str, taken_ms: int, target_ms: int | None) -> dict[str, Any]:
 
 
 def test_a_row_is_the_median_over_all_rounds() -> None:
-    """Events are separate, and only the median decides whether a target is reached."""
-    lives = [
-        [_row_of("a broker dies", taken_ms, 1_000), _row_of("it comes back", taken_ms * 10, None)]
+    """Each event has its own row, and only the median decides whether a target is reached."""
+    rounds = [
+        [_row_of("a broker dies", taken_ms, 1_000), _row_of("the broker returns", taken_ms * 10, None)]
         for taken_ms in (900, 1_500, 999)
     ]
-    assert medians(lives) == [
+    assert medians(rounds) == [
         {**_row_of("a broker dies", 999, 1_000), "target reached": True},
-        {**_row_of("it comes back", 9_990, None), "target reached": None},
+        {**_row_of("the broker returns", 9_990, None), "target reached": None},
     ]
-    assert [row["target reached"] for row in medians(lives[:2])] == [False, None]
+    assert [row["target reached"] for row in medians(rounds[:2])] == [False, None]
 
 
 def test_rates_and_costs_of_a_client_are_medians_relative_to_the_raw_socket() -> None:

@@ -25,15 +25,15 @@ def samples(*costs: float) -> list[Sample]:
 def test_efficiency_is_the_cost_of_c_divided_by_the_cost_of_the_broker(
     batch_bytes: int, broker: tuple[float, ...], percent: float, verdict: str
 ) -> None:
-    """The efficiency is computed from medians, with checksums in both; the kernel's share is that of all samples."""
-    got = row(
+    """Both costs are medians and include checksums; the kernel's share covers all samples."""
+    result = row(
         batch_bytes,
         {"kreplica": samples(*broker), "checked": samples(400.0, 1.0, 9000.0), "unchecked": samples(200.0)},
     )
-    assert got["efficiency, %"] == pytest.approx(percent)
-    assert got["efficiency without CRC, %"] == pytest.approx(percent / 2)
-    assert got["C: in the kernel"] == pytest.approx(300)
-    assert got[""] == verdict
+    assert result["efficiency, %"] == pytest.approx(percent)
+    assert result["efficiency without CRC, %"] == pytest.approx(percent / 2)
+    assert result["C: in the kernel"] == pytest.approx(300)
+    assert result[""] == verdict
 
 
 def test_the_ticks_of_a_process_are_parsed() -> None:

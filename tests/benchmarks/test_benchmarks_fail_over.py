@@ -1,4 +1,4 @@
-"""Detection of partition leaders during a broker failure in the benchmarks."""
+"""Detection of partition leaders during broker failures in the benchmarks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _response(topics: list[dict[str, Any]], controller: int = 2, rack: str | Non
 
 @pytest.mark.parametrize("rack", [None, "", "somewhere"])
 def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
-    """Leader, preferred leader and number of in-sync replicas of each partition, over several topics."""
+    """Leader, preferred leader and number of in-sync replicas are read for partitions of several topics."""
     first = _topic("wide-0", [_partition(0, 1, [1, 2, 3], [3]), _partition(1, -1, [2], [])])
     second = _topic("w", [_partition(7, 3, [2, 3], [3, 2])])
     assert read(_response([first, second], rack=rack)) == LeaderMetadata(
@@ -52,30 +52,30 @@ def test_leaders_are_parsed_from_metadata(rack: str | None) -> None:
 
 
 def test_an_unknown_topic_has_no_partitions() -> None:
-    """A topic without partitions is not considered a topic with leaders."""
+    """An unknown topic in the response does not affect the partitions of other topics."""
     unknown, known = _topic("new", [], error_code=3), _topic("old", [_partition(0, 1, [1], [1])])
     assert read(_response([unknown, known], controller=-1)) == LeaderMetadata(-1, [PartitionLeader("old", 0, 1, 1, 1)])
 
 
 def test_every_kind_of_failure_is_measured_and_has_bounds() -> None:
-    """One scenario for each kind of failure, with limits of one second and half of Kafka's time."""
-    bound = {each.kind: each.bounds for each in SCENARIOS if each.kind in FAIL_OVERS}
-    assert set(bound) == set(FAIL_OVERS)
-    for (figure,) in bound.values():
-        assert figure == Bound(figure.figure, most=1.0, ratio_most=0.5)
+    """There is one scenario per kind of failure, with limits of one second and half of Kafka's time."""
+    bounds = {each.kind: each.bounds for each in SCENARIOS if each.kind in FAIL_OVERS}
+    assert set(bounds) == set(FAIL_OVERS)
+    for (bound,) in bounds.values():
+        assert bound == Bound(bound.figure, most=1.0, ratio_most=0.5)
 
 
 VICTIM = 2
-LED = [1] * TOPIC_PARTITIONS
+WITH_LEADERS = [1] * TOPIC_PARTITIONS
 LED_BY_VICTIM = [1] * (TOPIC_PARTITIONS - 1) + [VICTIM]
 WITHOUT_LEADER = [1] * (TOPIC_PARTITIONS - 1) + [-1]
 UNKNOWN: list[int] = []
 
 
 def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) -> tuple[Watch, list[int]]:
-    """Return a watch over one topic, with a clock that advances one second per read, and the ports of its requests.
+    """Return a watch on one topic, with a clock that advances one second per read, and the ports that it queries.
 
-    :param script: by port, the leaders in the broker's responses in order.
+    :param script: by port, the leaders in the broker's responses, in order.
     """
     ports: list[int] = []
 
@@ -100,12 +100,12 @@ def _watch(monkeypatch: pytest.MonkeyPatch, script: dict[int, list[list[int]]]) 
     return Watch(cluster, VICTIM, ["wide-0"]), ports
 
 
-@pytest.mark.parametrize("not_yet", [LED_BY_VICTIM, WITHOUT_LEADER, UNKNOWN])
+@pytest.mark.parametrize("outdated", [LED_BY_VICTIM, WITHOUT_LEADER, UNKNOWN])
 def test_a_partition_has_a_leader_when_every_remaining_broker_returns_one(
-    monkeypatch: pytest.MonkeyPatch, not_yet: list[int]
+    monkeypatch: pytest.MonkeyPatch, outdated: list[int]
 ) -> None:
-    """A broker that returns the dead leader, none, or no such topic is queried again; the dead one is never queried."""
-    script = {9091: [LED_BY_VICTIM, not_yet, LED], 9093: [not_yet, not_yet, LED]}
+    """A broker that returns the dead leader, no leader or no topic is queried again; the dead broker never is."""
+    script = {9091: [LED_BY_VICTIM, outdated, WITH_LEADERS], 9093: [outdated, outdated, WITH_LEADERS]}
     watch, ports = _watch(monkeypatch, script)
     with watch:
         watch.until_led()
@@ -114,11 +114,13 @@ def test_a_partition_has_a_leader_when_every_remaining_broker_returns_one(
 
 
 def test_the_first_observation_is_a_new_leader_of_a_victims_partition(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It comes before the last one if brokers learn of it one after another."""
-    watch, _ = _watch(monkeypatch, {9091: [LED_BY_VICTIM, WITHOUT_LEADER, LED], 9093: [LED_BY_VICTIM] * 2 + [LED]})
+    """The first observation precedes the last one if brokers learn of the leader one after another."""
+    watch, _ = _watch(
+        monkeypatch, {9091: [LED_BY_VICTIM, WITHOUT_LEADER, WITH_LEADERS], 9093: [LED_BY_VICTIM] * 2 + [WITH_LEADERS]}
+    )
     with watch:
-        seen = watch.until_led()
-    assert 0 < seen.first_s < seen.last_s
+        observed = watch.until_led()
+    assert 0 < observed.first_s < observed.last_s
 
 
 def test_partitions_without_a_leader_in_time_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

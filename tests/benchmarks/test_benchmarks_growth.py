@@ -12,7 +12,7 @@ from kreplica.wire.messages import HEARTBEAT, PRODUCE
 
 
 class Recorder:
-    """Responds to each request with itself, in order, and only after it was sent."""
+    """Returns each request as its own response, in order, and only after it was sent."""
 
     def __init__(self, name: str, log: list[str]) -> None:
         self._name = name
@@ -29,14 +29,14 @@ class Recorder:
 
 
 def responses_of(count: int, window: int, requests: int) -> tuple[list[str], list[bytes]]:
-    """Return the log of the connections, and the responses."""
+    """Return the log of the connections and the responses."""
     log: list[str] = []
     connections = [cast(Connection, Recorder(f"c{number}", log)) for number in range(count)]
     return log, Clients(connections, window).request_all(bytes([number]) for number in range(requests))
 
 
 def test_connections_alternate() -> None:
-    """All connections of a round send before the first response is read; the next round continues with the next one."""
+    """All connections of a round send before the first response is read; the next round starts with the next one."""
     log, responses = responses_of(12, 1, 13)
     assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 responds"]
     assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 responds", "c11 responds", "c0 responds"]
@@ -44,7 +44,7 @@ def test_connections_alternate() -> None:
 
 
 def test_a_window_is_sent_at_once() -> None:
-    """The last window may be smaller."""
+    """The last window may be smaller than the others."""
     log, responses = responses_of(1, 3, 5)
     assert log == ["c0 [0, 1, 2]", *["c0 responds"] * 3, "c0 [3, 4]", *["c0 responds"] * 2]
     assert responses == [bytes([number]) for number in range(5)]
@@ -67,7 +67,7 @@ def test_an_error_code_anywhere_in_a_response_is_raised() -> None:
 
 
 def test_partitions_are_spread_over_topics_of_a_thousand() -> None:
-    """Topics do not have more partitions than those of Kafka's users."""
+    """Topics have at most as many partitions as those of Kafka's users."""
     found = partitions_of(2001)
     assert found[:2] == [("wide-0", 0), ("wide-0", 1)]
     assert found[999:1001] == [("wide-0", 999), ("wide-1", 0)]

@@ -1,4 +1,4 @@
-"""The benchmark of hand-overs finds the events of each record in those of all processes."""
+"""The benchmark of hand-overs finds the events of each record among those of all processes."""
 
 import socket
 
@@ -14,7 +14,7 @@ def event(kind, port, from_us, to_us):
 
 
 def test_a_record_of_one_broker():
-    """Each hand-over lasts from the end of the previous one; events after the arrival are not counted."""
+    """Each hand-over lasts from the end of the previous one; events after the arrival are ignored."""
     leader = [
         event(READ, PRODUCER, 10, 30),
         event(APPENDED, 0, 50, 60),
@@ -63,8 +63,8 @@ def test_a_replicated_record_waits_for_the_slower_follower():
     assert times["all"] == 240 == sum(times.values()) / 2
 
 
-def test_records_that_are_late_or_lost_do_not_count():
-    """The events of a record that arrives after the next one was sent look like the events of the next one."""
+def test_records_that_are_late_or_lost_are_ignored():
+    """The events of a record that arrives after the next one was sent look like those of the next one."""
     leader = [event(READ, PRODUCER, 10, 30), event(APPENDED, 0, 50, 60), event(SENT, CONSUMER, 80, 95)]
     timelines = Timelines({1: leader}, 1, PRODUCER, CONSUMER, [event(READ, 0, 90, 120)])
     assert timelines.times_us([0, 110 * US]) == {}

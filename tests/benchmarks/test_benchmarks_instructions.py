@@ -1,4 +1,4 @@
-"""The benchmark of instructions compares with the baseline of the same build of Python, and tolerates 3 %."""
+"""The benchmark of instructions compares with the baseline of the same Python build and tolerates 3 %."""
 
 from __future__ import annotations
 

@@ -23,13 +23,13 @@ END_TO_END = "0\t4.81\n1000\t0.43\nAvg latency: 0.5123 ms\nPercentiles: 50th = 0
 
 
 def test_produced() -> None:
-    """The last line is used, in MB of 10^6 bytes."""
+    """The result is in the last line, converted to MB of 10^6 bytes."""
     figures = java_programs.parse_produced(PRODUCED)
     assert figures == {"MB/s": pytest.approx(120.48, abs=0.01), "average ms": 210.31, "p50 ms": 211, "p99 ms": 395}
 
 
 def test_consumed() -> None:
-    """The rate is that after the rebalance."""
+    """The rate excludes the time of the rebalance."""
     assert java_programs.parse_consumed(CONSUMED) == {"MB/s": pytest.approx(111.11, abs=0.01)}
 
 
@@ -42,7 +42,7 @@ def test_end_to_end() -> None:
     "parse", [java_programs.parse_produced, java_programs.parse_consumed, java_programs.parse_end_to_end]
 )
 def test_a_report_without_a_result(parse: Callable[[str], object]) -> None:
-    """The error shows the output of the program."""
+    """The error contains the output of the program."""
     with pytest.raises(ValueError, match="reported no result: broker unreachable"):
         parse("broker unreachable")
 
@@ -53,12 +53,12 @@ def steady_up_to(limit: int, p99_ms: float = 5.0) -> Callable[[int], Measurement
 
 @pytest.mark.parametrize("limit", [FIRST_RATE, 33_000, 200_000])
 def test_the_highest_rate_is_found(limit: int) -> None:
-    """The result is steady, and at most a sixteenth below the limit."""
+    """The rate found is steady and at most a sixteenth below the limit."""
     found = highest_rate(steady_up_to(limit))
     assert limit * 15 / 16 <= found <= limit
 
 
-def test_a_client_that_cannot_send_so_fast() -> None:
+def test_a_client_that_cannot_keep_up() -> None:
     """A rate at which the client's queue overflows is too high."""
     assert highest_rate(lambda rate: steady_up_to(RATE_MAX)(rate) if rate <= 40_000 else None) == 40_000
 
@@ -78,7 +78,7 @@ def test_systems_are_compared_at_the_rate_of_the_slower_one() -> None:
 
 
 def test_context_switches() -> None:
-    """A process that waits for its child is switched."""
+    """A process that waits for its children has context switches."""
     before = context_switches(os.getpid())
     for _ in range(50):
         subprocess.run(["true"], check=True)

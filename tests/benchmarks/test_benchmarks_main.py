@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_sigterm_also_stops_the_process_that_measures() -> None:
+def test_sigterm_stops_the_measuring_process_too() -> None:
     command = [sys.executable, "-m", "benchmarks", "codec", "--scale", "full"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -27,5 +27,5 @@ def test_sigterm_also_stops_the_process_that_measures() -> None:
 
 
 def _has_started(pid: int) -> bool:
-    """Return True if the process runs the benchmark, and not git, which describes the machine."""
+    """Return True if the process runs the benchmark rather than git, which describes the machine."""
     return b"--rows-to" in Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""The benchmark of the controller redesign runs with little work, and its proxy delays every round trip."""
+"""The benchmark of the controller redesign runs at its smallest scale, and its proxy delays every round trip."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from benchmarks.redesign_broker import HANDLERS_COUNT, POLL_S, QUEUE_SIZE_MAX, R
 
 @pytest.fixture
 def echo_port() -> Iterator[int]:
-    """Port of a server that returns the bytes of one connection."""
+    """Port of a server that echoes the bytes of one connection."""
     with create_server(("127.0.0.1", 0)) as server:
 
         def echo() -> None:
@@ -35,7 +35,7 @@ def echo_port() -> Iterator[int]:
         thread.join()
 
 
-def test_the_proxy_delays_a_round_trip_and_passes_the_end_on(echo_port: int) -> None:
+def test_the_proxy_delays_a_round_trip_and_forwards_the_end(echo_port: int) -> None:
     with DelayProxy(40, [echo_port]) as proxy, create_connection(("127.0.0.1", proxy.ports[0]), 10) as client:
         started_s = perf_counter()
         client.sendall(b"abc")
@@ -43,7 +43,7 @@ def test_the_proxy_delays_a_round_trip_and_passes_the_end_on(echo_port: int) -> 
         assert perf_counter() - started_s >= 0.04
 
 
-def test_without_a_round_trip_there_is_no_proxy(echo_port: int) -> None:
+def test_without_a_delay_there_is_no_proxy(echo_port: int) -> None:
     with DelayProxy(0, [echo_port]) as proxy:
         assert proxy.ports == [echo_port]
         create_connection(("127.0.0.1", echo_port), 10).close()

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.needs_program("gcc")
 
 NOW_MS = 1_700_000_000_000
 SIZES = [1, 7, 200, 255, 256, 700, 12_287, 12_288, 16_000, 130_000, 262_144, 300_000, 1_000_000]
-"""Sizes of values around checksum blocks and buffer limits, and the measured sizes."""
+"""Value sizes around the limits of checksum blocks and buffers, and the sizes that are measured."""
 
 
 @pytest.fixture(scope="module")
@@ -52,15 +52,15 @@ def request(correlation: int, batch: bytes) -> bytes:
     return frame(Struct(">hhih").pack(PRODUCE, 7, correlation, 1) + b"c" + PRODUCE_API.request.build(7, body))
 
 
-def answers(peer: socket.socket, count: int) -> list[tuple[int, dict]]:
+def read_responses(peer: socket.socket, count: int) -> list[tuple[int, dict]]:
     """Return the correlation ID and the partition's row of each response."""
-    got = []
+    responses = []
     with peer.makefile("rb") as stream:
         for _ in range(count):
             body = stream.read(Struct(">i").unpack(stream.read(4))[0])
             (topic,) = PRODUCE_API.response.parse(7, body, 4)["responses"]
-            got.append((Struct(">i").unpack_from(body)[0], topic["partition_responses"][0]))
-    return got
+            responses.append((Struct(">i").unpack_from(body)[0], topic["partition_responses"][0]))
+    return responses
 
 
 def port_of(server: ServerProcess) -> int:
@@ -68,23 +68,21 @@ def port_of(server: ServerProcess) -> int:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_batches_are_stamped_and_written_in_order(
-    server: ServerProcess, log: Path, seed: int
-) -> None:
-    """Small and large batches, many in one segment or one in many: the log equals a broker's."""
-    chance = random.Random(seed)
-    batches = [record_batch(chance.randbytes(chance.choice(SIZES)), NOW_MS) for _ in range(25)]
+def test_batches_are_stamped_and_written_in_order(server: ServerProcess, log: Path, seed: int) -> None:
+    """Batches of any size, in TCP segments of any size, are written as by a broker."""
+    rng = random.Random(seed)
+    batches = [record_batch(rng.randbytes(rng.choice(SIZES)), NOW_MS) for _ in range(25)]
     stream = b"".join(request(number, batch) for number, batch in enumerate(batches))
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=20) as peer:
         position = 0
         while position < len(stream):
-            size = chance.choice([1, 3, 100, 5_000, 100_000, 1_000_000])
+            size = rng.choice([1, 3, 100, 5_000, 100_000, 1_000_000])
             peer.sendall(stream[position : position + size])
             position += size
-        got = answers(peer, len(batches))
-    assert [number for number, _ in got] == list(range(len(batches)))
-    assert [row["error_code"] for _, row in got] == [0] * len(batches)
-    assert [row["base_offset"] for _, row in got] == list(range(len(batches)))
+        responses = read_responses(peer, len(batches))
+    assert [number for number, _ in responses] == list(range(len(batches)))
+    assert [row["error_code"] for _, row in responses] == [0] * len(batches)
+    assert [row["base_offset"] for _, row in responses] == list(range(len(batches)))
     written = memoryview(log.read_bytes())
     for offset, batch in enumerate(batches):
         stored = written[: len(batch)]
@@ -98,14 +96,14 @@ def test_batches_are_stamped_and_written_in_order(
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_batch_with_a_wrong_checksum_is_rejected(server: ServerProcess, log: Path, size: int) -> None:
-    """A flipped bit anywhere in a batch of any size: the batch is not written, and the next one is."""
+    """A batch with a flipped bit is not written, but the next one is."""
     batch = bytearray(record_batch(random.Random(size).randbytes(size), NOW_MS))
     batch[random.Random(size).randrange(23, len(batch))] ^= 1
     good = record_batch(b"good", NOW_MS)
     with socket.create_connection(("127.0.0.1", port_of(server)), timeout=20) as peer:
         peer.sendall(request(1, bytes(batch)) + request(2, good))
-        (_, refused), (_, taken) = answers(peer, 2)
-    assert (refused["error_code"], taken["error_code"], taken["base_offset"]) == (ErrorCode.CORRUPT_MESSAGE, 0, 0)
+        (_, refused), (_, accepted) = read_responses(peer, 2)
+    assert (refused["error_code"], accepted["error_code"], accepted["base_offset"]) == (ErrorCode.CORRUPT_MESSAGE, 0, 0)
     assert log.read_bytes()[16:] == good[16:]
 
 

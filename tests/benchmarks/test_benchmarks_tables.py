@@ -16,7 +16,7 @@ from benchmarks.tables import markdown
 
 
 def test_rows_with_the_same_keys_share_a_table() -> None:
-    """Numbers are right-aligned below their names, and rounded to three digits."""
+    """Numbers are right-aligned below their names and rounded to three digits."""
     rows = [{"case": "a|b", "MB/s": 1234.5}, {"case": "c", "MB/s": 0.12345}, {"other": 1, "met": None}]
     assert markdown(rows) == (
         "| case |  MB/s |\n"
@@ -39,8 +39,8 @@ def test_rows_with_the_same_keys_share_a_table() -> None:
         (1, 1000, "missed: MB/s, broker us/MB"),
     ],
 )
-def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) -> None:
-    """A row shows the target and the values that miss it."""
+def test_missed_targets_are_named(mb_per_s: float, cost: float, verdict: str) -> None:
+    """A row shows the target and the figures that miss it."""
     targets = produce_targets(Stream(1000, 16_384, 1))
     row = with_verdict({"MB/s": mb_per_s, "broker us/MB": cost}, targets)
     assert row["target"] == ">= 600 MB/s, <= 900 us/MB"
@@ -48,7 +48,7 @@ def test_a_target_is_met_or_named(mb_per_s: float, cost: float, verdict: str) ->
 
 
 def test_without_target_there_is_no_verdict() -> None:
-    """A value without a target is only shown."""
+    """A figure without a target is shown without a verdict."""
     assert with_verdict({"x": 1}, []) == {"x": 1, "target": "", "": ""}
     assert not Target("x", "ms", most=1).met(1.01)
 
@@ -56,7 +56,7 @@ def test_without_target_there_is_no_verdict() -> None:
 def test_a_broken_benchmark_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The output shows the error instead of the result, followed by the other results, and the exit status is 1."""
+    """The error is shown in place of its results, followed by the other results, and the exit status is 1."""
     outcomes = {"good": ([{"x": 1}], None), "bad": ([], "it ended with status 1")}
     monkeypatch.setattr(runner, "run_apart", lambda name, scale, rounds: outcomes[name])
     monkeypatch.setattr(runner, "RESULTS", tmp_path)
@@ -73,8 +73,8 @@ def test_benchmarks_are_found() -> None:
     assert not {"tables", "driver", "__main__", "broker_process"} & set(names)
 
 
-def test_the_raw_client_makes_valid_batches() -> None:
-    """Length and checksum are correct for any size of value."""
+def test_the_raw_client_builds_valid_batches() -> None:
+    """Length and checksum are correct for values of any size."""
     for size in (0, 1, 63, 64, 128, 10_000):
         batch = record_batch(b"v" * size, time.time_ns() // 1_000_000)
         assert int.from_bytes(batch[8:12], "big") == len(batch) - 12

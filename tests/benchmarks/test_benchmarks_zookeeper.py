@@ -1,4 +1,4 @@
-"""Experiments of the ZooKeeper benchmark, their published results, and rows with errors."""
+"""Experiments of the ZooKeeper benchmark, the published results next to them, and rows with errors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def test_batches_are_at_most_as_large_as_the_number_of_znodes() -> None:
 
 
 def test_all_requests_at_once_are_separate_experiments() -> None:
-    """Their window holds every request, because clients send half a window at a time."""
-    every = [experiment for experiment in experiments(1_000, at_once=True) if experiment.title.endswith(AT_ONCE)]
-    assert [experiment.window for experiment in every] == [2_000] * 4
+    """Their window is twice the number of requests, because clients send half a window at a time."""
+    at_once = [experiment for experiment in experiments(1_000, at_once=True) if experiment.title.endswith(AT_ONCE)]
+    assert [experiment.window for experiment in at_once] == [2_000] * 4
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_client_that_failed_shows_its_error_and_is_not_compared() -> None:
     }  # fmt: skip
 
 
-def test_slow_clients_and_single_requests_use_a_part_of_the_znodes() -> None:
+def test_slow_clients_and_single_requests_use_fewer_znodes() -> None:
     scale = Scale(100_000, 1, target_parts={"kazoo": 10})
     one_by_one, multi = Experiment("set-data-sync", "set", 1), Experiment("multi", "multi", 1, 50_000)
     assert [scale.used(name, one_by_one) for name in ("java", "kazoo")] == [4_000, 400]

@@ -1,4 +1,4 @@
-"""Data of the znodes that store plans."""
+"""Znode documents of plans."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_plan_round_trip() -> None:
 
 
 @given(st.lists(steps, max_size=20))
-def test_steps_round_trip(some: list[Step]) -> None:
-    """Steps may have any topic names and replicas."""
-    assert documents.decode_steps("/p", documents.encode_steps(some)) == tuple(some)
+def test_steps_round_trip(plan_steps: list[Step]) -> None:
+    """Steps with any topic names and replicas survive encoding and decoding."""
+    assert documents.decode_steps("/p", documents.encode_steps(plan_steps)) == tuple(plan_steps)
 
 
 @given(st.lists(st.builds(StepOutcome, st.sampled_from(StepState), st.none() | st.text(min_size=1, max_size=9))))
@@ -71,7 +71,7 @@ def test_totals_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
         (b"not json", "not JSON"),
         (b"{}", "the key 'kind' is missing"),
@@ -80,11 +80,11 @@ def test_totals_round_trip() -> None:
         (documents.encode_plan(PLAN).replace(b'second":null', b'second":"fast"'), "throttle_bytes_per_second"),
     ],
 )
-def test_damaged_header_is_named(data: bytes, said: str) -> None:
+def test_damaged_header_is_named(data: bytes, message: str) -> None:
     """Errors contain the znode and the reason."""
     with pytest.raises(ZnodeError, match="/kreplica/plans/plan-0000000007: ") as caught:
         documents.decode_plan(PLAN.plan_id, data)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_damaged_steps_and_outcomes_are_named() -> None:
@@ -100,14 +100,14 @@ def test_damaged_steps_and_outcomes_are_named() -> None:
 def test_large_plan_is_split_into_znodes() -> None:
     """Znodes and multis have limited sizes and contain all steps in order."""
     wide = tuple(range(2_000_000_000, 2_000_000_020))
-    some = [Step(Action.MOVE, "t" * 249, number, wide, wide[::-1], 2**60) for number in range(3000)]
-    batches = list(documents.creation(replace(PLAN, state=PlanState.PENDING, steps_count=3000), some))
+    many_steps = [Step(Action.MOVE, "t" * 249, number, wide, wide[::-1], 2**60) for number in range(3000)]
+    batches = list(documents.creation(replace(PLAN, state=PlanState.PENDING, steps_count=3000), many_steps))
     pieces = [piece for batch in batches for piece in batch]
     assert len(batches) > 1
     assert all(sum(len(piece.data) for piece in batch) < 600_000 for batch in batches)
     assert all(len(piece.data) <= documents.CHUNK_BYTES_MAX for piece in pieces)
-    read = [s for p in pieces if "/steps/" in p.path for s in documents.decode_steps(p.path, p.data)]
-    assert read == some
+    decoded = [s for p in pieces if "/steps/" in p.path for s in documents.decode_steps(p.path, p.data)]
+    assert decoded == many_steps
     assert [p.path for p in pieces if "/steps/" in p.path][:2] == [
         znodes.plan_steps_path(PLAN.plan_id, 0),
         znodes.plan_steps_path(PLAN.plan_id, 1),
@@ -116,9 +116,9 @@ def test_large_plan_is_split_into_znodes() -> None:
 
 def test_large_plan_is_preparing_until_its_last_step_is_written() -> None:
     """With several multis, the first one writes a preparing header."""
-    some = [Step(Action.MOVE, "t" * 249, number, (1,), (2,), 0) for number in range(5000)]
-    first, *rest = documents.creation(replace(PLAN, state=PlanState.PENDING), some)
-    assert rest
+    many_steps = [Step(Action.MOVE, "t" * 249, number, (1,), (2,), 0) for number in range(5000)]
+    first, *later = documents.creation(replace(PLAN, state=PlanState.PENDING), many_steps)
+    assert later
     assert documents.decode_plan(PLAN.plan_id, first[0].data).state is PlanState.PREPARING
 
 
@@ -136,8 +136,8 @@ def test_small_plan_is_one_multi() -> None:
 
 
 def test_steps_per_chunk_are_bounded() -> None:
-    some = [Step(Action.MOVE, "t", number, (1,), (2,)) for number in range(1001)]
-    assert [len(chunk) for chunk in documents.chunks(some)] == [500, 500, 1]
+    many_steps = [Step(Action.MOVE, "t", number, (1,), (2,)) for number in range(1001)]
+    assert [len(chunk) for chunk in documents.chunks(many_steps)] == [500, 500, 1]
     assert documents.chunks([]) == []
 
 
@@ -154,7 +154,7 @@ def test_header_omits_long_lists() -> None:
 
 
 def test_plan_numbers() -> None:
-    """If the znode is empty, the first plan has number 1."""
+    """An empty znode means number 0, so the first plan has number 1."""
     assert documents.decode_last_number(b"") == 0
     assert documents.decode_last_number(documents.encode_last_number(41)) == 41
     assert documents.plan_id(42) == "plan-0000000042"

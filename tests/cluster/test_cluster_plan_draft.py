@@ -32,31 +32,31 @@ T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 def cluster(
-    rows: dict[str, list[tuple[int, ...]]], brokers: tuple[int, ...] = (1, 2, 3, 4), **others: Any
+    rows: dict[str, list[tuple[int, ...]]], brokers: tuple[int, ...] = (1, 2, 3, 4), **overrides: Any
 ) -> ClusterState:
     """Return a cluster in which all replicas are in sync, first replicas lead, and partitions have 100 bytes."""
     topics = {name: TopicAssignment(name, UUID(int=1), dict(enumerate(replicas))) for name, replicas in rows.items()}
-    every = {TopicPartition(name, i): row for name, replicas in rows.items() for i, row in enumerate(replicas)}
-    known: dict[str, Any] = {
-        "in_sync": every,
-        "leaders": {key: row[0] for key, row in every.items()},
-        "sizes": dict.fromkeys(every, 100),
+    all_replicas = {TopicPartition(name, i): row for name, replicas in rows.items() for i, row in enumerate(replicas)}
+    defaults: dict[str, Any] = {
+        "in_sync": all_replicas,
+        "leaders": {key: row[0] for key, row in all_replicas.items()},
+        "sizes": dict.fromkeys(all_replicas, 100),
     }
-    return ClusterState(topics, dict.fromkeys(brokers), **(known | others))
+    return ClusterState(topics, dict.fromkeys(brokers), **(defaults | overrides))
 
 
-def made(state: ClusterState, kind: str, **body: Any) -> Draft:
+def make_draft(state: ClusterState, kind: str, **body: Any) -> Draft:
     return draft(read_request({"kind": kind, **body}), state)
 
 
 def reassign(state: ClusterState, targets: dict[TopicPartition, tuple[int, ...]], **body: Any) -> Draft:
     rows = [{"topic": t, "partition": p, "replicas": list(replicas)} for (t, p), replicas in targets.items()]
-    return made(state, "reassign", assignments=rows, **body)
+    return make_draft(state, "reassign", assignments=rows, **body)
 
 
-def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str]:
+def refusal(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str]:
     with pytest.raises(KafkaError) as caught:
-        made(state, kind, **body)
+        make_draft(state, kind, **body)
     return caught.value.code, str(caught.value)
 
 
@@ -64,7 +64,7 @@ def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ({}, "kind: expected one of reassign, "),
         ({"kind": "magic"}, "found 'magic'"),
@@ -88,12 +88,12 @@ def refused(state: ClusterState, kind: str, **body: Any) -> tuple[ErrorCode, str
         ),
     ],
 )
-def test_invalid_request_names_the_member(body: dict[str, Any], said: str) -> None:
+def test_invalid_request_names_the_member(body: dict[str, Any], message: str) -> None:
     """The error contains the invalid member and the expected value."""
     with pytest.raises(KafkaError) as caught:
         read_request(body)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_partition_occurs_once() -> None:
@@ -104,10 +104,10 @@ def test_partition_occurs_once() -> None:
 
 
 def test_plan_keeps_its_request() -> None:
-    """The header contains the members of the request."""
+    """The header of a plan contains the members of its request."""
     state = cluster({"t": [(1, 2)]})
-    asked = {"throttle_bytes_per_second": 5, "moves_at_once": 2, "comment": "new racks", "force": True}
-    plan = made(state, "drain", brokers=[1], **asked).plan("plan-0000000001", 77)
+    options = {"throttle_bytes_per_second": 5, "moves_at_once": 2, "comment": "new racks", "force": True}
+    plan = make_draft(state, "drain", brokers=[1], **options).plan("plan-0000000001", 77)
     assert (plan.kind, plan.state, plan.created_at_ms) == (PlanKind.DRAIN, PlanState.PENDING, 77)
     assert (plan.throttle_bytes_per_second, plan.moves_at_once, plan.comment, plan.force) == (5, 2, "new racks", True)
     assert plan.request["brokers"] == [1]
@@ -118,7 +118,7 @@ def test_plan_keeps_its_request() -> None:
 
 
 def test_explicit_replicas() -> None:
-    """Each change is a step, even if only the order changes; unchanged partitions have none."""
+    """Each change is a step, even if it affects only the order; unchanged partitions have none."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 4)]})
     steps = reassign(state, {T0: (2, 1), T1: (2, 4), TopicPartition("t", 2): (3, 4)}).steps
     assert steps == (
@@ -130,7 +130,7 @@ def test_explicit_replicas() -> None:
 def test_higher_replication_factor_only_adds() -> None:
     """Existing replicas stay in order, and new ones are spread evenly."""
     rows = [(1, 2), (2, 3), (3, 4), (4, 1)]
-    steps = made(cluster({"t": rows}), "replication_factor", topics=["t"], replication_factor=3).steps
+    steps = make_draft(cluster({"t": rows}), "replication_factor", topics=["t"], replication_factor=3).steps
     assert [step.after[:2] for step in steps] == rows
     assert set(Counter(step.after[2] for step in steps).values()) == {1}
     assert all(step.bytes == 100 for step in steps)
@@ -139,14 +139,14 @@ def test_higher_replication_factor_only_adds() -> None:
 def test_new_replicas_go_to_the_brokers_with_the_fewest() -> None:
     """Replicas of all topics are counted."""
     state = cluster({"full": [(1, 2)] * 6 + [(2, 3)] * 6, "t": [(1,)]})
-    (step,) = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
+    (step,) = make_draft(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert step.after == (1, 4)
 
 
 def test_lower_replication_factor_drops_the_least_useful_replicas() -> None:
     """Dead replicas are removed first, then out-of-sync ones; the preferred leader is removed last."""
     state = cluster({"t": [(9, 1, 2), (1, 2, 3), (1, 2, 3)]}, in_sync={T0: (1, 2), T1: (1, 3)})
-    steps = made(state, "replication_factor", topics=["t"], replication_factor=2).steps
+    steps = make_draft(state, "replication_factor", topics=["t"], replication_factor=2).steps
     assert steps[0].after == (1, 2)
     assert steps[1].after == (1, 3)
     assert steps[2].after[0] == 1
@@ -154,16 +154,16 @@ def test_lower_replication_factor_drops_the_least_useful_replicas() -> None:
 
 
 def test_lower_replication_factor_keeps_the_last_in_sync_replica() -> None:
-    """The replica is kept even on a dead broker."""
+    """The last in-sync replica is kept even if its broker is dead."""
     state = cluster({"t": [(1, 2, 9)]}, in_sync={T0: (9,)}, leaders={})
-    (step,) = made(state, "replication_factor", topics=["t"], replication_factor=1, force=True).steps
+    (step,) = make_draft(state, "replication_factor", topics=["t"], replication_factor=1, force=True).steps
     assert step.after == (9,)
 
 
 def test_drain_moves_only_replicas_of_the_drained_brokers() -> None:
     """New replicas are at the positions of the old ones, and the drained brokers are cordoned."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1), (3, 4)]})
-    plan = made(state, "drain", brokers=[1])
+    plan = make_draft(state, "drain", brokers=[1])
     assert plan.cordons == (1,)
     first, second = plan.steps
     assert (first.before, first.after[0] in (3, 4), first.after[1]) == ((1, 2), True, 2)
@@ -174,7 +174,7 @@ def test_drain_moves_only_replicas_of_the_drained_brokers() -> None:
 def test_dead_broker_can_be_drained() -> None:
     """Only draining moves the replicas of a dead broker."""
     state = cluster({"t": [(1, 9), (2, 8)]}, in_sync={T0: (1,), T1: (2,)})
-    steps = made(state, "drain", brokers=[9]).steps
+    steps = make_draft(state, "drain", brokers=[9]).steps
     assert [step.key for step in steps] == [T0]
     assert steps[0].after[1] in (3, 4)
 
@@ -183,10 +183,10 @@ def test_cordoned_brokers_get_no_replicas() -> None:
     """No plan assigns new replicas to cordoned brokers, and they keep existing ones."""
     state = cluster({"t": [(1, 2), (2, 3)]}, cordoned=(4,))
     for plan in (
-        made(state, "drain", brokers=[1]),
-        made(state, "replication_factor", topics=["t"], replication_factor=3),
-        made(state, "add_partitions", topic="t", partitions=9),
-        made(state, "rebalance"),
+        make_draft(state, "drain", brokers=[1]),
+        make_draft(state, "replication_factor", topics=["t"], replication_factor=3),
+        make_draft(state, "add_partitions", topic="t", partitions=9),
+        make_draft(state, "rebalance"),
     ):
         assert all(4 not in step.after for step in plan.steps)
 
@@ -194,13 +194,13 @@ def test_cordoned_brokers_get_no_replicas() -> None:
 def test_rebalance_keeps_replicas_of_cordoned_brokers() -> None:
     """A rebalance moves nothing away from cordoned brokers."""
     state = cluster({"t": [(4, 1), (4, 2), (4, 3), (4, 1)]}, cordoned=(4,))
-    assert all(4 in step.after for step in made(state, "rebalance").steps)
+    assert all(4 in step.after for step in make_draft(state, "rebalance").steps)
 
 
 def test_new_brokers_get_their_share() -> None:
     """New brokers get their share with the fewest moves."""
     state = cluster({"t": [(1, 2), (2, 3), (3, 1)] * 4})
-    steps = made(state, "add_brokers", brokers=[4]).steps
+    steps = make_draft(state, "add_brokers", brokers=[4]).steps
     assert sum(4 in step.after for step in steps) == 6
     assert sum(step.bytes for step in steps) == 600
 
@@ -208,15 +208,15 @@ def test_new_brokers_get_their_share() -> None:
 def test_rebalance_keeps_replicas_of_dead_brokers() -> None:
     """A warning suggests draining the dead broker."""
     state = cluster({"t": [(1, 9), (1, 9), (1, 9), (1, 9)]}, in_sync={}, leaders={})
-    plan = made(state, "rebalance")
+    plan = make_draft(state, "rebalance")
     assert all(9 in step.after for step in plan.steps)
     assert any("drain" in warning and "[9]" in warning for warning in plan.warnings)
 
 
 def test_rebalance_of_some_topics() -> None:
-    """The other topics are not changed."""
+    """Only the requested topics are changed."""
     state = cluster({"a": [(1, 2)] * 4, "b": [(1, 2)] * 4})
-    steps = made(state, "rebalance", topics=["b"]).steps
+    steps = make_draft(state, "rebalance", topics=["b"]).steps
     assert {step.topic for step in steps} == {"b"}
     assert steps
 
@@ -232,8 +232,8 @@ def weights(**topics: list[int]) -> list[dict[str, Any]]:
 def test_rebalance_by_weights() -> None:
     """Weights are balanced instead of counts, and a warning contains the imbalance."""
     state = cluster({"t": [(1,), (2,), (1,), (2,), (1,), (2,)]}, brokers=(1, 2))
-    assert made(state, "rebalance").steps == ()
-    plan = made(state, "rebalance", weights=weights(t=[50, 10, 10, 10, 10, 10]))
+    assert make_draft(state, "rebalance").steps == ()
+    plan = make_draft(state, "rebalance", weights=weights(t=[50, 10, 10, 10, 10, 10]))
     assert {step.key for step in plan.steps} == {TopicPartition("t", 2), TopicPartition("t", 4)}
     assert all(step.after == (2,) for step in plan.steps)
     assert plan.warnings == ("The weight of a broker ranges from 30 to 70 now, and from 50 to 50 after the plan.",)
@@ -242,13 +242,13 @@ def test_rebalance_by_weights() -> None:
 def test_leaders_are_balanced_by_weights() -> None:
     """If the replicas are balanced, only their order changes."""
     state = cluster({"t": [(1, 2), (1, 2), (2, 1), (2, 1)]}, brokers=(1, 2))
-    (step,) = made(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
+    (step,) = make_draft(state, "rebalance", weights=weights(t=[30, 20, 1, 1])).steps
     assert (step.action, step.key, step.after) == (Action.REORDER, TopicPartition("t", 1), (2, 1))
 
 
 def test_partitions_are_added_after_the_last() -> None:
     """New partitions have the topic's replication factor."""
-    steps = made(cluster({"t": [(1, 2), (2, 3)]}), "add_partitions", topic="t", partitions=4).steps
+    steps = make_draft(cluster({"t": [(1, 2), (2, 3)]}), "add_partitions", topic="t", partitions=4).steps
     assert [(step.action, step.partition, step.before, len(step.after)) for step in steps] == [
         (Action.ADD, 2, (), 2),
         (Action.ADD, 3, (), 2),
@@ -256,8 +256,8 @@ def test_partitions_are_added_after_the_last() -> None:
 
 
 def test_highest_partitions_are_removed_first() -> None:
-    """The steps are in the order that the controller requires."""
-    plan = made(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
+    """Steps are in the order that the controller requires."""
+    plan = make_draft(cluster({"t": [(1,), (2,), (3,)]}), "remove_partitions", topic="t", partitions=1, wait_ms=5)
     assert [(step.action, step.partition, step.after) for step in plan.steps] == [
         (Action.REMOVE, 2, ()),
         (Action.REMOVE, 1, ()),
@@ -267,7 +267,7 @@ def test_highest_partitions_are_removed_first() -> None:
 
 def test_plan_without_steps() -> None:
     """A plan without steps is valid and has a warning."""
-    plan = made(cluster({"t": [(1,), (2,), (3,), (4,)]}), "rebalance")
+    plan = make_draft(cluster({"t": [(1,), (2,), (3,), (4,)]}), "rebalance")
     assert plan.steps == ()
     assert any("nothing to do" in warning for warning in plan.warnings)
 
@@ -278,8 +278,8 @@ def test_plan_without_steps() -> None:
 def test_missing_topics_and_partitions_are_refused() -> None:
     """The error contains the existing partitions."""
     state = cluster({"t": [(1, 2)]})
-    code, said = refused(state, "reassign", assignments=[{"topic": "t", "partition": 7, "replicas": [1]}])
-    assert (code, "t has 1" in said) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
+    code, message = refusal(state, "reassign", assignments=[{"topic": "t", "partition": 7, "replicas": [1]}])
+    assert (code, "t has 1" in message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
     for kind, body in (
         ("replication_factor", {"topics": ["x"], "replication_factor": 1}),
         ("rebalance", {"topics": ["x"]}),
@@ -287,68 +287,68 @@ def test_missing_topics_and_partitions_are_refused() -> None:
         ("add_partitions", {"topic": "x", "partitions": 2}),
         ("remove_partitions", {"topic": "x", "partitions": 2}),
     ):
-        assert refused(state, kind, **body)[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert refusal(state, kind, **body)[0] is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize(
-    ("replicas", "said"),
+    ("replicas", "message"),
     [((), "empty"), ((1, 1), "duplicate broker"), ((1, 9), "not alive"), ((1, 3), "cordoned")],
 )
-def test_invalid_replicas_are_refused(replicas: tuple[int, ...], said: str) -> None:
+def test_invalid_replicas_are_refused(replicas: tuple[int, ...], message: str) -> None:
     """Empty lists, duplicates, and dead or cordoned brokers are invalid."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
-    with pytest.raises(KafkaError, match=said) as caught:
+    with pytest.raises(KafkaError, match=message) as caught:
         reassign(state, {T0: replicas})
     assert caught.value.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_unavailable_brokers_are_refused() -> None:
-    """Unknown brokers cannot be drained; dead or cordoned ones cannot be added."""
+    """Unknown brokers cannot be drained; dead or cordoned brokers cannot be added."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
-    assert "broker 9 is not alive" in refused(state, "add_brokers", brokers=[9])[1]
-    assert "broker 3 is cordoned" in refused(state, "add_brokers", brokers=[3])[1]
-    assert refused(state, "drain", brokers=[9])[0] is ErrorCode.BROKER_NOT_AVAILABLE
+    assert "broker 9 is not alive" in refusal(state, "add_brokers", brokers=[9])[1]
+    assert "broker 3 is cordoned" in refusal(state, "add_brokers", brokers=[3])[1]
+    assert refusal(state, "drain", brokers=[9])[0] is ErrorCode.BROKER_NOT_AVAILABLE
 
 
 def test_factor_above_the_number_of_brokers_is_refused() -> None:
-    """Cordoned brokers are not counted, and are listed in the error."""
+    """Cordoned brokers are not counted, and the error lists them."""
     state = cluster({"t": [(1, 2)]}, cordoned=(3,))
-    code, said = refused(state, "replication_factor", topics=["t"], replication_factor=4)
+    code, message = refusal(state, "replication_factor", topics=["t"], replication_factor=4)
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "only 3 live brokers" in said
-    assert "(cordoned: 3)" in said
+    assert "only 3 live brokers" in message
+    assert "(cordoned: 3)" in message
 
 
 def test_drain_with_too_few_remaining_brokers_is_refused() -> None:
     """The error lists the remaining brokers."""
     state = cluster({"t": [(1, 2, 3)]})
-    code, said = refused(state, "drain", brokers=[1, 2])
+    code, message = refusal(state, "drain", brokers=[1, 2])
     assert code is ErrorCode.INVALID_REPLICATION_FACTOR
-    assert "[3, 4]" in said
-    assert "lower the replication factor" in said
+    assert "[3, 4]" in message
+    assert "lower the replication factor" in message
 
 
 def test_invalid_partition_counts_are_refused() -> None:
-    """Such counts change in the wrong direction or are too large."""
+    """A count is refused if it changes in the wrong direction or is too large for one plan."""
     state = cluster({"t": [(1,), (2,)]})
-    assert "request a larger number" in refused(state, "add_partitions", topic="t", partitions=2)[1]
-    assert "request a smaller number" in refused(state, "remove_partitions", topic="t", partitions=2)[1]
-    assert "too many for one plan" in refused(state, "add_partitions", topic="t", partitions=20_000)[1]
+    assert "request a larger number" in refusal(state, "add_partitions", topic="t", partitions=2)[1]
+    assert "request a smaller number" in refusal(state, "remove_partitions", topic="t", partitions=2)[1]
+    assert "too many for one plan" in refusal(state, "add_partitions", topic="t", partitions=20_000)[1]
 
 
 def test_partition_of_another_plan_is_refused() -> None:
-    """The error contains the id of the open plan."""
+    """The error contains the ID of the open plan."""
     state = cluster({"t": [(1, 2), (2, 3)]}, planned={T0: "plan-0000000004"})
-    code, said = refused(state, "drain", brokers=[1])
+    code, message = refusal(state, "drain", brokers=[1])
     assert code is ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert "t-0 is part of the open plan plan-0000000004" in said
-    assert refused(state, "add_partitions", topic="t", partitions=5)[0] is ErrorCode.REASSIGNMENT_IN_PROGRESS
+    assert "t-0 is part of the open plan plan-0000000004" in message
+    assert refusal(state, "add_partitions", topic="t", partitions=5)[0] is ErrorCode.REASSIGNMENT_IN_PROGRESS
     assert reassign(state, {T1: (3, 2)}).steps
 
 
 def test_open_plans_are_bounded() -> None:
     planned = {TopicPartition("other", number): f"plan-{number:010d}" for number in range(20)}
-    assert "20 plans are open" in refused(cluster({"t": [(1, 2)]}, planned=planned), "drain", brokers=[1])[1]
+    assert "20 plans are open" in refusal(cluster({"t": [(1, 2)]}, planned=planned), "drain", brokers=[1])[1]
 
 
 def test_partition_in_a_reassignment_is_refused() -> None:
@@ -360,16 +360,16 @@ def test_partition_in_a_reassignment_is_refused() -> None:
 
 
 def test_partition_being_removed_is_refused() -> None:
-    """Partitions that are read-only are about to be removed, and are rejected."""
+    """Partitions that are being removed cannot be part of a plan."""
     state = cluster({"t": [(1, 2), (2, 3)]})
     state = replace(state, topics={"t": replace(state.topics["t"], read_only=frozenset({1}))})
     with pytest.raises(KafkaError, match="t-1: being removed"):
         reassign(state, {T1: (1, 2)})
-    assert "[1] of t are being removed" in refused(state, "add_partitions", topic="t", partitions=3)[1]
+    assert "[1] of t are being removed" in refusal(state, "add_partitions", topic="t", partitions=3)[1]
 
 
 def test_last_in_sync_replica_is_not_moved_unless_forced() -> None:
-    """Under-replicated partitions must keep an in-sync replica; others may move completely."""
+    """An under-replicated partition must keep an in-sync replica; other partitions may move completely."""
     state = cluster({"t": [(1, 2), (1, 2)]}, in_sync={T0: (1,), T1: (1, 2)})
     with pytest.raises(KafkaError, match="would remove every in-sync replica") as caught:
         reassign(state, {T0: (2, 3)})
@@ -380,7 +380,7 @@ def test_last_in_sync_replica_is_not_moved_unless_forced() -> None:
 
 
 def test_single_replica_may_move() -> None:
-    """The old replica is kept until the new one is in sync."""
+    """A single replica is kept until its replacement is in sync."""
     plan = reassign(cluster({"t": [(1,)]}), {T0: (2,)})
     assert [step.after for step in plan.steps] == [(2,)]
     assert plan.warnings == ()
@@ -403,7 +403,7 @@ def test_warning_about_dead_brokers() -> None:
 
 
 def test_warning_about_unknown_sizes() -> None:
-    """Unknown sizes are counted as 0, with a warning."""
+    """Unknown sizes are treated as 0, with a warning."""
     state = cluster({"t": [(1, 2)]}, sizes={})
     plan = reassign(state, {T0: (3, 2)})
     assert plan.bytes == 0
@@ -414,7 +414,7 @@ def test_warning_about_unknown_sizes() -> None:
 
 
 def test_preview_by_broker() -> None:
-    """The preview has replicas, leaders and copied bytes by broker."""
+    """The preview lists replicas, leaders and copied bytes by broker."""
     state = cluster({"t": [(1, 2), (1, 2)]}, brokers=(1, 2, 3))
     rows = {row.broker_id: row for row in preview(reassign(state, {T0: (3, 2)}).steps, state)}
     assert (rows[1].replicas_before, rows[1].replicas_after) == (2, 1)
@@ -434,7 +434,7 @@ def test_duration_with_a_throttle() -> None:
 
 
 def test_remaining_duration() -> None:
-    """The remaining time is derived from the copied bytes, or from the steps if sizes are unknown."""
+    """The remaining time is derived from copied bytes, or from finished steps if sizes are unknown."""
     half = PlanProgress(waiting=1, finished=1, bytes=400, bytes_done=100, started_at_ms=1000)
     assert seconds_left(half, 11_000) == 30
     assert seconds_left(replace(half, bytes=0, bytes_done=0), 11_000) == 10

@@ -1,4 +1,4 @@
-"""Built-in formats without a registry: values, limits and the automatic choice."""
+"""Built-in formats without a registry: values, limits and automatic detection."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_failed_decoding(name: str) -> None:
 
 
 def test_scalars() -> None:
-    """They are JSON if this format is chosen."""
+    """Scalars are decoded as JSON if this format is chosen."""
     assert [part(data, "json")[1] for data in (b" 12 ", b"null", b'"a"')] == [12, None, "a"]
 
 
@@ -108,7 +108,7 @@ UNPACKED = {
 
 @pytest.mark.parametrize(("name", "data"), [("msgpack", msgpack.packb(PACKED)), ("cbor", cbor2.dumps(PACKED))])
 def test_binary_documents(name: str, data: bytes) -> None:
-    """Documents of the libraries are decoded; bytes keep their type, and keys become text."""
+    """Documents encoded by the libraries are decoded; bytes keep their type, and keys become text."""
     assert part(data, name) == (name, UNPACKED, None)
     encoded = FORMATS.named(name).encode({"b": {"$base64": "AP8="}}, None, None)
     assert part(encoded, name)[1] == {"b": {"$base64": "AP8="}}
@@ -144,7 +144,7 @@ def test_cbor_tags(digits: str, value: Any) -> None:
 
 
 def test_numbers_and_uuids_as_text() -> None:
-    """They have the text of their types."""
+    """Numbers without a JSON form, decimals and UUIDs are shown as text."""
     values = [Decimal("NaN"), Decimal("-Infinity"), Decimal("1.50"), UUID(int=7)]
     assert to_json(values) == ["NaN", "-Infinity", "1.50", "00000000-0000-0000-0000-000000000007"]
 
@@ -170,13 +170,13 @@ DANGEROUS = [
 
 @pytest.mark.parametrize(("name", "data"), DANGEROUS, ids=[f"{name} {data[:4]!r}" for name, data in DANGEROUS])
 def test_dangerous_documents(name: str, data: bytes) -> None:
-    """They are refused, or shown in bounded memory; the JSON that is sent is valid."""
+    """Dangerous documents are refused, or shown as valid JSON in bounded memory."""
     found = FORMATS.part(data, VALUE, name, with_base64=False)
     assert len(json.dumps(found, allow_nan=False)) < 4_000_000
 
 
 def test_large_values() -> None:
-    """They are not decoded; the first bytes are shown."""
+    """Large values are not decoded; their first bytes are shown."""
     data = b'"' + b"x" * DECODED_BYTES_MAX + b'"'
     found = FORMATS.part(data, VALUE, AUTO, with_base64=True)
     assert (found["format"], found["truncated"], len(found["value"])) == ("hex", True, 32 * 1024)
@@ -237,7 +237,7 @@ def test_transaction() -> None:
 @pytest.mark.parametrize("topic", [OFFSETS, STATES])
 @pytest.mark.parametrize("data", [b"", b"\x00", struct.pack(">h", 99), b"\x00\x01\xff\xff"])
 def test_malformed_internal_records(topic: str, data: bytes) -> None:
-    """They are shown as hex digits with the reason."""
+    """Malformed internal records are shown as hex digits with the reason."""
     name, value, error = part(data, AUTO, Place(topic, True, data))
     assert (name, value) == ("hex", data.hex())
     assert error
@@ -258,7 +258,7 @@ SAMPLES = [
 
 @given(st.sampled_from(SAMPLES), st.data())
 def test_mutated_data(sample: tuple[str, bytes], data: st.DataObject) -> None:
-    """Every input has a result or a reason, and no exception; internal errors of formats do not occur."""
+    """Every input has a result or a reason; formats raise no other exceptions."""
     name, content = sample
     mutated = bytearray(content)
     for _ in range(data.draw(st.integers(1, 4))):

@@ -27,12 +27,12 @@ ORDER = {
     "fields": [{"name": "total", "type": "double"}, {"name": "customer", "type": ["null", "string"], "default": None}],
 }
 USER_INFO = "reader:very secret"
-PLUGIN = '''
+PLUGIN = """
 from zope.interface import implementer
 from kreplica.interfaces import Decoded, FormatError, IRecordFormat, Plugin
 
 reversed_text = Plugin("reversed", IRecordFormat, "kreplica.plugins.reversed_text:Reversed", "Reversed text.",
-                       {"mark": "First character of such texts."})
+                       {"mark": "First character of a reversed text."})
 
 @implementer(IRecordFormat)
 class Reversed:
@@ -47,12 +47,12 @@ class Reversed:
 
     def decode(self, data, place):
         if data == self._mark:
-            raise RuntimeError("a bug of the plugin")
+            raise RuntimeError("a bug in the plugin")
         return Decoded(data[1:].decode()[::-1])
 
     def encode(self, value, schema, message):
         return self._mark + value[::-1].encode()
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def broker(
         os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
 
 
-def asked(broker: StandaloneProcess, path: str, body: Any = None, **query: Any) -> Any:
+def request_json(broker: StandaloneProcess, path: str, body: Any = None, **query: Any) -> Any:
     data = None if body is None else json.dumps(body).encode()
     url = f"{broker.admin_url}{path}" + (f"?{urlencode(query)}" if query else "")
     try:
@@ -106,7 +106,7 @@ def asked(broker: StandaloneProcess, path: str, body: Any = None, **query: Any) 
         return json.load(error)
 
 
-def run(broker: StandaloneProcess, *words: str, status: int = 0, **environment: str) -> str:
+def run_command(broker: StandaloneProcess, *words: str, status: int = 0, **environment: str) -> str:
     """Run a command and return its output."""
     variables = {"KREPLICA_BOOTSTRAP": broker.bootstrap_servers, **environment}
     result = CliRunner().invoke(main, list(words), env=variables)
@@ -115,29 +115,29 @@ def run(broker: StandaloneProcess, *words: str, status: int = 0, **environment: 
 
 
 def create(broker: StandaloneProcess, topic: str, partitions: int = 1) -> None:
-    asked(broker, "/v1/topics", {"name": topic, "partitions": partitions, "replication_factor": 1})
+    request_json(broker, "/v1/topics", {"name": topic, "partitions": partitions, "replication_factor": 1})
 
 
 def test_avro_by_rest(broker: StandaloneProcess, registry: TestRegistry) -> None:
-    """Messages are written with a schema, and read and filtered with it; the registry is asked once."""
+    """Messages are written, read and filtered with a schema, which is requested from the registry once."""
     create(broker, "orders")
     path = "/v1/topics/orders/messages"
     for total in (50, 150, 250):
         body = {"value": {"total": total}, "value_format": "avro", "value_schema": {"subject": "orders-value"}}
-        assert "offset" in asked(broker, path, body)
-    asked(broker, path, {"value": "0000000063ff", "value_format": "hex"})
+        assert "offset" in request_json(broker, path, body)
+    request_json(broker, path, {"value": "0000000063ff", "value_format": "hex"})
     before = len(registry.requests)
     for _ in range(3):
-        page = asked(broker, path, filter="value.total > 100.0", order="newest")
+        page = request_json(broker, path, filter="value.total > 100.0", order="newest")
         assert [row["value"]["value"] for row in page["messages"]] == [
             {"total": 250.0, "customer": None},
             {"total": 150.0, "customer": None},
         ]
         assert (page["scanned"], page["filter_errors"]) == (4, 1)
     assert page["messages"][0]["value"]["schema"]["subject"] == "orders-value"
-    # Schema 99 does not exist, which is remembered.
+    # Schema 99 does not exist; the failure is cached.
     assert registry.requests[before:] == ["/schemas/ids/99"]
-    (row,) = asked(broker, path, **{"from": "offset:3"})["messages"]
+    (row,) = request_json(broker, path, **{"from": "offset:3"})["messages"]
     assert (row["value"]["format"], row["value"]["error"]) == ("hex", "the schema registry does not have schema 99")
 
 
@@ -154,34 +154,34 @@ BAD_BODIES = [
 
 @pytest.mark.parametrize(("body", "detail"), BAD_BODIES, ids=[row[1] for row in BAD_BODIES])
 def test_invalid_values(broker: StandaloneProcess, body: Any, detail: str) -> None:
-    """The problem names the place, and nothing is written."""
+    """The error names the invalid field."""
     create(broker, "strict")
     defaults = {"value_format": "avro", "value_schema": {"subject": "orders-value"}}
-    problem = asked(broker, "/v1/topics/strict/messages", {**defaults, **body})
+    problem = request_json(broker, "/v1/topics/strict/messages", {**defaults, **body})
     assert problem["status"] == 400
     assert problem["detail"].startswith(detail)
 
 
 def test_plugin(broker: StandaloneProcess) -> None:
-    """A plugin is tried first; its bugs are shown with the message."""
-    names = [row["name"] for row in asked(broker, "/v1/formats")["formats"]]
+    """A plugin is tried first, and its exceptions are shown with the message."""
+    names = [row["name"] for row in request_json(broker, "/v1/formats")["formats"]]
     assert names[0] == "reversed"
     create(broker, "mirrored")
     path = "/v1/topics/mirrored/messages"
-    asked(broker, path, {"value": "abc", "value_format": "reversed"})
-    asked(broker, path, {"value": "<"})
-    first, second = asked(broker, path)["messages"]
+    request_json(broker, path, {"value": "abc", "value_format": "reversed"})
+    request_json(broker, path, {"value": "<"})
+    first, second = request_json(broker, path)["messages"]
     assert (first["value"]["format"], first["value"]["value"], first["value"]["size_bytes"]) == ("reversed", "abc", 4)
-    assert second["value"]["error"] == "the format failed: RuntimeError('a bug of the plugin')"
+    assert second["value"]["error"] == "the format failed: RuntimeError('a bug in the plugin')"
 
 
 def test_redirects(broker: StandaloneProcess, registry: TestRegistry) -> None:
-    """They are not followed, so the registry cannot send the broker to other servers."""
+    """Redirects are not followed, so the registry cannot send the broker to other servers."""
     create(broker, "redirected")
     path = "/v1/topics/redirected/messages"
-    asked(broker, path, {"value": "000000012e00", "value_format": "hex"})
+    request_json(broker, path, {"value": "000000012e00", "value_format": "hex"})
     before = len(registry.requests)
-    (row,) = asked(broker, path)["messages"]
+    (row,) = request_json(broker, path)["messages"]
     assert row["value"]["error"] == "the schema registry returned status 302 for schema 302"
     assert registry.requests[before:] == ["/schemas/ids/302"]
 
@@ -200,21 +200,25 @@ def test_commands(broker: StandaloneProcess, registry: TestRegistry, certificate
     lines.write_text("".join(f'k{number}|{{"total": {number}}}\n' for number in range(6)))
     encoded = ("--key-separator", "|", "--value-format", "avro", "--subject", "orders-value")
     options = (*encoded, "--file", str(lines))
-    run(broker, "produce", "sales", *options, **access)
-    shown = run(broker, "consume", "sales", "--columns", "key,value.total", "--filter", "value.total > 3.0", **access)
+    run_command(broker, "produce", "sales", *options, **access)
+    shown = run_command(
+        broker, "consume", "sales", "--columns", "key,value.total", "--filter", "value.total > 3.0", **access
+    )
     header, *rows = shown.splitlines()
     assert (header, sorted(rows)) == ("key\tvalue.total", ["k4\t4.0", "k5\t5.0"])
-    newest = run(broker, "consume", "sales", "--newest", "2", "--value-format", "auto", "--format", "{key} {value}\\n",
-                 **access)  # fmt: skip
+    newest = run_command(broker, "consume", "sales", "--newest", "2", "--value-format", "auto",
+                         "--format", "{key} {value}\\n", **access)  # fmt: skip
     assert newest.splitlines() == ['k4 {"total":4.0,"customer":null}', 'k5 {"total":5.0,"customer":null}']
-    rows = run(broker, "consume", "sales", "--json", "--value-format", "avro", "--count", "1", **access).splitlines()
+    rows = run_command(
+        broker, "consume", "sales", "--json", "--value-format", "avro", "--count", "1", **access
+    ).splitlines()
     assert json.loads(rows[0])["value"]["schema"]["subject"] == "orders-value"
     lines.write_text('k|{"total": "x"}\n')
-    failed = run(broker, "produce", "sales", *options, status=1, **access)
+    failed = run_command(broker, "produce", "sales", *options, status=1, **access)
     assert "the value as avro: does not match schema 1: value.Order.total is <x>" in failed
     assert "very secret" not in failed
     del access["KREPLICA_SCHEMA_REGISTRY_CA_FILE"]
-    untrusted = run(broker, "consume", "sales", "--value-format", "avro", "--count", "1", **access)
+    untrusted = run_command(broker, "consume", "sales", "--value-format", "avro", "--count", "1", **access)
     assert "the schema registry does not respond" in untrusted
     assert "certificate verify failed" in untrusted
 
@@ -222,13 +226,13 @@ def test_commands(broker: StandaloneProcess, registry: TestRegistry, certificate
 def test_raw_output(broker: StandaloneProcess) -> None:
     """Without options and with --filter, the bytes of the records are printed."""
     create(broker, "raw")
-    asked(broker, "/v1/topics/raw/messages", {"value": "00ff", "value_format": "hex"})
-    asked(broker, "/v1/topics/raw/messages", {"value": '{"a":   1}'})
+    request_json(broker, "/v1/topics/raw/messages", {"value": "00ff", "value_format": "hex"})
+    request_json(broker, "/v1/topics/raw/messages", {"value": '{"a":   1}'})
     command = [sys.executable, "-m", "kreplica.cli", "consume", "raw"]
     environment = {**os.environ, "KREPLICA_BOOTSTRAP": broker.bootstrap_servers}
     done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=True)
     assert done.stdout == b'\x00\xff\n{"a":   1}\n'
-    filtered = run(broker, "consume", "raw", "--filter", "value.a == 1")
+    filtered = run_command(broker, "consume", "raw", "--filter", "value.a == 1")
     assert filtered.startswith('{"a":   1}\nkreplica: the filter failed for 1 record: partition 0, offset 0: ')
 
 
@@ -243,12 +247,12 @@ def test_raw_output(broker: StandaloneProcess) -> None:
     ],
 )
 def test_invalid_options(broker: StandaloneProcess, words: tuple[str, ...], message: str) -> None:
-    assert message in run(broker, "consume", "raw", *words, status=2)
+    assert message in run_command(broker, "consume", "raw", *words, status=2)
 
 
 def test_secrets(broker: StandaloneProcess) -> None:
-    """The registry's password is in no log, setting or error."""
-    settings = asked(broker, "/v1/configs/brokers/1")
+    """No log, setting or error contains the registry's password."""
+    settings = request_json(broker, "/v1/configs/brokers/1")
     text = json.dumps(settings) + broker.all_output
-    text += json.dumps(asked(broker, f"/v1/topics/orders/messages?filter={quote('value.x')}"))
+    text += json.dumps(request_json(broker, f"/v1/topics/orders/messages?filter={quote('value.x')}"))
     assert "very secret" not in text

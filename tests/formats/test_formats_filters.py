@@ -1,4 +1,4 @@
-"""Filters: results, errors with their columns, and limits of text and data."""
+"""Filters: results, errors with their columns, and limits on text and data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_false(text: str) -> None:
     [("value.discount > 1", ORDER), ("value.total > 1", "text"), ("value.total", ORDER), ("value.total > 'x'", ORDER)],
 )
 def test_failures(text: str, value: Any) -> None:
-    """A record without the member, or with another type, is a failure and not a match."""
+    """A filter fails for a record whose member is missing or has another type."""
     with pytest.raises(FilterFailed):
         matches(text, value)
 
@@ -120,7 +120,7 @@ def test_invalid(text: str, column: int | None, message: str) -> None:
 
 
 def test_large_values() -> None:
-    """Only the members that the expression names are converted; large ones are failures."""
+    """Only the members that the expression names are converted; if they are too large, the filter fails."""
     large = {"total": 5, "rest": list(range(100_000))}
     assert matches("value.total == 5", large)
     with pytest.raises(FilterFailed, match="the value has more than 10,000 values, for 1 uses"):
@@ -132,7 +132,7 @@ def test_large_values() -> None:
 
 
 def test_large_headers() -> None:
-    """They are limited like keys and values."""
+    """Headers are limited like keys and values."""
     large = (("a", b"x" * 70_000), ("b", b"y"))
     assert matches("headers.b == 'y'", headers=large)
     with pytest.raises(FilterFailed, match="the headers have more than 65,536 bytes, too much for a loop"):
@@ -144,7 +144,7 @@ def test_large_headers() -> None:
 
 
 def test_worst_case_duration() -> None:
-    """The slowest allowed expressions take milliseconds, since the interpreter lock is held meanwhile."""
+    """The slowest allowed expressions take only milliseconds, because they hold the interpreter lock."""
     worst = [
         ("value.a.all(x, x == 0 && !(x in [1, 2, 3]))", {"a": [0] * 1990}),
         ("value.a.all(x, !x.contains('z'))", {"a": ["y" * 100] * 600}),
@@ -159,7 +159,7 @@ def test_worst_case_duration() -> None:
             matches(text, value)
         except FilterFailed:
             pass
-        # A hundred times as long as an evaluation on an idle machine may take.
+        # The limit is a hundred times the duration on an idle machine.
         assert time.perf_counter() - started_s < 0.5, text
 
 
@@ -174,7 +174,7 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=40).map("".join))
 def test_any_text(text: str) -> None:
-    """Any text is compiled or refused, and evaluation has a result or fails; nothing else is raised."""
+    """Any text is compiled or refused, and its evaluation has a result or fails; no other exception is raised."""
     try:
         matches(text)
     except (FilterError, FilterFailed):

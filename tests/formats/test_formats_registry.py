@@ -1,4 +1,4 @@
-"""Formats with a schema registry: data of Confluent's serializers, references, failures and mutations."""
+"""Formats with a schema registry: data from Confluent's serializers, references, failures and mutations."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def formats(registry: TestRegistry) -> RecordFormats:
     return RecordFormats(RegistryAccess(registry.url, "reader:secret", None))
 
 
-def shown(formats: RecordFormats, data: bytes, chosen: str = AUTO, place: Place = VALUE) -> Any:
-    """Decode data; load schemas like the readers of records."""
+def decode(formats: RecordFormats, data: bytes, chosen: str = AUTO, place: Place = VALUE) -> Any:
+    """Decode data, loading schemas as readers of records do."""
     while True:
         try:
             return formats.formats.part(data, place, chosen, with_base64=False)
@@ -89,7 +89,7 @@ def shown(formats: RecordFormats, data: bytes, chosen: str = AUTO, place: Place 
             run(formats.schemas.load(error.schema_id))
 
 
-def client(registry: TestRegistry) -> Any:
+def registry_client(registry: TestRegistry) -> Any:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
     return SchemaRegistryClient({"url": registry.url, "basic.auth.user.info": "reader:secret"})
@@ -105,7 +105,7 @@ def context(topic: str = "orders") -> Any:
 
 
 def test_avro_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
-    """Data of the Avro serializer, with a reference, is decoded; data of kreplica is read by the deserializer."""
+    """Data from the Avro serializer is decoded, and the deserializer reads data encoded by kreplica."""
     from datetime import UTC, datetime
     from decimal import Decimal
 
@@ -120,8 +120,8 @@ def test_avro_serializer(registry: TestRegistry, formats: RecordFormats) -> None
         "at": datetime(2027, 1, 31, 8, 30, tzinfo=UTC),
         "image": b"\x00\xff",
     }
-    data = AvroSerializer(client(registry), schema)(order, context())
-    part = shown(formats, data)
+    data = AvroSerializer(registry_client(registry), schema)(order, context())
+    part = decode(formats, data)
     assert (part["format"], part["value"], part["error"]) == ("avro", DOCUMENT, None)
     assert part["schema"] == {
         "id": part["schema"]["id"],
@@ -132,19 +132,19 @@ def test_avro_serializer(registry: TestRegistry, formats: RecordFormats) -> None
     }
     encoded = formats.encode("avro", DOCUMENT, None, "orders-value", None)
     assert encoded == data
-    assert AvroDeserializer(client(registry), schema)(encoded, context()) == order
+    assert AvroDeserializer(registry_client(registry), schema)(encoded, context()) == order
 
 
 def test_protobuf_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
-    """Data of the Protobuf serializer is decoded, also of a nested message; and the other way round."""
+    """Data from the Protobuf serializer is decoded, and the deserializer reads data encoded by kreplica."""
     from confluent_kafka.schema_registry.protobuf import ProtobufDeserializer, ProtobufSerializer
 
     message_class = protobuf_message("shop.Basket.Item")
     message = message_class(name="tea", count=2**60, image=b"\x00\xff", state=1, tags={"a": 1}, prices=[1.5, 2.0])
     message.at.FromJsonString("2027-01-31T08:30:00Z")
-    serializer = ProtobufSerializer(message_class, client(registry), {"use.deprecated.format": False})
+    serializer = ProtobufSerializer(message_class, registry_client(registry), {"use.deprecated.format": False})
     data = serializer(message, context("baskets"))
-    part = shown(formats, data, place=Place("baskets", False, None))
+    part = decode(formats, data, place=Place("baskets", False, None))
     value = {
         "name": "tea",
         "count": 2**60,
@@ -166,7 +166,7 @@ def test_protobuf_serializer(registry: TestRegistry, formats: RecordFormats) -> 
 
 
 def protobuf_message(name: str) -> Any:
-    """Return the class of a message in a file with several messages, made without a compiler."""
+    """Return the class of a message in a file with several messages, built without a compiler."""
     from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
     from google.protobuf.descriptor_pool import Default
     from google.protobuf.message_factory import GetMessageClass
@@ -250,9 +250,9 @@ def test_protobuf_source_text(registry: TestRegistry, formats: RecordFormats) ->
         "cash": {"cents": 7},
     }
     data = formats.encode("protobuf", {"items": [item]}, None, "texts-value", None)
-    assert shown(formats, data)["value"] == {"items": [item]}
+    assert decode(formats, data)["value"] == {"items": [item]}
     data = formats.encode("protobuf", {}, None, "texts-value", "shop.text.Basket.Item")
-    assert shown(formats, data)["value"] == {
+    assert decode(formats, data)["value"] == {
         "name": "",
         "count": 0,
         "image": {"$base64": ""},
@@ -272,11 +272,11 @@ def test_protobuf_source_text(registry: TestRegistry, formats: RecordFormats) ->
         ('syntax = "proto3"; import "other.proto"; message A {}', "imports other.proto, which is not among"),
         ("/*" + "x" * 70_000 + "*/", "the schema's text is longer than 65,536 characters"),
     ],
-    ids=lambda given: given[:40],
+    ids=lambda value: value[:40],
 )
 def test_invalid_protobuf_text(registry: TestRegistry, formats: RecordFormats, text: str, reason: str) -> None:
     schema_id = registry.register("invalid", text, "PROTOBUF")
-    part = shown(formats, b"\x00" + schema_id.to_bytes(4, "big") + b"\x00", "protobuf")
+    part = decode(formats, b"\x00" + schema_id.to_bytes(4, "big") + b"\x00", "protobuf")
     assert part["format"] == "hex"
     assert part["error"].startswith(f"protobuf: schema {schema_id} is not a valid Protobuf schema: {reason}")
 
@@ -293,7 +293,7 @@ PERSON = {
 
 
 def test_json_serializer(registry: TestRegistry, formats: RecordFormats) -> None:
-    """Data of the JSON serializer is decoded; data of kreplica is validated and read by the deserializer."""
+    """Data from the JSON serializer is decoded, and the deserializer reads data encoded by kreplica."""
     from confluent_kafka.schema_registry import Schema, SchemaReference
     from confluent_kafka.schema_registry.json_schema import JSONDeserializer, JSONSerializer
 
@@ -301,11 +301,13 @@ def test_json_serializer(registry: TestRegistry, formats: RecordFormats) -> None
     registry.register("address-json", json.dumps(city), "JSON")
     schema = Schema(json.dumps(PERSON), "JSON", [SchemaReference("address.json", "address-json", 1)])
     person = {"name": "Ada", "address": {"city": "Ulm"}}
-    data = JSONSerializer(schema, client(registry))(person, context("people"))
-    part = shown(formats, data, place=Place("people", False, None))
+    data = JSONSerializer(schema, registry_client(registry))(person, context("people"))
+    part = decode(formats, data, place=Place("people", False, None))
     assert (part["format"], part["value"], part["schema"]["name"]) == ("json-schema", person, "Person")
     encoded = formats.encode("json-schema", person, None, "people-value", None)
-    assert JSONDeserializer(schema, schema_registry_client=client(registry))(encoded, context("people")) == person
+    assert (
+        JSONDeserializer(schema, schema_registry_client=registry_client(registry))(encoded, context("people")) == person
+    )
     for wrong, reason in (
         ({"name": 5}, "value.name: 5 is not of type 'string'"),
         ({"name": "ada"}, "value.name: 'ada' does not match"),
@@ -318,12 +320,14 @@ def test_json_serializer(registry: TestRegistry, formats: RecordFormats) -> None
 
 
 BACKTRACKING = "^(a|a)*$"
-"""Takes exponential time in Python's ``re``."""
+"""Pattern that takes exponential time in Python's ``re``."""
 
 
-@pytest.mark.parametrize("dialect", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"])
+@pytest.mark.parametrize(
+    "dialect", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema#"]
+)
 def test_patterns_of_parts_with_dialect(dialect: str) -> None:
-    """They are matched in linear time in definitions and references as well, even if these have ``$schema``."""
+    """Patterns in definitions and references are matched in linear time, even if these have ``$schema``."""
     part = {"$schema": dialect, "type": "string", "pattern": BACKTRACKING}
     inner = {"definitions": {"a": part}, "$ref": "#/definitions/a"}
     outer = {"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "part.json"}
@@ -341,7 +345,7 @@ def test_patterns_of_parts_with_dialect(dialect: str) -> None:
 
 
 def test_pattern_properties() -> None:
-    """They are refused, in references as well; other texts may contain the word."""
+    """``patternProperties`` is refused, in references as well, but other texts may contain the word."""
     encoder = JsonSchemaFormat(FormatContext("json-schema", {}, SchemaStore(lambda: 0.0, has_registry=True)))
     described = RegisteredSchema(1, "JSON", json.dumps({"description": "without patternProperties"}))
     assert encoder.encode({}, described, None) == b"\x00\x00\x00\x00\x01{}"
@@ -353,7 +357,7 @@ def test_pattern_properties() -> None:
 
 
 def test_schemas_are_compiled_once() -> None:
-    """Both the result and the error are kept."""
+    """The result or the error of a compilation is cached."""
     calls = []
 
     def build(schema: RegisteredSchema) -> None:
@@ -393,10 +397,10 @@ def test_values_that_do_not_fit(registry: TestRegistry, formats: RecordFormats, 
 
 
 def test_unknown_schemas(registry: TestRegistry, formats: RecordFormats) -> None:
-    """The reason is shown; the failure is remembered, so that the registry is not asked again for each record."""
+    """The reason is shown, and the failure is cached, so that the registry is not queried for each record."""
     data = b"\x00\x00\x00\xff\xff" + b"x"
     for _ in range(3):
-        part = shown(formats, data)
+        part = decode(formats, data)
         assert (part["format"], part["error"]) == ("hex", "the schema registry does not have schema 65535")
     assert registry.requests.count("/schemas/ids/65535") == 1
     with pytest.raises(FormatError, match="the schema registry does not have subject no such/subject"):
@@ -405,9 +409,9 @@ def test_unknown_schemas(registry: TestRegistry, formats: RecordFormats) -> None
 
 
 def test_missing_credentials(registry: TestRegistry) -> None:
-    """The error has the status, and neither errors nor representations have the password."""
+    """The error contains the status; neither errors nor representations contain the password."""
     formats = RecordFormats(RegistryAccess(registry.url, "reader:wrong-password", None))
-    part = shown(formats, b"\x00\x00\x00\x00\x01x")
+    part = decode(formats, b"\x00\x00\x00\x00\x01x")
     assert part["error"] == "the schema registry returned status 401 for schema 1: credentials are missing"
     options = registry_options("http://reader:secret@127.0.0.1:8081/", None)
     assert "secret" not in repr(options)
@@ -422,7 +426,7 @@ def test_invalid_urls(url: str) -> None:
 
 
 def test_registry_without_response() -> None:
-    """It is not asked again for a while, and for other schemas neither."""
+    """A registry that does not respond is not queried again for a while, even for other schemas."""
     now = [0.0]
     sent = []
 
@@ -446,7 +450,7 @@ def test_registry_without_response() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"5", b'"text"', b"true"])
 def test_response_without_object(body: bytes) -> None:
-    """It is the reason why the schema is not available."""
+    """A response that is not a JSON object is the reason why the schema is not available."""
 
     async def exchange(request: Any) -> Any:
         return HttpResponse(200, body)
@@ -482,12 +486,12 @@ class SlowSource:
     """Loads a schema when ``respond`` is called."""
 
     def __init__(self, store: SchemaStore) -> None:
-        self.asked: list[int] = []
+        self.requested_ids: list[int] = []
         self._store = store
         self._waiting: list[Deferred[None]] = []
 
     async def load(self, schema_id: int) -> None:
-        self.asked.append(schema_id)
+        self.requested_ids.append(schema_id)
         self._waiting.append(Deferred())
         await self._waiting[-1]
         self._store.add(RegisteredSchema(schema_id, "AVRO", '"int"'))
@@ -503,7 +507,7 @@ class SlowSource:
 
 
 def test_one_request_for_concurrent_readers() -> None:
-    """Readers that need the same schema wait for one request; one that is cancelled does not disturb the others."""
+    """Readers that need the same schema share one request; cancelling one of them does not affect the others."""
     store = SchemaStore(lambda: 0.0, has_registry=True)
     source = SlowSource(store)
     schemas = RecordSchemas(store, source)
@@ -513,14 +517,14 @@ def test_one_request_for_concurrent_readers() -> None:
     for number in (0, 2):
         readers[number].addCallback(lambda _, number=number: done.append(f"reader {number}"))
     readers[1].cancel()
-    assert (source.asked, done) == ([7], [])
+    assert (source.requested_ids, done) == ([7], [])
     source.respond()
     assert sorted(done) == ["reader 0", "reader 2"]
     assert store.by_id(7).schema_id == 7
 
 
 def test_first_reader_is_cancelled() -> None:
-    """The request that it caused continues for the other readers; without readers it is cancelled."""
+    """The first reader's request continues for the other readers; without readers it is cancelled."""
     store = SchemaStore(lambda: 0.0, has_registry=True)
     source = SlowSource(store)
     schemas = RecordSchemas(store, source)
@@ -529,14 +533,14 @@ def test_first_reader_is_cancelled() -> None:
     first.cancel()
     source.respond()
     assert second.called
-    assert (source.asked, store.by_id(7).schema_id) == ([7], 7)
+    assert (source.requested_ids, store.by_id(7).schema_id) == ([7], 7)
     only = Deferred.fromCoroutine(schemas.load(8))
     only.addErrback(lambda failure: failure.trap(CancelledError))
     only.cancel()
     again = Deferred.fromCoroutine(schemas.load(8))
     source.respond()
     assert again.called
-    assert (source.asked, store.by_id(8).schema_id) == ([7, 8, 8], 8)
+    assert (source.requested_ids, store.by_id(8).schema_id) == ([7, 8, 8], 8)
 
 
 @pytest.mark.parametrize(
@@ -545,7 +549,7 @@ def test_first_reader_is_cancelled() -> None:
     ids=["page", "tail"],
 )
 def test_schema_loads_are_bounded(limits: ScanLimits, found: int) -> None:
-    """Records with more invented IDs than the store keeps cause a limited number of requests and scans."""
+    """Records with more unknown IDs than the store holds cause a limited number of requests and scans."""
 
     class Missing:
         loads = 0
@@ -598,17 +602,16 @@ EMPTY = {"type": "array", "items": {"type": "record", "name": "Empty", "fields":
         ({"type": "unknown"}, b"", "is not a valid Avro schema"),
         ({"type": "record", "fields": []}, b"", "is not a valid Avro schema"),
     ],
-    ids=lambda given: str(given)[:30],
+    ids=lambda value: str(value)[:30],
 )
 def test_malicious_avro(
     registry: TestRegistry, formats: RecordFormats, schema: Any, content: bytes, reason: str
 ) -> None:
-    """It is refused in bounded time and memory."""
+    """Malicious data is refused in bounded time and memory."""
     schema_id = registry.register("malicious", json.dumps(schema))
-    part = shown(formats, b"\x00" + schema_id.to_bytes(4, "big") + content)
+    part = decode(formats, b"\x00" + schema_id.to_bytes(4, "big") + content)
     assert part["format"] == "hex"
     assert reason in part["error"]
-
 
 
 @pytest.fixture(scope="module")
@@ -634,13 +637,13 @@ def samples(registry: TestRegistry) -> tuple[RecordFormats, list[bytes]]:
 
 @given(st.integers(0, 3), st.data())
 def test_mutated_data(samples: tuple[RecordFormats, list[bytes]], index: int, data: st.DataObject) -> None:
-    """Every input has a result or a reason; internal errors of formats do not occur."""
+    """Every input has a result or a reason; formats raise no other exceptions."""
     formats, contents = samples
     mutated = bytearray(contents[index])
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(5, len(mutated)))
         mutated[position : position + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-    found = shown(formats, bytes(mutated))
+    found = decode(formats, bytes(mutated))
     json.dumps(found, allow_nan=False, ensure_ascii=False).encode()
     assert found["format"] in ("avro", "protobuf", "json-schema", "hex")
     assert "the format failed" not in (found["error"] or "")

@@ -19,7 +19,7 @@ INTERVAL_S = 10.0
 
 
 class LagScene:
-    """A lag tracker on the coordinator of a group whose topics are local_end_offset by several brokers."""
+    """A lag tracker on the coordinator of a group whose topics are led by several brokers."""
 
     def __init__(self, wire: WireScene) -> None:
         self.wire = wire
@@ -70,7 +70,7 @@ def scene() -> Iterator[LagScene]:
 
 
 def test_lag_of_a_group(scene: LagScene) -> None:
-    """Lag includes partitions local_end_offset by any broker."""
+    """Lag includes partitions led by any broker."""
     for topic, partition, count in (("t", 0, 5), ("t", 1, 6), ("u", 0, 7)):
         scene.produce(topic, partition, count)
     scene.wire.commit("g", {"t": {0: (2, "here"), 1: 6}, "u": {0: 3}})

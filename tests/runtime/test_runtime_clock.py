@@ -12,7 +12,7 @@ from kreplica.runtime import monotonic_seconds, real_runtime, use_monotonic_cloc
 
 
 class WallClockReactor(Clock):
-    """A reactor of Twisted whose timers use the wall clock."""
+    """Twisted reactor whose timers use the wall clock."""
 
     def seconds(self) -> float:
         return 1_700_000_000.0 + super().seconds()
@@ -26,7 +26,7 @@ def test_time_never_decreases() -> None:
 
 
 def test_running_timers_keep_their_remaining_time() -> None:
-    """A timer started before the change of clocks is due after its remaining time, not in fifty years."""
+    """A timer that runs when the clock is replaced fires after its remaining time, not in fifty years."""
     reactor: Any = WallClockReactor()
     call: DelayedCall = reactor.callLater(30, int)
     use_monotonic_clock(reactor)
@@ -36,7 +36,7 @@ def test_running_timers_keep_their_remaining_time() -> None:
 
 
 def test_runtime_uses_the_monotonic_clock() -> None:
-    """The seconds of a broker's reactor are those of this clock."""
+    """The reactor of a broker's runtime uses the monotonic clock."""
     reactor: Any = WallClockReactor()
     runtime = real_runtime(reactor)
     assert abs(runtime.reactor.seconds() - monotonic_seconds()) < 1

@@ -1,4 +1,4 @@
-"""Contract of ``Disk``, tested for the operating system's files and the simulator's."""
+"""Contract of ``Disk``, tested with files of the operating system and of the simulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def base(disk: Disk, tmp_path: Path) -> str:
 
 
 def open_paths(disk: Disk, base: str) -> list[str]:
-    """Return the open files of this (or the simulated) process below the directory."""
+    """Return the open files of the real or simulated process below the directory."""
     if isinstance(disk, MemoryDisk):
         return disk.open_paths
     links = (Path("/proc/self/fd", name) for name in os.listdir("/proc/self/fd"))
@@ -35,7 +35,7 @@ def open_paths(disk: Disk, base: str) -> list[str]:
 
 class TestFiles:
     def test_written_bytes_are_read(self, disk: Disk, base: str) -> None:
-        """The bytes may be written at any position in several buffers of any type, and all readers see them."""
+        """Bytes may be written at any position in several buffers of any type, and all readers see them."""
         file = disk.open(f"{base}/log", create=True)
         assert file.write_at(0, [b"abc", bytearray(b"def"), memoryview(b"xghix")[1:4]]) == 9
         assert file.write_at(3, [b"DE"]) == 2
@@ -47,7 +47,7 @@ class TestFiles:
         assert disk.read_file(f"{base}/log") == b"abcDEfghi"
 
     @pytest.mark.parametrize("count", [IOV_MAX, IOV_MAX + 1, 3 * IOV_MAX + 7])
-    def test_more_buffers_than_one_system_call_takes(self, disk: Disk, base: str, count: int) -> None:
+    def test_more_buffers_than_one_system_call_accepts(self, disk: Disk, base: str, count: int) -> None:
         """The write is complete and in order."""
         file = disk.open(f"{base}/log", create=True)
         pieces = [b"%d," % number for number in range(count)]
@@ -61,7 +61,7 @@ class TestFiles:
         assert second.read_at(0, 4) == b"seen"
 
     def test_returned_bytes_are_a_copy(self, disk: Disk, base: str) -> None:
-        """Later writes do not change them, and changes of a written buffer do not change the file."""
+        """Later writes do not change returned bytes, and changes of a written buffer do not change the file."""
         file = disk.open(f"{base}/log", create=True)
         buffer = bytearray(b"one")
         file.write_at(0, [memoryview(buffer)])
@@ -100,7 +100,7 @@ class TestFiles:
         assert file.is_cached(0, 3)
 
     def test_cached_read_returns_everything_or_nothing(self, disk: Disk, base: str) -> None:
-        """Bytes beyond the end of the file are missing."""
+        """A read that includes bytes beyond the end of the file returns nothing."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         assert file.read_cached(1, 2) == b"bc"
@@ -108,7 +108,7 @@ class TestFiles:
         assert file.read_cached(9, 1) is None
 
     def test_open_requires_the_file(self, disk: Disk, base: str) -> None:
-        """A missing file is an error, unless it is created."""
+        """A missing file is an error unless it is created."""
         with pytest.raises(FileNotFoundError):
             disk.open(f"{base}/log")
         with pytest.raises(FileNotFoundError):
@@ -130,7 +130,7 @@ class TestFiles:
             assert caught.value.errno == errno.EBADF
 
     def test_range_keeps_its_file_open(self, disk: Disk, base: str) -> None:
-        """A response being sent keeps its bytes although the log has closed and removed the file."""
+        """A pending response keeps its bytes even if the log has closed and removed the file."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"0123456789"])
         piece = FileRange(file, 2, 5)
@@ -141,14 +141,14 @@ class TestFiles:
         assert piece.read() == b"23"
 
     def test_unreferenced_file_is_closed(self, disk: Disk, base: str) -> None:
-        """The space of a removed file is then free."""
+        """Closing an unreferenced file frees its space if it was removed."""
         file = disk.open(f"{base}/log", create=True)
         assert open_paths(disk, base) == [f"{base}/log"]
         del file
         assert open_paths(disk, base) == []
 
     def test_negative_positions_are_refused(self, disk: Disk, base: str) -> None:
-        """A negative position or length changes nothing."""
+        """A negative position or length is an error and changes nothing."""
         file = disk.open(f"{base}/log", create=True)
         for use in (lambda: file.read_at(-1, 1), lambda: file.write_at(-1, [b"x"]), lambda: file.truncate(-1)):
             with pytest.raises(OSError) as caught:
@@ -195,7 +195,7 @@ class TestNames:
             disk.sync_directory(f"{base}/a")
 
     def test_removed_file_stays_readable_while_open(self, disk: Disk, base: str) -> None:
-        """A consumer finishes reading a segment that retention has removed."""
+        """A consumer can finish reading a segment that retention has removed."""
         file = disk.open(f"{base}/log", create=True)
         file.write_at(0, [b"abc"])
         disk.remove(f"{base}/log")
@@ -207,7 +207,7 @@ class TestNames:
             disk.remove(base)
 
     def test_remove_tree(self, disk: Disk, base: str) -> None:
-        """A missing directory is not an error."""
+        """Removing a missing directory is not an error."""
         disk.make_directories(f"{base}/t-0/deep")
         disk.write_file(f"{base}/t-0/deep/log", b"x")
         disk.remove_tree(f"{base}/t-0")
@@ -218,7 +218,7 @@ class TestNames:
             disk.remove_tree(f"{base}/file")
 
     def test_rename_replaces(self, disk: Disk, base: str) -> None:
-        """The renamed file replaces the other, and open files stay valid."""
+        """A renamed file replaces an existing one, and open files remain valid."""
         disk.write_file(f"{base}/old", b"old")
         disk.write_file(f"{base}/new", b"new")
         file = disk.open(f"{base}/new")
@@ -231,7 +231,7 @@ class TestNames:
         assert file.path == f"{base}/new"
 
     def test_rename_moves_directories(self, disk: Disk, base: str) -> None:
-        """The contents move too, as for a deleted topic."""
+        """A directory moves with its contents, as for a deleted topic."""
         disk.make_directories(f"{base}/t-0")
         disk.write_file(f"{base}/t-0/log", b"x")
         disk.rename(f"{base}/t-0", f"{base}/t-0-delete")
@@ -250,7 +250,7 @@ class TestNames:
             assert caught.value.errno == number
 
     def test_usage_and_dates(self, disk: Disk, base: str) -> None:
-        """The device has a size and a file has a date; for a missing path they are errors."""
+        """The size of the device and the date of a file are returned; a missing path is an error."""
         disk.write_file(f"{base}/log", b"x" * 10_000)
         total, free = disk.usage(base)
         assert 0 < free < total
@@ -262,7 +262,7 @@ class TestNames:
             disk.status(f"{base}/none")
 
     def test_directory_is_locked_once(self, disk: Disk, base: str) -> None:
-        """A second lock fails with the name of the directory until the first is released."""
+        """A second lock is refused with the name of the directory until the first one is released."""
         lock = disk.lock_directory(base)
         with pytest.raises(StorageError, match=base):
             disk.lock_directory(base)
@@ -279,17 +279,17 @@ class TestNames:
 
 @pytest.mark.parametrize("bytes_max", [1, 3, 1000])
 def test_partial_write_is_continued(bytes_max: int) -> None:
-    """The write continues at the right position of the right buffer."""
+    """After a partial write, writing continues at the right position of the right buffer."""
     stored = bytearray(2)
     pieces = [b"%d," % number for number in range(IOV_MAX + 5)]
 
-    def pwritev(run: Sequence[Buffer], position: int) -> int:
+    def pwritev(buffers: Sequence[Buffer], position: int) -> int:
         assert position == len(stored)
-        data = b"".join(run)[:bytes_max]
+        data = b"".join(buffers)[:bytes_max]
         stored.extend(data)
         return len(data)
 
     assert write_pieces(pwritev, 2, pieces, "/log") == len(b"".join(pieces))
     assert stored == bytes(2) + b"".join(pieces)
     with pytest.raises(OSError, match="wrote no bytes"):
-        write_pieces(lambda run, position: 0, 0, [b"x"], "/log")
+        write_pieces(lambda buffers, position: 0, 0, [b"x"], "/log")

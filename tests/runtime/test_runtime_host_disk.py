@@ -1,4 +1,4 @@
-"""Files and threads of a killed program: revoked at once, and closed when no call is in progress."""
+"""Files of a killed program are revoked immediately, and closed once no call is in progress."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_descriptors(directory: Path) -> list[str]:
 
 class TestDisk:
     def test_nothing_is_written_after_a_kill(self, tmp_path: Path) -> None:
-        """Written data stays; later reads, writes and syncs through open files fail."""
+        """Written data is kept; later reads, writes and syncs through open files fail."""
         disk = HostDisk()
         file = disk.open(str(tmp_path / "log"), create=True)
         file.write_at(0, [b"before"])
@@ -60,61 +60,61 @@ class TestDisk:
         assert (tmp_path / "log").read_bytes() == b"before"
 
     def test_files_are_closed_and_locks_released(self, tmp_path: Path) -> None:
-        """This includes files of pending responses; the next program can lock the directory."""
+        """Files of pending responses are closed as well, and the next program can lock the directory."""
         disk = HostDisk()
         lock = disk.lock_directory(str(tmp_path))
-        held = FileRange(disk.open(str(tmp_path / "log"), create=True), 0, 6)
+        pending_range = FileRange(disk.open(str(tmp_path / "log"), create=True), 0, 6)
         with pytest.raises(StorageError, match="is in use"):
             HostDisk().lock_directory(str(tmp_path))
         disk.kill()
         disk.release()
         assert open_descriptors(tmp_path) == []
         HostDisk().lock_directory(str(tmp_path)).release()
-        held.file.close()
+        pending_range.file.close()
         lock.release()
 
     def test_descriptor_is_not_reused_while_a_thread_may_use_it(self, tmp_path: Path) -> None:
-        """Until ``release`` it refers to no other file."""
+        """Until ``release``, the descriptor refers to no other file."""
         disk = HostDisk()
         file = disk.open(str(tmp_path / "log"), create=True)
         number = file.descriptor()
         assert number is not None
         disk.kill()
-        others = [os.open(tmp_path / "log", os.O_RDWR) for _ in range(4)]
-        assert number not in others
-        for other in others:
-            os.close(other)
+        new_descriptors = [os.open(tmp_path / "log", os.O_RDWR) for _ in range(4)]
+        assert number not in new_descriptors
+        for descriptor in new_descriptors:
+            os.close(descriptor)
         disk.release()
         with pytest.raises(OSError):
             os.fstat(number)
 
 
 class Program:
-    """Writes a file, and waits at given points."""
+    """A program that locks a directory, opens a file, and may wait during its start."""
 
     def __init__(self, runtime: Runtime, directory: Path) -> None:
         self.runtime = runtime
         self.directory = directory
-        self.waits: Deferred[None] | None = None
+        self.start_waits: Deferred[None] | None = None
 
     async def start(self) -> None:
         self.lock = self.runtime.disk.lock_directory(str(self.directory))
         self.file = self.runtime.disk.open(str(self.directory / "log"), create=True)
-        if self.waits is not None:
-            await self.waits
+        if self.start_waits is not None:
+            await self.start_waits
 
     async def stop(self) -> None:
         self.file.close()
         self.lock.release()
 
 
-def machine_at(
-    reactor: Any, directory: Path, programs: list[Program], waits: list[Deferred[None]] | None = None
+def make_machine(
+    reactor: Any, directory: Path, programs: list[Program], start_waits: list[Deferred[None]] | None = None
 ) -> Machine[Program]:
     def build(runtime: Runtime) -> Program:
         programs.append(Program(runtime, directory))
-        if waits:
-            programs[-1].waits = waits.pop()
+        if start_waits:
+            programs[-1].start_waits = start_waits.pop()
         return programs[-1]
 
     def create_resources(host: HostReactor) -> ProgramResources:
@@ -125,13 +125,13 @@ def machine_at(
 
 class TestMachine:
     def test_program_restarts_from_its_directory(self, tmp_path: Path) -> None:
-        """After each kill the next program finds the files of the previous one, and no lock."""
+        """After each kill, the next program finds the files of the previous one and no lock."""
         from twisted.internet import reactor
 
-        async def story() -> None:
+        async def scenario() -> None:
             use_monotonic_clock(reactor)
             programs: list[Program] = []
-            machine = machine_at(reactor, tmp_path, programs)
+            machine = make_machine(reactor, tmp_path, programs)
             for number in range(3):
                 await machine.start()
                 assert machine.program.file.size() == number
@@ -140,53 +140,53 @@ class TestMachine:
                 assert not machine.running
             assert open_descriptors(tmp_path) == []
 
-        run(story())
+        run(scenario())
 
     def test_call_in_progress_ends_first(self, tmp_path: Path) -> None:
-        """A thread finishes its current step only; then the files are closed."""
+        """A thread finishes only its current call; then the files are closed."""
         from twisted.internet import reactor
 
-        async def story() -> None:
+        async def scenario() -> None:
             use_monotonic_clock(reactor)
             programs: list[Program] = []
-            machine = machine_at(reactor, tmp_path, programs)
+            machine = make_machine(reactor, tmp_path, programs)
             await machine.start()
             program = machine.program
-            begun, may_go_on = threading.Event(), threading.Event()
+            has_started, may_continue = threading.Event(), threading.Event()
             steps: list[str] = []
-            heard: list[object] = []
+            results: list[object] = []
 
             def work() -> None:
-                begun.set()
-                may_go_on.wait(10)
-                steps.append("under way")
+                has_started.set()
+                may_continue.wait(10)
+                steps.append("in progress")
                 program.file.write_at(0, [b"too late"])
-                steps.append("another")
+                steps.append("next")
 
-            program.runtime.offload.run(work).addBoth(heard.append)
-            begun.wait(10)
+            program.runtime.offload.run(work).addBoth(results.append)
+            has_started.wait(10)
             for _ in range(8):  # more calls than threads
-                program.runtime.offload.run(steps.append, "queued").addBoth(heard.append)
+                program.runtime.offload.run(steps.append, "queued").addBoth(results.append)
             machine.kill()
-            gone = machine.when_released()
-            assert not gone.called
+            released = machine.when_released()
+            assert not released.called
             assert open_descriptors(tmp_path) != []
-            may_go_on.set()
-            await gone
-            assert (steps, heard) == ([*(["queued"] * steps.count("queued")), "under way"], [])
+            may_continue.set()
+            await released
+            assert (steps, results) == ([*(["queued"] * steps.count("queued")), "in progress"], [])
             assert open_descriptors(tmp_path) == []
             assert (tmp_path / "log").read_bytes() == b""
 
-        run(story())
+        run(scenario())
 
     def test_kill_during_a_start(self, tmp_path: Path) -> None:
-        """The caller gets an error, nothing is left, and the program can be started again."""
+        """The caller gets an error, no file stays open, and the program can be started again."""
         from twisted.internet import reactor
 
-        async def story() -> None:
+        async def scenario() -> None:
             use_monotonic_clock(reactor)
             programs: list[Program] = []
-            machine = machine_at(reactor, tmp_path, programs, [Deferred()])
+            machine = make_machine(reactor, tmp_path, programs, [Deferred()])
             start = Deferred.fromCoroutine(machine.start())
             while not programs or not hasattr(programs[0], "file"):
                 await pause(reactor, 0.001)
@@ -198,4 +198,4 @@ class TestMachine:
             await machine.stop()
             assert open_descriptors(tmp_path) == []
 
-        run(story())
+        run(scenario())

@@ -1,4 +1,4 @@
-"""The interpreter and how it was compiled."""
+"""Version and compilation of the interpreter."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEBIAN = {
     ],
 )
 def test_optimized(config: dict[str, str], expected: bool) -> None:
-    """The recorded configuration shows the optimization, also in Debian's build, which removes the option."""
+    """The recorded configuration shows the optimization, even for Debian, which removes the option."""
     assert is_optimized(config) is expected
 
 
@@ -49,5 +49,5 @@ def test_this_interpreter() -> None:
     ],
 )
 def test_text(shown: Interpreter, text: str) -> None:
-    """The text has the version, the optimization, and unusual properties."""
+    """The text contains the version, the optimization, and unusual properties."""
     assert str(shown) == text

@@ -1,4 +1,4 @@
-"""The lean polling reactor behaves like Twisted's: data, lost connections, and exceptions of protocols."""
+"""The lean polling reactor behaves like Twisted's: data, lost connections, and exceptions in protocols."""
 
 import pytest
 from twisted.internet.endpoints import TCP4ClientEndpoint
@@ -24,16 +24,16 @@ class Echo(Protocol):
         self.factory.end(reason)
 
 
-class Asking(Protocol):
-    """Sends data, and closes the connection when all of it was echoed."""
+class EchoClient(Protocol):
+    """Sends data, and closes the connection when all of it has been echoed."""
 
     def connectionMade(self):
         self.received = b""
-        self.transport.write(self.factory.sends)
+        self.transport.write(self.factory.payload)
 
     def dataReceived(self, data):
         self.received += data
-        if len(self.received) == len(self.factory.sends):
+        if len(self.received) == len(self.factory.payload):
             self.transport.loseConnection()
 
     def connectionLost(self, reason):
@@ -50,46 +50,46 @@ def reactor(request):
     reactor.disconnectAll()
 
 
-def run(reactor, sends):
-    """Let a client send data to an echo server; return the received data, and how both connections ended."""
-    ended = []
+def run(reactor, payload):
+    """Let a client send data to an echo server; return the received data and the reasons why both connections ended."""
+    reasons = []
 
     def end(reason):
-        ended.append(reason)
-        if len(ended) == 2:
+        reasons.append(reason)
+        if len(reasons) == 2:
             reactor.stop()
 
-    echo, asking = Factory.forProtocol(Echo), Factory.forProtocol(Asking)
-    for factory in (echo, asking):
-        factory.noisy, factory.end, factory.sends = False, end, sends
+    echo, client = Factory.forProtocol(Echo), Factory.forProtocol(EchoClient)
+    for factory in (echo, client):
+        factory.noisy, factory.end, factory.payload = False, end, payload
     port = reactor.listenTCP(0, echo, interface="127.0.0.1")
-    TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port).connect(asking)
+    TCP4ClientEndpoint(reactor, "127.0.0.1", port.getHost().port).connect(client)
     reactor.run(installSignalHandlers=False)
-    return asking.received, ended
+    return client.received, reasons
 
 
 def test_data_is_echoed(reactor):
-    """There are many connections, and both sides are notified of the end."""
-    received, ended = run(reactor, LARGE)
+    """A large amount of data is echoed, and both sides are notified of the end."""
+    received, reasons = run(reactor, LARGE)
     assert received == LARGE
-    assert [reason.check(ConnectionDone) for reason in ended] == [ConnectionDone] * 2
+    assert [reason.check(ConnectionDone) for reason in reasons] == [ConnectionDone] * 2
 
 
 def test_exception_ends_its_connection_only(reactor):
-    """The exception is logged, and the event loop continues."""
+    """An exception in a protocol is logged, and the event loop continues."""
     events = []
     log.addObserver(events.append)
     try:
-        received, ended = run(reactor, b"fail")
+        received, reasons = run(reactor, b"fail")
     finally:
         log.removeObserver(events.append)
     assert received == b""
-    assert ended[0].type is ZeroDivisionError
+    assert reasons[0].type is ZeroDivisionError
     assert any(event.get("isError") and event["failure"].check(ZeroDivisionError) for event in events)
 
 
 def test_other_reactors_are_not_changed():
-    """The other reactors do not use epoll."""
+    """Reactors without epoll are not changed."""
     assert not install_lean_polling(Clock())
     reactor = SelectReactor()
     assert not install_lean_polling(reactor)
@@ -130,7 +130,7 @@ def test_busy_polling_finds_an_event_without_sleeping():
 
 
 def test_busy_polling_ends_when_a_timer_is_due():
-    """The time of busy polling is part of the timeout."""
+    """The time spent on busy polling is part of the timeout."""
     sockets = Sockets(1.0)
     wait = busy_polling(sockets.poll, 0.001, sockets.seconds)
     assert wait(0.0004, 7) == []
@@ -141,7 +141,7 @@ def test_busy_polling_ends_when_a_timer_is_due():
 
 
 def test_busy_polling_is_suspended_while_waits_are_long():
-    """An idle loop sleeps at once after a few long waits, and polls again after a short one."""
+    """An idle loop sleeps immediately after a few long waits, and polls again after a short one."""
     sockets = Sockets(1, 2, 3, 4, 5, 5.0005, 5.0009)
     wait = busy_polling(sockets.poll, 0.001, sockets.seconds)
     polls = []
@@ -151,6 +151,6 @@ def test_busy_polling_is_suspended_while_waits_are_long():
         polls.append(sockets.polls - before)
     assert polls[0] == pytest.approx(100, abs=3)
     assert polls[1] == pytest.approx(50, abs=3)
-    assert polls[4:6] == [1, 1], "it sleeps at once, and this wait was short"
+    assert polls[4:6] == [1, 1], "it sleeps immediately, and this wait was short"
     assert polls[6] > 10
     assert len(sockets.sleeps) == 6

@@ -15,15 +15,15 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_parent_ended_before() -> None:
-    """If the process already has another parent, it ends at once."""
-    program = CHILD.format(1, "print('lives')")
+def test_parent_has_already_ended() -> None:
+    """If another process is the parent by now, the child ends immediately."""
+    program = CHILD.format(1, "print('alive')")
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (-9, b"")
 
 
 def test_parent_is_killed() -> None:
-    """The end of the child closes its standard error, which no other process has open; it may be stopped by SIGSTOP."""
+    """When the parent is killed, the child ends even if it was stopped by SIGSTOP."""
     then = "print('ready', flush=True); os.kill(os.getpid(), 19); time.sleep(600)"
     program = PARENT.format(child=CHILD, then=then)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)

@@ -12,16 +12,16 @@ REUSE_S = 2.0
 
 
 class Scene:
-    """A result whose computations the test ends."""
+    """A reused result whose computations are completed by the test."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.result: ReusedResult[str] = ReusedResult(self.clock, REUSE_S)
-        self.computing: list[Deferred[str]] = []
+        self.computations: list[Deferred[str]] = []
 
     async def compute(self) -> str:
-        self.computing.append(Deferred())
-        return await self.computing[-1]
+        self.computations.append(Deferred())
+        return await self.computations[-1]
 
     def current(self) -> Deferred[str]:
         return Deferred.fromCoroutine(self.result.current(self.compute))
@@ -33,27 +33,27 @@ def scene() -> Scene:
 
 
 def test_concurrent_callers_share_a_computation_and_later_ones_its_result(scene: Scene) -> None:
-    """The time begins at the start of the computation, when its input was read."""
+    """A result is reused until a fixed time after the start of its computation, when its input was read."""
     callers = [scene.current(), scene.current()]
     scene.clock.advance(REUSE_S / 2)
-    scene.computing[0].callback("first")
+    scene.computations[0].callback("first")
     assert [caller.result for caller in callers] == ["first", "first"]
     assert scene.current().result == "first"
     scene.clock.advance(REUSE_S / 2)
     later = scene.current()
-    scene.computing[1].callback("second")
+    scene.computations[1].callback("second")
     assert later.result == "second"
-    assert len(scene.computing) == 2
+    assert len(scene.computations) == 2
 
 
 def test_error_is_not_reused(scene: Scene) -> None:
     failed = scene.current()
     failures: list[object] = []
     failed.addErrback(failures.append)
-    scene.computing[0].errback(OSError("broken"))
+    scene.computations[0].errback(OSError("broken"))
     assert len(failures) == 1
     again = scene.current()
-    scene.computing[1].callback("repaired")
+    scene.computations[1].callback("repaired")
     assert again.result == "repaired"
 
 
@@ -61,5 +61,5 @@ def test_cancelled_caller_does_not_cancel_the_others(scene: Scene) -> None:
     cancelled, other = scene.current(), scene.current()
     cancelled.addErrback(lambda _: None)
     cancelled.cancel()
-    scene.computing[0].callback("result")
+    scene.computations[0].callback("result")
     assert other.result == "result"

@@ -59,7 +59,7 @@ def test_slice_ends_after_its_time() -> None:
 
 
 def test_slice_ends_after_its_steps_without_a_clock() -> None:
-    """Simulated time does not advance during work."""
+    """Simulated time does not advance during work, so the number of steps is limited."""
     clock = IteratedClock()
     slices, work = Slices(clock), Work(clock, SLICE_STEPS_MAX + 1)
     slices.run(Owner(), work.run())
@@ -67,7 +67,7 @@ def test_slice_ends_after_its_steps_without_a_clock() -> None:
     assert work.done == SLICE_STEPS_MAX
 
 
-def test_short_work_is_done_at_once() -> None:
+def test_short_work_is_done_immediately() -> None:
     """``begin`` returns the result of short work, and a Deferred for the rest of long work."""
     clock = IteratedClock()
     slices = Slices(clock)
@@ -118,7 +118,7 @@ def test_tasks_of_one_owner_keep_their_order() -> None:
 
 
 def test_task_can_queue_the_next_of_its_owner() -> None:
-    """A request is handled after it is parsed, and its owner stays admitted."""
+    """A task can queue another one of its owner, as parsing a request does for handling it."""
     clock = IteratedClock()
     slices, owner = Slices(clock), Owner()
     results: list[int] = []
@@ -130,7 +130,7 @@ def test_task_can_queue_the_next_of_its_owner() -> None:
 
 
 def test_cancelled_work_ends() -> None:
-    """The generator is closed, and nothing is left in the queue."""
+    """Cancelling closes the generator and leaves nothing in the queue."""
     clock = IteratedClock()
     slices, work = Slices(clock), Work(clock, 1000)
     result = slices.run(Owner(), work.run())
@@ -144,7 +144,7 @@ def test_cancelled_work_ends() -> None:
 
 
 def test_work_that_cancels_itself_ends() -> None:
-    """A step may close the connection that the work belongs to."""
+    """A step may close the connection to which the work belongs."""
     clock = IteratedClock()
     slices, steps = Slices(clock), 0
 
@@ -164,8 +164,8 @@ def test_work_that_cancels_itself_ends() -> None:
     assert len(slices) == 0
 
 
-def test_error_ends_the_work_and_no_other() -> None:
-    """The Deferred fails with the generator's exception."""
+def test_error_ends_only_its_own_work() -> None:
+    """The Deferred fails with the generator's exception, and other work continues."""
     clock = IteratedClock()
     slices, other = Slices(clock), Work(clock, 100)
 
@@ -174,15 +174,15 @@ def test_error_ends_the_work_and_no_other() -> None:
         raise ValueError("broken")
 
     result = slices.run(Owner(), failing())
-    whole = slices.run(Owner(), other.run())
+    other_result = slices.run(Owner(), other.run())
     while clock.getDelayedCalls():
         clock.iterate()
     assert isinstance(failure_of(result), ValueError)
-    assert whole.result == 100
+    assert other_result.result == 100
 
 
 def test_concurrent_large_requests_are_bounded() -> None:
-    """Further ones wait; small ones and control requests do not; each is handled eventually."""
+    """Above the limit, large requests wait, but small and control requests do not; all are handled eventually."""
     clock = IteratedClock()
     slices = Slices(clock)
     works = [Work(clock, 10 * SLICE_STEPS_MAX) for _ in range(ACTIVE_LARGE_MAX + 2)]
@@ -201,7 +201,7 @@ def test_concurrent_large_requests_are_bounded() -> None:
 
 
 def test_queued_work_can_be_cancelled() -> None:
-    """The work leaves the queue without being admitted."""
+    """Cancelled work leaves the queue without being admitted."""
     clock = IteratedClock()
     slices = Slices(clock)
     for _ in range(ACTIVE_LARGE_MAX):
@@ -215,9 +215,9 @@ def test_queued_work_can_be_cancelled() -> None:
 
 
 def failure_of(result: Deferred[object]) -> BaseException:
-    """Return the exception of a Deferred, and mark it as handled."""
+    """Return the exception of a failed Deferred, and mark it as handled."""
     errors: list[BaseException] = []
     result.addErrback(lambda failure: errors.append(failure.value))
     if not errors:
-        pytest.fail("it has not failed")
+        pytest.fail("the Deferred has not failed")
     return errors[0]

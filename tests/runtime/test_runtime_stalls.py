@@ -21,12 +21,12 @@ def lines() -> Iterator[list[dict[str, Any]]]:
 
 
 def stall(clock: Clock, seconds: float) -> None:
-    """Block the event loop until the watch's timer is late by this time."""
+    """Block the event loop so that the watch's timer is late by this time."""
     clock.advance(INTERVAL_S + seconds)
 
 
 def test_stall_is_logged_with_its_longest_work(lines: list[dict[str, Any]]) -> None:
-    """The line has the duration and the request."""
+    """The log line contains the duration and the request."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()
@@ -41,7 +41,7 @@ def test_stall_is_logged_with_its_longest_work(lines: list[dict[str, Any]]) -> N
 
 
 def test_short_delays_are_counted_and_not_logged(lines: list[dict[str, Any]]) -> None:
-    """Short delays are part of the distribution."""
+    """Short delays are counted in the distribution."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()
@@ -53,7 +53,7 @@ def test_short_delays_are_counted_and_not_logged(lines: list[dict[str, Any]]) ->
 
 
 def test_log_lines_are_limited(lines: list[dict[str, Any]]) -> None:
-    """At most one line is logged per ``LOG_INTERVAL_S``; the next one has the number of omitted lines."""
+    """At most one line is logged per ``LOG_INTERVAL_S``; the next line contains the number of omitted ones."""
     clock = Clock()
     watch = StallWatch(clock, threshold_s=0.1)
     watch.start()

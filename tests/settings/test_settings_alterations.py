@@ -44,7 +44,7 @@ def alter(current, *operations, **kwargs):
     ],
 )
 def test_operations(current, operations, expected):
-    """Set, delete, append and subtract; an unset list starts with its default; list items are unique."""
+    """An unset list starts with its default, and list items are unique."""
     before = dict(current)
     assert alter(current, *operations) == expected
     assert current == before
@@ -64,7 +64,7 @@ def test_operations(current, operations, expected):
     ],
 )
 def test_refused_operations(operations, code, message):
-    """A contradictory request is malformed; a list operation on another type is an invalid setting."""
+    """A contradictory request is malformed; a list operation on a setting of another type is invalid."""
     with pytest.raises(KafkaError) as caught:
         alter({}, *operations)
     assert caught.value.code is code
@@ -72,7 +72,7 @@ def test_refused_operations(operations, code, message):
 
 
 def test_broker_lists_can_be_changed():
-    """The same operations apply to broker settings."""
+    """The same operations apply to lists in broker settings."""
     operation = ("log.cleanup.policy", APPEND, "compact")
     assert alter({}, operation, known=BROKER_SETTINGS) == {"log.cleanup.policy": "delete,compact"}
 
@@ -102,7 +102,7 @@ def test_valid_topic_settings():
     ],
 )
 def test_invalid_topic_settings(configs, message):
-    """The error has the setting, its value, and the allowed values."""
+    """The error contains the setting, its value, and the allowed values."""
     with pytest.raises(KafkaError) as caught:
         validate_topic_config(configs)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
@@ -110,27 +110,27 @@ def test_invalid_topic_settings(configs, message):
 
 
 def test_topic_setting_may_contradict_its_broker():
-    """The compaction bounds of a topic are checked against the broker's value of the other one."""
+    """A compaction limit of a topic is checked against the broker's value of the other limit."""
     validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 9})
     with pytest.raises(KafkaError, match=r"min\.compaction\.lag\.ms=9"):
         validate_topic_config({"min.compaction.lag.ms": "9"}, {"max.compaction.lag.ms": 8})
 
 
 def test_valid_broker_settings():
-    """Only dynamic settings can be changed, and per-broker ones for one broker."""
+    """Dynamic settings can be changed, some of them only for a single broker."""
     validate_broker_config({"message.max.bytes": "5"}, changed=["message.max.bytes"], per_broker=False)
     per_broker = "sasl.kerberos.ticket.renew.window.factor"
     validate_broker_config({per_broker: "0.8"}, changed=[per_broker], per_broker=True)
 
 
 def test_unsupported_protection_cannot_be_set():
-    """The setting is rejected instead of ignored; an existing one can be removed, and does not block other changes."""
-    promise = {"sasl.kerberos.service.name": "kafka", "message.max.bytes": "5"}
+    """An unsupported protection setting is refused; an existing one can be removed and blocks no other change."""
+    configs = {"sasl.kerberos.service.name": "kafka", "message.max.bytes": "5"}
     with pytest.raises(KafkaError) as caught:
-        validate_broker_config(promise, changed=["sasl.kerberos.service.name"], per_broker=True)
+        validate_broker_config(configs, changed=["sasl.kerberos.service.name"], per_broker=True)
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert "service.name=kafka requests protection that this release does not support" in str(caught.value)
-    validate_broker_config(promise, changed=["message.max.bytes"], per_broker=True)
+    validate_broker_config(configs, changed=["message.max.bytes"], per_broker=True)
     validate_broker_config({}, changed=["sasl.kerberos.service.name"], per_broker=True)
 
 
@@ -145,7 +145,7 @@ def test_unsupported_protection_cannot_be_set():
     ],
 )
 def test_invalid_broker_settings(configs, per_broker, code, message):
-    """The reason is that they need a restart or a broker ID."""
+    """The error explains that a setting is not dynamic, needs a broker ID, or is invalid."""
     with pytest.raises(KafkaError) as caught:
         validate_broker_config(configs, changed=configs, per_broker=per_broker)
     assert caught.value.code is code
@@ -153,6 +153,6 @@ def test_invalid_broker_settings(configs, per_broker, code, message):
 
 
 def test_existing_settings_do_not_block_a_change():
-    """Only the settings in a request are validated."""
+    """Only the settings in the request are validated."""
     both = {"num.partitions": "3", "message.max.bytes": "5"}
     validate_broker_config(both, changed=["message.max.bytes"], per_broker=True)

@@ -1,4 +1,4 @@
-"""A broker's file and overrides: typed values, structured listeners, and errors with their position."""
+"""Settings file and overrides of a broker: typed values, structured listeners, and errors with positions."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ def settings(text: str = "", *overrides: str) -> BrokerSettings:
     return BrokerSettings.from_text(MINIMUM + text, overrides, origin="broker.properties")
 
 
-def error(text: str, *overrides: str) -> str:
+def error_of(text: str, *overrides: str) -> str:
     with pytest.raises(SettingsError) as caught:
         settings(text, *overrides)
     return str(caught.value)
 
 
 def test_typed_values_and_sources():
-    """A value in the file is parsed by its type; the others are Kafka's defaults."""
-    made = settings("num.partitions = 8\nlog.cleanup.policy=compact, delete\nlog.preallocate=TRUE\n")
-    assert made["num.partitions"] == 8
-    assert made["log.cleanup.policy"] == ("compact", "delete")
-    assert made["log.preallocate"] is True
-    assert made["message.max.bytes"] == 1048588
-    assert made["log.retention.ms"] is None
-    assert made.source("num.partitions") is Source.STATIC_BROKER_CONFIG
-    assert made.source("message.max.bytes") is Source.DEFAULT_CONFIG
-    assert made.text("num.partitions") == "8"
-    assert made.text("message.max.bytes") == "1048588"
-    assert made.text("log.retention.ms") is None
+    """A value in the file is parsed by its type; other settings have Kafka's defaults."""
+    parsed = settings("num.partitions = 8\nlog.cleanup.policy=compact, delete\nlog.preallocate=TRUE\n")
+    assert parsed["num.partitions"] == 8
+    assert parsed["log.cleanup.policy"] == ("compact", "delete")
+    assert parsed["log.preallocate"] is True
+    assert parsed["message.max.bytes"] == 1048588
+    assert parsed["log.retention.ms"] is None
+    assert parsed.source("num.partitions") is Source.STATIC_BROKER_CONFIG
+    assert parsed.source("message.max.bytes") is Source.DEFAULT_CONFIG
+    assert parsed.text("num.partitions") == "8"
+    assert parsed.text("message.max.bytes") == "1048588"
+    assert parsed.text("log.retention.ms") is None
     with pytest.raises(KeyError):
-        made["no.such.setting"]
+        parsed["no.such.setting"]
 
 
 def test_last_override_wins():
     """Command-line overrides take precedence over the file."""
-    made = settings("num.partitions=8\n", "num.partitions=2", "num.partitions= 3 ", "log.dirs=/a=b")
-    assert made["num.partitions"] == 3
-    assert made.log_dirs == ("/a=b",)
+    parsed = settings("num.partitions=8\n", "num.partitions=2", "num.partitions= 3 ", "log.dirs=/a=b")
+    assert parsed["num.partitions"] == 3
+    assert parsed.log_dirs == ("/a=b",)
 
 
 def test_override_without_a_value_is_refused():
-    assert error("", "num.partitions") == "--override num.partitions: expected name=value"
+    assert error_of("", "num.partitions") == "--override num.partitions: expected name=value"
 
 
 @pytest.mark.parametrize(
@@ -67,23 +67,23 @@ def test_override_without_a_value_is_refused():
     ],
 )
 def test_errors_have_their_line(text, message):
-    """The error for an unknown name suggests similar names, the one for a value has the allowed values."""
-    assert message in error(text)
+    """An error for an unknown name suggests similar names; an error for a value lists the allowed values."""
+    assert message in error_of(text)
 
 
 def test_errors_of_overrides_have_no_line():
-    assert error("", "num.partitions=x").startswith("--override num.partitions: num.partitions: 'x' is not allowed")
+    assert error_of("", "num.partitions=x").startswith("--override num.partitions: num.partitions: 'x' is not allowed")
 
 
 def test_unsupported_settings_are_warnings():
-    """A broker starts with a file of Apache Kafka, and logs the unsupported settings."""
-    made = settings("num.io.threads=16\nlistener.name.internal.sasl.kerberos.service.name=\nnum.partitions=1\n")
-    assert len(made.warnings) == 2
-    assert made.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica ignores: one")
-    assert "listener.name.internal.sasl.kerberos.service.name" in made.warnings[1]
+    """A broker starts with a file written for Apache Kafka and logs the unsupported settings."""
+    parsed = settings("num.io.threads=16\nlistener.name.internal.sasl.kerberos.service.name=\nnum.partitions=1\n")
+    assert len(parsed.warnings) == 2
+    assert parsed.warnings[0].startswith("num.io.threads is a setting of Apache Kafka that kreplica ignores: one")
+    assert "listener.name.internal.sasl.kerberos.service.name" in parsed.warnings[1]
 
 
-PROMISES = {
+UNSUPPORTED_PROTECTION = {
     "ssl.engine.factory.class": "org.example.Engine",
     "security.providers": "org.example.Provider",
     "sasl.kerberos.service.name": "kafka",
@@ -99,41 +99,41 @@ PROMISES = {
 """Unsupported settings that protect an Apache Kafka broker."""
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", UNSUPPORTED_PROTECTION)
 def test_unsupported_protection_stops_the_start(name: str) -> None:
-    """Without this error, the broker would be unprotected without notice; the error has the position and the remedy."""
-    value = PROMISES[name]
-    message = error(f"num.partitions=1\n{name}={value}\n")
+    """The broker does not start unprotected by mistake; the error contains the position and the remedy."""
+    value = UNSUPPORTED_PROTECTION[name]
+    message = error_of(f"num.partitions=1\n{name}={value}\n")
     shown = "(hidden)" if value == "a secret" else value
     assert "broker.properties, line 4: " in message
     assert f"{name}={shown} requests protection that this release does not support" in message
     assert "Remove the setting" in message
     assert "wait for the release that supports it" in message
     assert "a secret" not in message
-    assert f"--override {name}: " in error("", f"{name}={value}")
+    assert f"--override {name}: " in error_of("", f"{name}={value}")
 
 
 def test_protection_settings_with_defaults_are_accepted() -> None:
-    """Many files contain Kafka's own defaults."""
-    made = settings(
+    """Protection settings with Kafka's defaults are accepted, because many files contain them."""
+    parsed = settings(
         "authorizer.class.name=\nssl.client.auth=none\nsecurity.inter.broker.protocol=PLAINTEXT\n"
         "zookeeper.set.acl=false\nsasl.mechanism.inter.broker.protocol=GSSAPI\nssl.protocol=TLSv1.3\n"
         "listener.name.internal.ssl.client.auth=none\n"
     )
-    assert made["ssl.client.auth"] == "none"
+    assert parsed["ssl.client.auth"] == "none"
 
 
 def test_listener_prefixes():
-    """Kafka puts the listener, and for SASL the mechanism, before the setting's name; many apply to all listeners."""
-    made = settings("listener.name.a.plain.sasl.login.class=\nlistener.name.a.connections.max.idle.ms=5\n")
-    assert "sasl.login.class" in made.warnings[0]
-    assert made.warnings[1].endswith("connections.max.idle.ms applies to all")
-    made = settings("listener.name.a.max.connections=5\n")
-    assert not made.warnings
-    assert made.of_listener("A", ["max.connections"]) == {"max.connections": 5}
-    assert made.of_listener("B", ["max.connections"]) == {"max.connections": 2**31 - 1}
-    assert "at least 1" in error("listener.name.a.max.connections=0")
-    assert "unknown setting 'listener.name.a.nonsense'" in error("listener.name.a.nonsense=1")
+    """Kafka prefixes settings with the listener and, for SASL, the mechanism; many apply to all listeners."""
+    parsed = settings("listener.name.a.plain.sasl.login.class=\nlistener.name.a.connections.max.idle.ms=5\n")
+    assert "sasl.login.class" in parsed.warnings[0]
+    assert parsed.warnings[1].endswith("connections.max.idle.ms applies to all")
+    parsed = settings("listener.name.a.max.connections=5\n")
+    assert not parsed.warnings
+    assert parsed.of_listener("A", ["max.connections"]) == {"max.connections": 5}
+    assert parsed.of_listener("B", ["max.connections"]) == {"max.connections": 2**31 - 1}
+    assert "at least 1" in error_of("listener.name.a.max.connections=0")
+    assert "unknown setting 'listener.name.a.nonsense'" in error_of("listener.name.a.nonsense=1")
 
 
 def test_log_dirs_takes_precedence_over_log_dir():
@@ -144,9 +144,9 @@ def test_log_dirs_takes_precedence_over_log_dir():
 
 def test_synonyms_and_fallbacks():
     """node.id is broker.id, and the default of the connection timeout is the session timeout."""
-    made = BrokerSettings.from_text("node.id=7\nzookeeper.connect=a:1\nzookeeper.session.timeout.ms=500")
-    assert made["broker.id"] == made["node.id"] == 7
-    assert made["zookeeper.connection.timeout.ms"] == 500
+    parsed = BrokerSettings.from_text("node.id=7\nzookeeper.connect=a:1\nzookeeper.session.timeout.ms=500")
+    assert parsed["broker.id"] == parsed["node.id"] == 7
+    assert parsed["zookeeper.connection.timeout.ms"] == 500
     assert settings("zookeeper.connection.timeout.ms=9\n")["zookeeper.connection.timeout.ms"] == 9
 
 
@@ -154,35 +154,35 @@ def test_synonyms_and_fallbacks():
 
 
 def test_listeners():
-    """Names are upper case, hosts may have any form, and advertised listeners replace the addresses."""
-    made = settings(
+    """Listener names become upper case, hosts may have any form, and advertised listeners replace the addresses."""
+    parsed = settings(
         "listeners=plaintext://:9092,INTERNAL://[::1]:0\n"
         "advertised.listeners=PLAINTEXT://broker-1.example.org:19092,INTERNAL://10.0.0.1:9093\n"
         "listener.security.protocol.map=PLAINTEXT:PLAINTEXT, internal:plaintext\n"
         "inter.broker.listener.name=internal\n"
     )
-    assert made.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("INTERNAL", "::1", 0))
-    assert made.advertised_listeners == (
+    assert parsed.listeners == (Endpoint("PLAINTEXT", "", 9092), Endpoint("INTERNAL", "::1", 0))
+    assert parsed.advertised_listeners == (
         Endpoint("PLAINTEXT", "broker-1.example.org", 19092),
         Endpoint("INTERNAL", "10.0.0.1", 9093),
     )
-    assert made.inter_broker_listener == "INTERNAL"
+    assert parsed.inter_broker_listener == "INTERNAL"
 
 
 def test_default_listeners():
-    """The only listener has Kafka's port; advertised listeners default to the listeners."""
-    made = settings()
-    assert made.listeners == made.advertised_listeners == (Endpoint("PLAINTEXT", "", 9092),)
-    assert made.inter_broker_listener == "PLAINTEXT"
+    """The default listener has Kafka's port; advertised listeners default to the listeners."""
+    parsed = settings()
+    assert parsed.listeners == parsed.advertised_listeners == (Endpoint("PLAINTEXT", "", 9092),)
+    assert parsed.inter_broker_listener == "PLAINTEXT"
 
 
 def test_one_port_for_ipv4_and_ipv6():
-    """Addresses of both families may share a port, and so may several ports chosen by the system."""
+    """An IPv4 and an IPv6 address may share a port, and several listeners may let the system choose one."""
     protocols = "listener.security.protocol.map=A:PLAINTEXT,B:PLAINTEXT\ninter.broker.listener.name=A\n"
     assert len(settings(protocols + "listeners=A://127.0.0.1:9092,B://[::1]:9092\n").listeners) == 2
     assert len(settings(protocols + "listeners=A://127.0.0.1:0,B://127.0.0.1:0\n").listeners) == 2
-    assert "have the same port" in error(protocols + "listeners=A://127.0.0.1:9,B://127.0.0.2:9")
-    assert "have the same port" in error(protocols + "listeners=A://:9,B://[::1]:9")
+    assert "have the same port" in error_of(protocols + "listeners=A://127.0.0.1:9,B://127.0.0.2:9")
+    assert "have the same port" in error_of(protocols + "listeners=A://:9,B://[::1]:9")
 
 
 @pytest.mark.parametrize(
@@ -216,13 +216,13 @@ def test_one_port_for_ipv4_and_ipv6():
     ],
 )
 def test_invalid_listeners(text, message):
-    """The error has the line, the listener and the reason."""
-    text_of_error = error(text)
-    assert message in text_of_error
-    assert text_of_error.startswith("broker.properties, line ")
+    """The error contains the line, the listener and the reason."""
+    message_found = error_of(text)
+    assert message in message_found
+    assert message_found.startswith("broker.properties, line ")
 
 
-# --- together ---------------------------------------------------------------------------------------------------------
+# --- combinations -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_invalid_listeners(text, message):
     ],
 )
 def test_inconsistent_settings(text, message):
-    """Combinations that Kafka rejects are rejected; the error has name and value."""
-    assert message in error(text)
+    """Combinations that Kafka refuses are refused with an error that contains name and value."""
+    assert message in error_of(text)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_required_settings():
 
 
 def test_load_file(tmp_path):
-    """Errors of a file contain its path."""
+    """Errors in a file contain its path."""
     path = tmp_path / "broker.properties"
     path.write_text(MINIMUM + "broker.rack=Zürich\n", encoding="utf-8")
     assert load(path)["broker.rack"] == "Zürich"
@@ -292,7 +292,7 @@ def test_load_file(tmp_path):
 
 def test_earlier_name_of_a_renamed_setting_works_with_a_warning() -> None:
     earlier, current = (f"kreplica.address.outstanding.{word}.bytes" for word in ("answer", "response"))
-    made = BrokerSettings.from_text(f"{MINIMUM}{earlier}=5000\n")
-    assert made[current] == 5000
-    assert made.warnings == (f"{earlier} is deprecated; use {current}",)
+    parsed = BrokerSettings.from_text(f"{MINIMUM}{earlier}=5000\n")
+    assert parsed[current] == 5000
+    assert parsed.warnings == (f"{earlier} is deprecated; use {current}",)
     assert BrokerSettings.from_text(f"{MINIMUM}{earlier}=5000\n", [f"{current}=6000"])[current] == 6000

@@ -20,7 +20,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_defaults() -> None:
-    """Without a file, there is no TLS, and only local clients are anonymous."""
+    """Without a file, there is no TLS, and only local clients may be anonymous."""
     values = load_zookeeper_settings(None)
     assert (values[LISTENER], values[ANONYMOUS], values[PROTOCOLS]) == ("", "local", ("TLSv1.2", "TLSv1.3"))
 
@@ -32,7 +32,7 @@ def test_override_takes_precedence(file: Path) -> None:
 
 
 def test_override_without_value() -> None:
-    """It is an error, not an empty value."""
+    """An override without a value is an error, not an empty value."""
     with pytest.raises(SettingsError, match=f"--override {LISTENER}: expected name=value"):
         load_zookeeper_settings(None, [LISTENER])
 

@@ -41,19 +41,19 @@ def test_names_are_unique():
 
 
 def test_number_of_settings_equals_apache_kafka_3_9():
-    """Kafka 3.9 has 328 broker settings, three dynamic-only ones, and 36 topic settings; additional ones start with
-    kreplica.
+    """Kafka 3.9 has 328 broker settings, three that are only dynamic, and 36 topic settings.
 
-    ``super.users`` and ``allow.everyone.if.no.acl.found`` are settings of Kafka's authorizer.
+    Additional settings start with ``kreplica.``. ``super.users`` and ``allow.everyone.if.no.acl.found`` are settings of
+    Kafka's authorizer.
     """
-    kafkas = [name for name in BROKER_SETTINGS if not name.startswith("kreplica.")]
-    others = ["transaction.two.phase.commit.enable", "super.users", "allow.everyone.if.no.acl.found"]
-    assert len(kafkas) == 328 + 3 + len(others)
+    kafka_names = [name for name in BROKER_SETTINGS if not name.startswith("kreplica.")]
+    additional = ["transaction.two.phase.commit.enable", "super.users", "allow.everyone.if.no.acl.found"]
+    assert len(kafka_names) == 328 + 3 + len(additional)
     assert len(TOPIC_SETTINGS) == 36
 
 
 def test_synonyms_are_broker_settings_with_the_same_default():
-    """The units may differ."""
+    """The units of a setting and its synonym may differ."""
     hours = 60 * 60 * 1000
     for topic in TOPIC_SETTINGS.values():
         defaults = []
@@ -66,7 +66,7 @@ def test_synonyms_are_broker_settings_with_the_same_default():
 
 
 def test_dynamic_settings():
-    """A few settings of each kind are checked; those read only at the start are rejected at run time."""
+    """A setting is read-only, or dynamic per broker or cluster-wide."""
     assert BROKER_SETTINGS["advertised.listeners"].update is Update.READ_ONLY
     names = ("num.partitions", "principal.builder.class", "log.retention.ms")
     kinds = {name: BROKER_SETTINGS[name].update for name in names}
@@ -142,7 +142,7 @@ def test_valid_values(type_, text, value):
     ],
 )
 def test_malformed_values_are_refused(type_, text):
-    """The error has the setting, the value and the expected type."""
+    """The error contains the setting, the value and the expected type."""
     with pytest.raises(ValueError, match=r"^name: .* is not allowed; expected (true or false|a whole number|a number)"):
         Setting("name", type_, None).parse(text)
 
@@ -200,7 +200,7 @@ def test_rules(valid, good, bad, words):
     ],
 )
 def test_values_are_formatted_as_in_java(value, text):
-    """Tools compare described values as text."""
+    """Tools compare values as text, so the format must equal that of Java."""
     assert format_value(value) == text
 
 

@@ -22,7 +22,7 @@ def topic_row(effective: EffectiveSettings, name: str, **overrides: str) -> Conf
     return row
 
 
-def names(sentences: Iterable[str]) -> list[str]:
+def setting_names(sentences: Iterable[str]) -> list[str]:
     """Return the setting's name at the start of each message."""
     return [sentence.split(":")[0] for sentence in sentences]
 
@@ -33,7 +33,7 @@ def broker_row(effective: EffectiveSettings, name: str) -> ConfigRow:
 
 
 def test_topic_without_settings_has_kafkas_defaults():
-    """Every setting has a typed value, the default in the definitions."""
+    """Every setting has a typed value, which is the default of its definition."""
     topic = EffectiveSettings(static()).topic({})
     assert topic.values == {name: setting.default for name, setting in TOPIC_SETTINGS.items()}
     assert topic["retention.ms"] == 7 * 24 * HOUR
@@ -67,11 +67,11 @@ def test_topic_defaults_come_from_the_broker(text, name, value):
 def test_precedence_of_layers():
     """The order is topic, this broker, all brokers, file, default."""
     file = static("min.insync.replicas=2")
-    everything = EffectiveSettings(file, {"min.insync.replicas": "4"}, {"min.insync.replicas": "3"})
-    assert everything.topic({"min.insync.replicas": "5"})["min.insync.replicas"] == 5
-    assert everything.topic({})["min.insync.replicas"] == everything["min.insync.replicas"] == 4
-    without_own = EffectiveSettings(file, {}, {"min.insync.replicas": "3"})
-    assert without_own.topic({})["min.insync.replicas"] == without_own["min.insync.replicas"] == 3
+    all_layers = EffectiveSettings(file, {"min.insync.replicas": "4"}, {"min.insync.replicas": "3"})
+    assert all_layers.topic({"min.insync.replicas": "5"})["min.insync.replicas"] == 5
+    assert all_layers.topic({})["min.insync.replicas"] == all_layers["min.insync.replicas"] == 4
+    without_broker_layer = EffectiveSettings(file, {}, {"min.insync.replicas": "3"})
+    assert without_broker_layer.topic({})["min.insync.replicas"] == without_broker_layer["min.insync.replicas"] == 3
     assert EffectiveSettings(file)["min.insync.replicas"] == 2
     assert EffectiveSettings(static())["min.insync.replicas"] == 1
 
@@ -93,7 +93,7 @@ def test_older_timestamp_limit_is_a_fallback(newer: str):
 
 
 def test_invalid_values_in_zookeeper_are_ignored():
-    """Another tool may write any value: it is reported, and the next layer applies."""
+    """An invalid value that another tool has written is reported, and the next layer applies."""
     effective = EffectiveSettings(
         static("message.max.bytes=5"),
         {"message.max.bytes": "many", "num.partitions": "3", "nonsense": "1", "log.retention.ms": "7"},
@@ -101,10 +101,10 @@ def test_invalid_values_in_zookeeper_are_ignored():
     assert effective["message.max.bytes"] == 5
     assert effective["num.partitions"] == 1
     assert effective["log.retention.ms"] == 7
-    assert names(effective.ignored) == ["message.max.bytes", "num.partitions", "nonsense"]
+    assert setting_names(effective.ignored) == ["message.max.bytes", "num.partitions", "nonsense"]
     topic = effective.topic({"retention.ms": "soon", "nonsense": "1", "segment.ms": "9"})
     assert (topic["retention.ms"], topic["segment.ms"]) == (7, 9)
-    assert names(topic.ignored) == ["retention.ms", "nonsense"]
+    assert setting_names(topic.ignored) == ["retention.ms", "nonsense"]
     assert topic_row(effective, "retention.ms", retention_ms="soon").source is BROKER
 
 
@@ -125,10 +125,8 @@ def test_every_setting_of_a_topic_is_described():
 
 
 def test_synonyms_are_in_order_of_precedence():
-    """All five layers are listed with the broker's name of the setting, the effective one first."""
-    effective = EffectiveSettings(
-        static("message.max.bytes=2"), {"message.max.bytes": "4"}, {"message.max.bytes": "3"}
-    )
+    """All five layers are listed under the name of the broker setting, the effective one first."""
+    effective = EffectiveSettings(static("message.max.bytes=2"), {"message.max.bytes": "4"}, {"message.max.bytes": "3"})
     row = topic_row(effective, "max.message.bytes", max_message_bytes="5")
     assert (row.value, row.source, row.is_default) == ("5", TOPIC, False)
     assert row.synonyms == (
@@ -151,7 +149,7 @@ def test_value_in_another_unit_is_converted():
 
 
 def test_setting_of_topics_only():
-    """Throttled replicas have no broker setting as a default."""
+    """Throttled replicas have no broker setting as their default."""
     name = "leader.replication.throttled.replicas"
     row = topic_row(EffectiveSettings(static()), name)
     assert (row.value, row.source, row.synonyms) == ("", DEFAULT, ())
@@ -168,7 +166,7 @@ def test_unknown_setting_is_described_as_sensitive():
 
 
 def test_broker_settings_are_described():
-    """All of Kafka's public settings and the additional ones are listed, each dynamic or read-only."""
+    """All public settings of Kafka and kreplica are described as dynamic or read-only."""
     effective = EffectiveSettings(static("num.partitions=3"), {"log.segment.bytes": "17"})
     rows = {row.name: row for row in effective.describe_broker()}
     assert set(rows) == {name for name, setting in BROKER_SETTINGS.items() if setting.listed}
@@ -183,7 +181,7 @@ def test_broker_settings_are_described():
 
 
 def test_internal_settings_are_described_once_set():
-    """Kafka's internal settings are omitted otherwise."""
+    """Kafka's internal settings are described only if they are set."""
     name = "producer.id.expiration.check.interval.ms"
     assert EffectiveSettings(static()).describe_broker([name]) == []
     assert broker_row(EffectiveSettings(static(f"{name}=5")), name).value == "5"
@@ -207,8 +205,7 @@ def test_secrets_are_not_described():
 
 
 def test_unsupported_protection_is_reported() -> None:
-    """Effective settings are reported with their source and without secrets; settings that no client can set are not.
-    """
+    """Effective unsupported settings are reported; settings that no client can set are not."""
     shared = {"sasl.kerberos.kinit.cmd": "kinit", "sasl.kerberos.service.name": "kafka", "authorizer.class.name": "x"}
     own = {"sasl.kerberos.service.name": "", "sasl.kerberos.ticket.renew.jitter": "0.5"}
     unsupported = EffectiveSettings(static(), own, shared).unsupported
@@ -220,13 +217,13 @@ def test_unsupported_protection_is_reported() -> None:
 
 
 def test_unsupported_settings_are_documented_as_such():
-    """Tools that show the documentation show that the setting has no effect."""
+    """Tools that show the documentation also show that a setting has no effect."""
     row = broker_row(EffectiveSettings(static()), "num.io.threads")
     assert row.documentation.startswith("No effect: one reactor")
 
 
 def test_cluster_default_has_only_its_own_settings():
-    """Kafka responds in the same way for a broker without a name."""
+    """As in Kafka, only settings for all brokers are described if no broker is named."""
     own = {"log.segment.bytes": "17"}
     effective = EffectiveSettings(static("log.segment.bytes=15"), own, {"log.segment.bytes": "16"})
     (row,) = effective.describe_default_broker()

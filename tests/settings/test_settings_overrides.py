@@ -26,7 +26,7 @@ def settings(**variables: str) -> BrokerSettings:
     ],
 )  # fmt: skip
 def test_names(variable: str, name: str) -> None:
-    """One, two and three underscores are a dot, an underscore and a hyphen; capitals are those of the setting."""
+    """One, two and three underscores become a dot, an underscore and a hyphen; capitals are those of the setting."""
     assert setting_of_variable(variable) == name
     assert variable_of_setting(name) == variable
 
@@ -38,12 +38,12 @@ def test_each_setting_has_a_variable(name: str) -> None:
 
 def test_variables_of_the_java_virtual_machine_are_ignored() -> None:
     """A compose file for Apache Kafka's image works; variables without the prefix are not read."""
-    made = settings(KAFKA_HEAP_OPTS="-Xmx1g", KAFKA_OPTS="", NUM_PARTITIONS="3", KREPLICA_ADMIN="http://127.0.0.1:1")
-    assert set(made.configured_names) == {"broker.id", "zookeeper.connect"}
+    parsed = settings(KAFKA_HEAP_OPTS="-Xmx1g", KAFKA_OPTS="", NUM_PARTITIONS="3", KREPLICA_ADMIN="http://127.0.0.1:1")
+    assert set(parsed.configured_names) == {"broker.id", "zookeeper.connect"}
 
 
-def test_a_wrong_variable_is_named() -> None:
-    """Kubernetes sets variables such as KAFKA_SERVICE_HOST in each pod if a service is named kafka."""
+def test_invalid_variable_is_named() -> None:
+    """The error names the variable, such as one that Kubernetes sets for a service named kafka."""
     with pytest.raises(SettingsError, match=r"environment variable KAFKA_NUM_PARTITIONS: .*'x' is not allowed"):
         settings(KAFKA_NUM_PARTITIONS="x")
     with pytest.raises(SettingsError, match=r"environment variable KAFKA_SERVICE_HOST: unknown setting 'service.host'"):
@@ -52,11 +52,11 @@ def test_a_wrong_variable_is_named() -> None:
 
 def test_options_take_precedence_over_variables() -> None:
     variables = environment_overrides({**MINIMUM, "KAFKA_NUM_PARTITIONS": "3", "KAFKA_LOG_DIRS": "/a"})
-    made = BrokerSettings.from_text("num.partitions=2\n", [*variables, parse_override("num.partitions=4")])
-    assert (made["num.partitions"], made.log_dirs) == (4, ("/a",))
+    parsed = BrokerSettings.from_text("num.partitions=2\n", [*variables, parse_override("num.partitions=4")])
+    assert (parsed["num.partitions"], parsed.log_dirs) == (4, ("/a",))
 
 
 def test_values_are_not_shown() -> None:
-    """The value of a variable may be a secret."""
+    """The representation hides the value, which may be a secret."""
     (override,) = environment_overrides({"KAFKA_SSL_KEY_PASSWORD": "secret"})
     assert "secret" not in repr(override)

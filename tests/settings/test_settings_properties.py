@@ -65,7 +65,7 @@ def test_line_of_an_entry():
 
 
 def test_repeated_name_has_the_line_of_the_last():
-    """An error must point to the effective value."""
+    """An error must refer to the effective value."""
     entries = parse_properties("a=1\nb=2\na=3", "file")
     assert list(entries) == ["b", "a"]
     assert entries["a"].line == 3
@@ -73,7 +73,7 @@ def test_repeated_name_has_the_line_of_the_last():
 
 @pytest.mark.parametrize("text", [r"a=\u12", r"a=\uXYZW", r"\u=1", "a=\\u"])
 def test_malformed_unicode_escape(text):
-    """The error names file and line."""
+    """The error names the file and the line."""
     with pytest.raises(SettingsError, match=r"file, line 2: malformed \\u escape"):
         parse_properties("x=1\n" + text, "file")
 

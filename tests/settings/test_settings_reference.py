@@ -17,7 +17,7 @@ def test_page_is_up_to_date():
 
 
 def test_page_has_every_setting():
-    """A supported setting has its description, another one a note."""
+    """Supported settings are listed with a description, unsupported settings with a note."""
     page = reference_page()
     effective, without_effect = page.split("## Settings without effect\n")
     for setting in (*BROKER_SETTINGS.values(), *TOPIC_SETTINGS.values()):
@@ -25,7 +25,7 @@ def test_page_has_every_setting():
 
 
 def test_example_file_is_valid():
-    """A broker starts with it without a warning."""
+    """A broker starts with the example file without a warning."""
     settings = load(ROOT / "etc/kreplica/broker.properties")
     assert settings.warnings == ()
     assert settings["broker.id"] == 1
@@ -34,8 +34,8 @@ def test_example_file_is_valid():
 
 def test_commented_settings_of_the_example_are_valid(tmp_path):
     text = (ROOT / "etc/kreplica/broker.properties").read_text(encoding="utf-8")
-    bare, count = re.subn(r"^#(?=[a-z.]+=)", "", text, flags=re.MULTILINE)
+    uncommented, count = re.subn(r"^#(?=[a-z.]+=)", "", text, flags=re.MULTILINE)
     assert count > 5
     path = tmp_path / "broker.properties"
-    path.write_text(bare, encoding="utf-8")
+    path.write_text(uncommented, encoding="utf-8")
     assert load(path).warnings == ()
