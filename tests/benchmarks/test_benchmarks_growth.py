@@ -36,7 +36,7 @@ def responses_of(count: int, window: int, requests: int) -> tuple[list[str], lis
 
 
 def test_connections_alternate() -> None:
-    """All connections of a round send before the first response is read; the next round starts with the next one."""
+    """All connections of a round send before any response is read; the next round starts with the next connection."""
     log, responses = responses_of(12, 1, 13)
     assert log[:11] == [*(f"c{number} [{number}]" for number in range(10)), "c0 responds"]
     assert log[20:] == ["c10 [10]", "c11 [11]", "c0 [12]", "c10 responds", "c11 responds", "c0 responds"]

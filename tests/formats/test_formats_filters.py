@@ -144,7 +144,7 @@ def test_large_headers() -> None:
 
 
 def test_worst_case_duration() -> None:
-    """The slowest allowed expressions take only milliseconds, because they hold the interpreter lock."""
+    """The slowest allowed expressions, which hold the interpreter lock, take only milliseconds."""
     worst = [
         ("value.a.all(x, x == 0 && !(x in [1, 2, 3]))", {"a": [0] * 1990}),
         ("value.a.all(x, !x.contains('z'))", {"a": ["y" * 100] * 600}),

@@ -100,7 +100,7 @@ class Member:
         self.is_stubborn = False
 
     def join_heartbeat(self) -> Heartbeat:
-        """Return the heartbeat with which the member joins."""
+        """Return the first heartbeat, which joins the group."""
         self.epoch, self.owned = JOINING, {}
         return self.heartbeat(full=True)
 

@@ -179,7 +179,7 @@ def check_group(group: ClassicGroup) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_order_of_requests(seed: int) -> None:
-    """Whatever the order of requests, counters are correct, no partition has two owners, and all are answered."""
+    """In any order of requests, counters are correct, no partition has two owners, and every request is answered."""
     run = RandomRun(seed)
     for _ in range(STEPS):
         run.step()

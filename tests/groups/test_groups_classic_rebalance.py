@@ -526,7 +526,7 @@ def test_unused_member_id_is_refused_by_a_full_group() -> None:
 
 
 def test_unused_member_ids_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While too many member IDs are unused, no more are assigned; clients that have one may still join."""
+    """New member IDs are refused while too many are unused; clients that have one may still join."""
     monkeypatch.setattr(joining, "PENDING_MAX", 2)
     check_transcript(
         """

@@ -116,7 +116,7 @@ def test_join(scene: Scene, version: int) -> None:
 
 @pytest.mark.parametrize("version", [5, 6, 7, 8, 9])
 def test_static_member_joins(scene: Scene, version: int) -> None:
-    """The member ID starts with its instance ID; from version 9 the response has skip_assignment."""
+    """A static member's ID starts with its instance ID; from version 9 the response has skip_assignment."""
     first = scene.join_and_sync(group_instance_id="one")
     assert first["member_id"].startswith("one-")
     again = scene.join(version, group_instance_id="one")

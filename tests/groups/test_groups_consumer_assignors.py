@@ -168,7 +168,7 @@ def test_range_is_contiguous(group: Group) -> None:
 @examples
 @given(group=groups(), partitions=st.integers(1, 9))
 def test_range_co_partitions_topics(group: Group, partitions: int) -> None:
-    """Topics with equal partition counts and subscribers are assigned alike."""
+    """Topics with equal partition counts and subscribers are assigned identically."""
     one, two = TOPICS[0], UUID(int=99)
     counts = {**group.partition_counts, one: partitions, two: partitions}
     subscribers = {

@@ -147,7 +147,7 @@ def test_members_of_the_classic_protocol() -> None:
 
 
 def test_unknown_tags_are_ignored() -> None:
-    """Kafka 4.1 writes more tagged fields."""
+    """Unknown tagged fields, which Kafka 4.1 writes, are ignored."""
     value = parse_hex("0000 00000007 01 00 08 0102030405060708")
     assert parse_consumer_value(RecordKind.GROUP_EPOCH, value) == {"epoch": 7}
 
@@ -167,6 +167,6 @@ def test_malformed_values_are_refused(value: bytes) -> None:
 
 
 def test_strings_too_long_are_refused() -> None:
-    """Strings longer than int16 lengths allow are rejected in keys."""
+    """Strings whose length does not fit into an int16 are refused in keys."""
     with pytest.raises(ProtocolError, match="too long"):
         build_consumer_key(ConsumerKey(RecordKind.MEMBER, "g", "m" * 2**15))

@@ -55,7 +55,7 @@ def answer_to(heartbeat: Heartbeat, version: int = 1, **config: Any) -> Heartbea
     ],
 )
 def test_invalid_heartbeats_are_refused(heartbeat: Heartbeat, code: ErrorCode) -> None:
-    """The error has a reason, and no group is created."""
+    """Each invalid heartbeat gets the expected error code."""
     assert answer_to(heartbeat) is code
 
 

@@ -147,7 +147,7 @@ class Storm:
             answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def fail_over(self) -> None:
-        """Fail over to another coordinator; a prefix of the appends survives without responses."""
+        """Fail over to another coordinator; a prefix of the pending appends survives but is not answered."""
         scene = self.scene
         waiting = list(scene.log.waiting)
         scene.log.waiting.clear()

@@ -26,7 +26,7 @@ def commit_offset(scene: ClassicScene, offset: int = 5, committer: Committer = S
 
 
 def test_first_commit_creates_a_group(scene: ClassicScene) -> None:
-    """The group has neither members nor a protocol."""
+    """The first commit creates a group that has neither members nor a protocol."""
     answers = commit_offset(scene)
     assert answers == []
     scene.log.commit()

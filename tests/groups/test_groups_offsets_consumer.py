@@ -37,7 +37,7 @@ def heartbeat(scene: WireScene, group: str, member_id: str, epoch: int, topics: 
 
 
 def fetch_as(scene: WireScene, group: str, member_id: str | None, epoch: int) -> Any:
-    """Fetch the offset of t-0; return it, or the group's error."""
+    """Return the committed offset of t-0, or the group's error code."""
     rows = [{"name": "t", "partition_indexes": [0]}]
     requested_group = {"group_id": group, "member_id": member_id, "member_epoch": epoch, "topics": rows}
     answer = scene.request(

@@ -105,7 +105,7 @@ class CommittingConsumer:
                 await self._client.request_with_retries(messages.OFFSET_FETCH, fetch_body(self.group, {"t": [0]}))
             ).body
             found = answer["groups"][0]["topics"][0]["partitions"][0]["committed_offset"]
-            # One commit of an earlier attempt may be in doubt; it has the same offset.
+            # The outcome of an earlier attempt may be unknown, but it has the same offset.
             assert found == self.acknowledged, f"{self.group}: found {found}, acknowledged {self.acknowledged}"
             await pause(self._client.reactor, PAUSE_S)
 

@@ -87,7 +87,7 @@ def test_transactional_offsets_are_unstable_until_the_end() -> None:
 
 
 def test_offsets_of_an_aborted_transaction_are_discarded() -> None:
-    """The previous offsets are effective again."""
+    """After an abort, the previous offsets are effective."""
     scene = OffsetsScene()
     scene.commit("g", "t", 0, 3)
     scene.commit_in_transaction(1, "g", "t", 0, 5)

@@ -86,7 +86,7 @@ def test_each_partition_has_its_own_result(scene: WireScene) -> None:
 
 @pytest.mark.parametrize("version", COMMIT_VERSIONS)
 def test_partitions_that_do_not_exist_are_refused(scene: WireScene, version: int) -> None:
-    """Otherwise a group could commit offsets of 2^31 partitions; Kafka refuses them as well."""
+    """Missing partitions are refused, as in Kafka; otherwise a group could commit offsets of 2^31 partitions."""
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     group = f"partitions-{version}"
     assert scene.commit(group, {"t": {1: 1, 2: 2, 2**31 - 1: 3}}, version=version) == [NONE, unknown, unknown]

@@ -111,7 +111,7 @@ def test_followers_are_catching_up(world: World) -> None:
 
 
 def test_followers_never_catch_up(world: World) -> None:
-    """The broker stops after all retries."""
+    """If followers never catch up, the broker stops after all retries."""
     controller = world.set_controller(REMAINING)
     assert 10 <= world.stop(retries_max=2, backoff_s=5) < 11
     assert len(controller.requests) == 3

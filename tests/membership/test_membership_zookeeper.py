@@ -170,7 +170,7 @@ def test_own_leftover_registration_is_awaited(world):
 
 
 def test_live_broker_of_the_same_id_is_not_awaited_forever(world):
-    """If two machines have the same ID and address, the second broker gives up."""
+    """If two machines use the same broker ID and address, the second one gives up."""
     _, living = world.client("one")
     world.run(create_persistent_paths(living))
     earlier = world.register(living, registration())
@@ -228,8 +228,8 @@ async def read_registration(client):
     return data, stat.czxid
 
 
-def test_broker_whose_id_was_taken(world):
-    """A broker whose ID was taken reports this once and does not interfere."""
+def test_taken_broker_id_is_reported(world):
+    """If another broker takes its ID, a broker reports this once and does not interfere."""
     runtime, client = world.client("one")
     world.run(create_persistent_paths(client))
     registrations, replaced = [], []

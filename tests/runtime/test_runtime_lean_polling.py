@@ -97,7 +97,7 @@ def test_other_reactors_are_not_changed():
 
 
 class Sockets:
-    """Poll function whose events arrive at set times of a clock; each poll without sleeping takes 10 us."""
+    """Poll function whose events arrive at given times of a clock; each poll without sleeping takes 10 us."""
 
     def __init__(self, *arrivals_s):
         self.arrivals_s = list(arrivals_s)

@@ -206,5 +206,5 @@ def test_values_are_formatted_as_in_java(value, text):
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_number_round_trip(value):
-    """Formatting and parsing lose no digit."""
+    """Formatting and parsing lose no digits."""
     assert Setting("name", Type.DOUBLE, None).parse(format_value(value) or "") == value

@@ -223,7 +223,7 @@ def test_unsupported_settings_are_documented_as_such():
 
 
 def test_cluster_default_has_only_its_own_settings():
-    """As in Kafka, only settings for all brokers are described if no broker is named."""
+    """If no broker is named, only the settings for all brokers are described, as in Kafka."""
     own = {"log.segment.bytes": "17"}
     effective = EffectiveSettings(static("log.segment.bytes=15"), own, {"log.segment.bytes": "16"})
     (row,) = effective.describe_default_broker()

@@ -65,7 +65,7 @@ def test_line_of_an_entry():
 
 
 def test_repeated_name_has_the_line_of_the_last():
-    """An error must refer to the effective value."""
+    """The line must be that of the effective value, because errors refer to it."""
     entries = parse_properties("a=1\nb=2\na=3", "file")
     assert list(entries) == ["b", "a"]
     assert entries["a"].line == 3

@@ -1,4 +1,4 @@
-"""Transactions on three simulated brokers, one of which is killed at each step of a transaction."""
+"""Three simulated brokers: one is killed at each step of a transaction."""
 
 from __future__ import annotations
 

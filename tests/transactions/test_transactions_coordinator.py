@@ -244,7 +244,7 @@ def test_invalid_timeouts_are_refused():
 
 
 def test_two_phase_commit_needs_permission():
-    """Without a permission, an abandoned transaction could stay open forever (KIP-939)."""
+    """Permission is required because an abandoned transaction would stay open forever (KIP-939)."""
     scene = Scene(TransactionsConfig())
     for options in ({"is_two_phase": True}, {"keeps_prepared": True}):
         answer = scene.response_to(lambda: scene.send_begin(**options))  # noqa: B023

@@ -1,4 +1,4 @@
-"""Limits on the memory used by transactional ids."""
+"""Limits on the memory of transactional IDs."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def ongoing() -> Transaction:
 
 
 def test_keys():
-    """A key contains the transactional id."""
+    """A key contains the transactional ID."""
     assert encode_key("tx") == KEY
     assert decode_key(KEY) == "tx"
     assert decode_key(encode_key("gruß")) == "gruß"
@@ -88,7 +88,7 @@ def test_version_0_is_preferred():
 
 
 def test_version_1_is_used_if_needed():
-    """Previous and next ids and the client version are tagged fields."""
+    """Previous and next IDs and the client version are tagged fields."""
     prepared = Transaction(
         "tx",
         7,
@@ -106,7 +106,7 @@ def test_version_1_is_used_if_needed():
 
 
 def test_next_id_without_an_epoch_starts_at_0():
-    """Kafka 4.0 writes only the next producer id, which implies epoch 0."""
+    """Kafka 4.0 writes only the next producer ID, which implies epoch 0."""
     before_939 = GROWING.replace(bytes.fromhex("0402"), bytes.fromhex("0302"), 0)
     without = before_939[: -len(bytes.fromhex("03020000"))]
     count_at = len(without) - len(bytes.fromhex("000800000000000000070108000000000000000902020002")) - 1
@@ -116,7 +116,7 @@ def test_next_id_without_an_epoch_starts_at_0():
 
 @pytest.mark.parametrize("version", [-1, 2, 99])
 def test_value_of_an_unknown_version_is_refused(version):
-    """A broker that cannot read a record must not coordinate its transactional id."""
+    """A broker that cannot read a record must not coordinate its transactional ID."""
     with pytest.raises(ProtocolError, match=f"unknown version {version} for 'tx'"):
         decode_value("tx", struct.pack(">h", version) + PLAIN[2:])
 

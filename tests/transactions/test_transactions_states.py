@@ -17,7 +17,7 @@ from kreplica.transactions.states import (
 
 
 def test_transitions_outside_the_table_are_refused():
-    """All other transitions are possible, and every state is in the table."""
+    """Only transitions in the table are possible, and every state is in the table."""
     allowed = 0
     for old, new in product(TransactionState, TransactionState):
         before = transaction(state=old)

@@ -1,4 +1,4 @@
-"""Abort of long transactions and expiry of unused transactional ids."""
+"""Abort of long transactions and expiry of unused transactional IDs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_long_transaction_is_aborted():
 
 
 def test_timeout_starts_with_the_first_partition():
-    """The timeout starts neither when the producer starts nor when the last partition is added."""
+    """The timeout starts neither when the producer starts nor when another partition is added."""
     scene = Scene()
     producer = scene.begin(timeout_ms=30_000)
     scene.settle(100.0)
