@@ -1,4 +1,4 @@
-"""Runs of a simulated broker that several tests share: one of ordinary use with its trace, and one with crashes.
+"""Simulated broker runs shared by several tests: one of ordinary use, with a trace, and one with crashes.
 
 ``python broker_runs.py SEED`` prints the trace of ordinary use, for comparison between processes.
 """
@@ -27,7 +27,7 @@ from kreplica.wire.records import Record
 
 TOPIC = "load"
 DEFAULT = {"segment.bytes": "5000"}
-"""Default settings of a topic, except that segments are rolled often."""
+"""Default topic settings, except that segments are rolled often."""
 
 EVERY_ACK_SYNCED = {**DEFAULT, "flush.messages": "1"}
 QUICK = (
@@ -35,7 +35,7 @@ QUICK = (
     "log.flush.offset.checkpoint.interval.ms=2000",
     "log.retention.check.interval.ms=2000",
 )
-"""A shorter session timeout, and checkpoints and retention checks that happen in every run."""
+"""A short session timeout, and intervals short enough for checkpoints and retention checks in every run."""
 
 
 def batch(*values: bytes, timestamp_ms: int = 1_700_000_000_000) -> bytes:
@@ -52,7 +52,7 @@ def values(records: Iterable[Record]) -> list[bytes | None]:
 
 
 def retry_until_success(cluster: SimulatedCluster, ask: Callable[[], Any]) -> Any:
-    """Repeat a request until it succeeds, as clients do while a broker does not know yet which partitions it leads."""
+    """Repeat a request until it succeeds, as clients do until a broker has learned which partitions it leads."""
     for _ in range(100):
         try:
             return cluster.run_until(ask())
@@ -67,7 +67,7 @@ def retry_until_success(cluster: SimulatedCluster, ask: Callable[[], Any]) -> An
 
 
 def ordinary_use(seed: int) -> str:
-    """Run the typical requests of a client from the first start to a normal stop.
+    """Run typical client requests between a broker's first start and an orderly stop.
 
     :return: the trace of all events, the client's results, and a digest of the files.
     """
@@ -117,10 +117,10 @@ def _files(disk: Disk, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 class CrashRun:
-    """One broker, one idempotent producer, a consumer per partition, and crashes of the broker's machine on request.
+    """One broker whose machine can be crashed, one idempotent producer, and one consumer per partition.
 
-    :param interval_s: mean time between two batches of a partition.
-    :ivar history: responses that the clients received.
+    :param interval_s: mean time between two batches for a partition.
+    :ivar history: responses received by the clients.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class CrashRun:
             self.cluster.simulation.step()
 
     def crash(self, *, power_loss: bool) -> None:
-        """Crash the machine, sometimes again during the start, and start it."""
+        """Crash the machine and restart it, sometimes with a second crash during the restart."""
         while True:
             self.machine.power_loss() if power_loss else self.machine.kill()
             if self.random.random() < 0.2:
@@ -186,7 +186,7 @@ class CrashRun:
         self.cluster.run_until(starting, timeout_s=120.0)
 
     def finish(self) -> None:
-        """Run until all sent records are acknowledged."""
+        """Run until all records that were sent are acknowledged."""
         self.cluster.run_until(self.producer.finish(), timeout_s=300.0)
         for consumer in self.consumers:
             self.cluster.run_until(consumer.finish(), timeout_s=120.0)
@@ -194,7 +194,7 @@ class CrashRun:
     def check(self, *, everything_sent: bool = True) -> None:
         """Check that each partition contains the expected records in order, and stop everything.
 
-        :param everything_sent: True to require all records that were sent.
+        :param everything_sent: True to require every record that was sent, even if it was not acknowledged.
         """
         assert self.history.contradictions == []
         report(self.history.observations, Expectations(kept=everything_sent, caught_up=False)).check()

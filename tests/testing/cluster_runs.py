@@ -1,6 +1,6 @@
-"""Scripted runs of a replicated cluster, for each seed of a test.
+"""Scripted runs of a replicated cluster, one per seed.
 
-``KREPLICA_SEEDS=17,18 pytest tests/testing/test_cluster_failures.py`` runs these seeds instead of the usual ones;
+``KREPLICA_SEEDS=17,18 pytest tests/testing/test_cluster_failures.py`` runs these seeds instead of the defaults;
 ``KREPLICA_TRACE=FILE`` also writes every event to a file.
 """
 
@@ -17,30 +17,30 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 TRACE: list[str] | None = [] if os.environ.get("KREPLICA_TRACE") else None
 
 
-def seeds(usual: Iterable[int]) -> list[int]:
-    """Return the seeds of a test: the usual ones, or those in the environment."""
+def seeds(default: Iterable[int]) -> list[int]:
+    """Return the seeds in the environment, or the defaults."""
     chosen = os.environ.get("KREPLICA_SEEDS")
-    return [int(seed) for seed in chosen.split(",")] if chosen else list(usual)
+    return [int(seed) for seed in chosen.split(",")] if chosen else list(default)
 
 
 def traced_run(seed: int, **options: Any) -> ReplicatedRun:
-    """Create a run that writes its events to the file in the environment, if any."""
+    """Create a run that writes its events to the file named by the environment, if any."""
     return ReplicatedRun(seed, trace=TRACE.append if TRACE is not None else None, **options)
 
 
 @contextmanager
-def replicated(seed: int, make: Callable[[int], ReplicatedRun] = traced_run) -> Iterator[ReplicatedRun]:
-    """Create a run whose failure shows the seed and the event list."""
+def run_with_timeline(seed: int, make: Callable[[int], ReplicatedRun] = traced_run) -> Iterator[ReplicatedRun]:
+    """Create a run; if the test fails, its error shows the seed and the event list."""
     if TRACE is not None:
         TRACE.clear()
     run = make(seed)
     try:
         yield run
     except BaseException as error:
-        story = "\n".join(run.timeline)
+        events = "\n".join(run.timeline)
         now_s = run.cluster.simulation.now_s
         error.add_note(
-            f"seed {seed} failed at {now_s:.3f} s of virtual time; KREPLICA_SEEDS={seed} repeats it\n{story}"
+            f"seed {seed} failed at {now_s:.3f} s of virtual time; KREPLICA_SEEDS={seed} repeats it\n{events}"
         )
         raise
     finally:

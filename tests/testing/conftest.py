@@ -10,20 +10,20 @@ import pytest
 from twisted.logger import LogLevel, formatEvent, globalLogPublisher
 from twisted.python.failure import Failure
 
-COLLECTED = "cannot reuse already awaited coroutine"
-"""Error that a killed process's coroutine reports to its waiter, if Python collects both in this order."""
+REUSED_COROUTINE = "cannot reuse already awaited coroutine"
+"""Error raised in the waiter of a killed process's coroutine if Python collects the coroutine before the waiter."""
 
 
 @pytest.fixture
 def logged_errors() -> Iterator[list[str]]:
-    """Messages logged at error level or above; a test removes those that it expects."""
-    gc.collect()  # garbage of earlier tests
+    """Collect messages logged at error level or above; a test removes those that it expects."""
+    gc.collect()  # garbage left by earlier tests
     errors: list[str] = []
 
     def observe(event: Any) -> None:
         if event.get("log_level", LogLevel.info) >= LogLevel.error:
             failure = event.get("log_failure")
-            if failure is not None and _is_of_garbage(failure):
+            if failure is not None and _comes_from_garbage(failure):
                 return
             errors.append(formatEvent(event) + (f": {failure.getTraceback()}" if failure else ""))
 
@@ -36,6 +36,6 @@ def logged_errors() -> Iterator[list[str]]:
     assert errors == []
 
 
-def _is_of_garbage(failure: Failure) -> bool:
-    """True for a failure that can only happen if its coroutine and its waiter are collected together."""
-    return failure.check(RuntimeError) is not None and failure.getErrorMessage() == COLLECTED
+def _comes_from_garbage(failure: Failure) -> bool:
+    """Return True for a failure that only occurs if a coroutine and its waiter are collected together."""
+    return failure.check(RuntimeError) is not None and failure.getErrorMessage() == REUSED_COROUTINE

@@ -1,4 +1,4 @@
-"""Three replicas under load, one of them on a faulty disk: damage is never replicated, and it is repaired."""
+"""Three replicas under load, one on bad media: damage never spreads, and it is repaired."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 from collections.abc import Mapping
 
 import pytest
-from cluster_runs import replicated, seeds, traced_run
+from cluster_runs import run_with_timeline, seeds, traced_run
 from twisted.internet.defer import Deferred
 
 from kreplica.errors import ErrorCode
@@ -24,21 +24,21 @@ CHECKPOINTS = "log.flush.offset.checkpoint.interval.ms=1000"
 NO_SCRUB = "kreplica.scrub.bytes.per.second=0"
 SMALL_SEGMENTS = {**SAFE, "segment.bytes": "4000"}
 LEADER_EPOCH_AT = 12
-"""Position of the highest byte of a batch's leader epoch."""
+"""Position of the most significant byte of the leader epoch in a batch."""
 
 REFETCH_S = 60.0
 """A controller retries a failed replica after one second, then every 30 s."""
 
 
 @pytest.fixture(autouse=True)
-def _errors(logged_errors: list[str]) -> object:
+def _allow_damage_errors(logged_errors: list[str]) -> object:
     """Damage is logged at error level; no other error is allowed."""
     yield
-    damaged = ("is taken offline", "cannot be opened", "is offline")
-    logged_errors[:] = [text for text in logged_errors if not any(told in text for told in damaged)]
+    allowed = ("is taken offline", "cannot be opened", "is offline")
+    logged_errors[:] = [text for text in logged_errors if not any(phrase in text for phrase in allowed)]
 
 
-def made(seed: int, *overrides: str, configs: Mapping[str, str] = SMALL_SEGMENTS) -> ReplicatedRun:
+def loaded_run(seed: int, *overrides: str, configs: Mapping[str, str] = SMALL_SEGMENTS) -> ReplicatedRun:
     run = traced_run(seed, configs=configs, overrides=overrides)
     run.run_until_acknowledged(10)
     return run
@@ -52,18 +52,18 @@ def disk_of(run: ReplicatedRun, broker: int) -> MemoryDisk:
     return run.machine(broker).host.disk
 
 
-def set_aside(run: ReplicatedRun, broker: int, key: TopicPartition) -> list[str]:
-    """Return the files that were renamed because of damage."""
+def damaged_files_of(run: ReplicatedRun, broker: int, key: TopicPartition) -> list[str]:
+    """Return the names of the files that the broker renamed because they were damaged."""
     return [name for name in disk_of(run, broker).list_directory(f"/data/logs/{key}") if name.endswith(DAMAGED_SUFFIX)]
 
 
-def damage(run: ReplicatedRun, broker: int, segment: Segment, position: int = 100) -> None:
+def flip_bit_in(run: ReplicatedRun, broker: int, segment: Segment, position: int = 100) -> None:
     run.note(f"a bit flips on broker {broker} in {segment.path()} at {position}")
     disk_of(run, broker).flip_bit(segment.path(LOG_SUFFIX), position, 3)
 
 
-def roll(run: ReplicatedRun, broker: int, segments: int) -> Log:
-    """Wait until a log has several segments."""
+def wait_for_segments(run: ReplicatedRun, broker: int, segments: int) -> Log:
+    """Wait until a log has this number of segments, and return the log."""
     log = log_of(run, broker, run.keys[0])
     run.cluster.run_until(lambda: len(log.segments) >= segments, timeout_s=60)
     return log
@@ -76,7 +76,7 @@ def start_of_last_batch(disk: MemoryDisk, segment: Segment) -> int:
 
 def is_repaired(run: ReplicatedRun, broker: int) -> bool:
     state = state_of(run.cluster, run.keys[0])
-    return bool(set_aside(run, broker, run.keys[0])) and state is not None and broker in state.isr
+    return bool(damaged_files_of(run, broker, run.keys[0])) and state is not None and broker in state.isr
 
 
 class TestFlippedBit:
@@ -85,14 +85,14 @@ class TestFlippedBit:
         ("whose", "position"), [("leader", 3), ("follower", 14), ("follower", 20), ("leader", 100)]
     )
     def test_in_an_old_segment_is_found_and_repaired(self, whose: str, position: int, seed: int) -> None:
-        """The scrubber finds it; the replica leaves the ISR, fetches the damaged range and rejoins."""
-        with replicated(seed, made) as run:
+        """The scrubber finds the damage; the replica leaves the ISR, fetches the damaged range and rejoins."""
+        with run_with_timeline(seed, loaded_run) as run:
             broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
-            log = roll(run, broker, 4)
-            damage(run, broker, log.segments[1], position)
+            log = wait_for_segments(run, broker, 4)
+            flip_bit_in(run, broker, log.segments[1], position)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             assert disk_of(run, broker).damaged_files() == [
-                f"/data/logs/{run.keys[0]}/{name}" for name in set_aside(run, broker, run.keys[0])[:1]
+                f"/data/logs/{run.keys[0]}/{name}" for name in damaged_files_of(run, broker, run.keys[0])[:1]
             ]
             run.converge()
 
@@ -100,73 +100,75 @@ class TestFlippedBit:
     @pytest.mark.parametrize("field", [0, 8, 30])
     def test_a_leader_with_an_unreadable_batch_resigns(self, field: int, seed: int) -> None:
         """The follower rejects the damaged batch and retries; the leader checks its log and resigns."""
-        with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
+        with run_with_timeline(seed, lambda s: loaded_run(s, NO_SCRUB)) as run:
             leader, away = run.leader(), run.in_sync_followers()[0]
             run.kill(away)
             before = log_of(run, leader, run.keys[0]).log_end_offset
-            log = roll(run, leader, 6)
+            log = wait_for_segments(run, leader, 6)
             found = log.segments.find(before + 20)
             assert found is not None
             segment, at, _ = found
-            damage(run, leader, segment, at + field + 3)
+            flip_bit_in(run, leader, segment, at + field + 3)
             run.start(away)
             run.cluster.run_until(lambda: is_repaired(run, leader), timeout_s=REFETCH_S + 30)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_in_the_leader_epoch_of_the_last_batch_while_the_broker_is_down(self, seed: int) -> None:
-        """No checksum covers it: the replica seems to be ahead of every leader, truncates its log and rejoins."""
-        with replicated(seed, lambda s: made(s, NO_SCRUB, configs={**SYNCED, "segment.bytes": "100000"})) as run:
+        """No checksum covers the leader epoch: the replica seems ahead of all leaders, truncates and rejoins."""
+        with run_with_timeline(
+            seed, lambda s: loaded_run(s, NO_SCRUB, configs={**SYNCED, "segment.bytes": "100000"})
+        ) as run:
             broker = run.in_sync_followers()[0]
             log = log_of(run, broker, run.keys[0])
             run.run_until_acknowledged(20)
             run.kill(broker)
             segment = log.segments[0]
-            damage(run, broker, segment, start_of_last_batch(disk_of(run, broker), segment) + LEADER_EPOCH_AT)
+            flip_bit_in(run, broker, segment, start_of_last_batch(disk_of(run, broker), segment) + LEADER_EPOCH_AT)
             run.launch(broker)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_below_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
-        """Recovery finds it: the replica is rejected until other replicas hold the records, then it is fetched again.
+        """Recovery finds the damage; the replica is rejected until other replicas have its records, then fetches them.
 
-        The machine was off: after a mere kill, the broker resumes its logs, and the scrubber finds the damage.
+        The machine loses power: after a kill alone, the broker would not run recovery, and the scrubber would find it.
         """
-        with replicated(seed, lambda s: made(s, NO_SCRUB, CHECKPOINTS, configs=SYNCED)) as run:
+        with run_with_timeline(seed, lambda s: loaded_run(s, NO_SCRUB, CHECKPOINTS, configs=SYNCED)) as run:
             run.cluster.run(3)
             broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
             log = log_of(run, broker, run.keys[0])
             run.lose_power(broker)
             recovery_point = read_offsets(disk_of(run, broker), f"/data/logs/{RECOVERY_POINTS}")[run.keys[0]]
             segment = log.segments[log.segments.index_of(recovery_point - 1)]
-            damage(run, broker, segment)
+            flip_bit_in(run, broker, segment)
             run.start(broker)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_beyond_the_recovery_point_while_the_broker_is_down(self, seed: int) -> None:
-        """Recovery truncates the log there; the replica is in sync only after it has fetched the rest again."""
-        with replicated(seed, lambda s: made(s, NO_SCRUB, configs=SAFE)) as run:
+        """Recovery truncates the log at the damage; the replica rejoins the ISR after it has fetched the rest again."""
+        with run_with_timeline(seed, lambda s: loaded_run(s, NO_SCRUB, configs=SAFE)) as run:
             run.run_until_acknowledged(30)
             broker = run.leader()
             segment = log_of(run, broker, run.keys[0]).segments.active
             run.kill(broker)
-            damage(run, broker, segment, segment.size // 2)
+            flip_bit_in(run, broker, segment, segment.size // 2)
             run.maybe_incomplete[broker] = None
             run.start(broker)
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_in_the_only_copy(self, seed: int, logged_errors: list[str]) -> None:
-        """Intact records are served; the log shows file and position; with new replicas the damage is repaired."""
-        with replicated(seed, made) as run:
+        """A leader with the only copy serves intact records and logs the damage; restarted replicas repair it."""
+        with run_with_timeline(seed, loaded_run) as run:
             leader, others = run.leader(), run.in_sync_followers()
-            log = roll(run, leader, 4)
+            log = wait_for_segments(run, leader, 4)
             for other in others:
                 run.kill(other)
             run.cluster.run_until(lambda: run.in_sync_followers() == [], timeout_s=30)
-            damage(run, leader, log.segments[1])
+            flip_bit_in(run, leader, log.segments[1])
             run.cluster.run_until(lambda: list(log.damage.by_segment.values()), timeout_s=60)
             (found,) = log.damage.by_segment.values()
             assert found.path == log.segments[1].path()
@@ -183,10 +185,10 @@ class TestFlippedBit:
 class TestReadErrors:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_an_old_segment(self, seed: int) -> None:
-        """An unreadable segment is fetched from other replicas; the broker's other partitions are not affected."""
-        with replicated(seed, made) as run:
+        """An unreadable segment is fetched from other replicas, and its log directory stays online."""
+        with run_with_timeline(seed, loaded_run) as run:
             broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
-            segment = roll(run, broker, 4).segments[1]
+            segment = wait_for_segments(run, broker, 4).segments[1]
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             run.cluster.run_until(lambda: is_repaired(run, broker), timeout_s=REFETCH_S)
             assert run.machine(broker).program.directories.directories[0].offline is None
@@ -194,10 +196,10 @@ class TestReadErrors:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_of_a_replica_that_has_just_joined_the_isr(self, seed: int) -> None:
-        """The leader has added the replica to the ISR, which the controller does not know yet: it must not be reset."""
-        with replicated(seed, made) as run:
+        """A replica that the leader has added to the ISR is not reset by a command with the previous ISR."""
+        with run_with_timeline(seed, loaded_run) as run:
             broker, key = run.in_sync_followers()[0], run.keys[0]
-            segment = roll(run, broker, 4).segments[1]
+            segment = wait_for_segments(run, broker, 4).segments[1]
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             partitions = run.machine(broker).program.partitions
             partition = partitions.get(key)
@@ -211,10 +213,10 @@ class TestReadErrors:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_during_start(self, seed: int) -> None:
-        """One unreadable segment does not prevent the broker's start."""
-        with replicated(seed, lambda s: made(s, NO_SCRUB)) as run:
+        """One unreadable segment does not prevent the broker from starting."""
+        with run_with_timeline(seed, lambda s: loaded_run(s, NO_SCRUB)) as run:
             broker = run.leader() if seed % 2 else run.in_sync_followers()[0]
-            segment = roll(run, broker, 3).segments.active
+            segment = wait_for_segments(run, broker, 3).segments.active
             run.kill(broker)
             disk_of(run, broker).fail("read", segment.path(), errno.EIO)
             run.start(broker)

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Sequence
 
 import pytest
-from cluster_runs import replicated, seeds, traced_run
+from cluster_runs import run_with_timeline, seeds, traced_run
 
 from kreplica.errors import ErrorCode
 from kreplica.testing.cluster.state import state_of
@@ -19,22 +19,22 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 SYNCED = {**SAFE, "flush.messages": "1"}
 SESSION_S = 6.0
-"""The session timeout of the simulated brokers; the coordinator checks once per second."""
+"""The session timeout of the simulated brokers; the coordinator checks for expired sessions once per second."""
 
 LAG_S = 3.0
 CHECKPOINT_S = 5.0
 """Interval of high watermark checkpoints."""
 
 
-def synced(seed: int) -> ReplicatedRun:
+def synced_run(seed: int) -> ReplicatedRun:
     return traced_run(seed, configs=SYNCED)
 
 
 class TestKilled:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_leader(self, seed: int) -> None:
-        """Another replica leads within a few seconds of the session's expiry, three times in a row."""
-        with replicated(seed) as run:
+        """After the leader is killed, another replica leads within a few seconds of its session's expiry."""
+        with run_with_timeline(seed) as run:
             for _ in range(3):
                 run.run_until_acknowledged(30)
                 leader = run.leader()
@@ -47,8 +47,8 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_follower(self, seed: int) -> None:
-        """The other two continue, and it rejoins the ISR."""
-        with replicated(seed) as run:
+        """While a follower is down, the other replicas acknowledge records; after its restart it rejoins the ISR."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             follower = run.in_sync_followers()[0]
             run.kill(follower)
@@ -59,8 +59,8 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_controller(self, seed: int) -> None:
-        """Another broker becomes controller, and moves the leadership of the partitions of the dead one."""
-        with replicated(seed) as run:
+        """After the controller is killed, another broker becomes controller and elects leaders for its partitions."""
+        with run_with_timeline(seed) as run:
             for _ in range(2):
                 run.run_until_acknowledged(20)
                 controller = run.cluster.controller()
@@ -74,9 +74,9 @@ class TestKilled:
             run.converge()
 
     @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
-    def test_controller_between_its_steps(self, seed: int) -> None:
-        """The leader dies, then the controller while it moves leadership: the next one completes the work."""
-        with replicated(seed) as run:
+    def test_controller_during_a_failover(self, seed: int) -> None:
+        """The leader dies, then the controller while it moves leadership: the next controller completes the move."""
+        with run_with_timeline(seed) as run:
             for _ in range(3):
                 run.run_until_acknowledged(20)
                 controller = run.cluster.controller()
@@ -93,8 +93,8 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
     def test_and_restarted_before_its_session_expires(self, seed: int) -> None:
-        """Each broker restarts within its session; commands and fetches of its previous process are rejected."""
-        with replicated(seed) as run:
+        """A broker restarts before its session expires; commands to and fetches from its old process are rejected."""
+        with run_with_timeline(seed) as run:
             for broker in (1, 2, 3, run.leader()):
                 run.run_until_acknowledged(20)
                 run.kill(broker)
@@ -104,8 +104,8 @@ class TestKilled:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_all_at_once(self, seed: int) -> None:
-        """The whole cluster recovers by itself, in any start order."""
-        with replicated(seed) as run:
+        """After all brokers are killed, the cluster recovers without help, whatever the order in which they start."""
+        with run_with_timeline(seed) as run:
             for _ in range(2):
                 run.run_until_acknowledged(40)
                 for broker in run.cluster.brokers:
@@ -122,8 +122,8 @@ class TestKilled:
 class TestStopped:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_one_after_the_other(self, seed: int) -> None:
-        """In a rolling restart each broker first hands over leadership, so no client waits for session expiry."""
-        with replicated(seed) as run:
+        """In a rolling restart, each broker first hands over leadership, so that no client waits for session expiry."""
+        with run_with_timeline(seed) as run:
             for broker in run.cluster.brokers:
                 run.run_until_acknowledged(20)
                 run.stop(broker)
@@ -135,8 +135,8 @@ class TestStopped:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_all(self, seed: int) -> None:
-        """All brokers stop in order, the last one leads all partitions; all start again."""
-        with replicated(seed) as run:
+        """All brokers stop one after the other and start again."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(40)
             for broker in run.cluster.brokers:
                 run.stop(broker)
@@ -147,8 +147,8 @@ class TestStopped:
 class TestPowerLoss:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_any_broker(self, seed: int) -> None:
-        """With default settings, other replicas have the lost records: consumers see no loss."""
-        with replicated(seed) as run:
+        """With default settings, other replicas have the records that one broker loses, so consumers see no loss."""
+        with run_with_timeline(seed) as run:
             for _ in range(4):
                 run.run_until_acknowledged(30)
                 broker = run.random.choice([run.leader(), *run.in_sync_followers()])
@@ -160,8 +160,8 @@ class TestPowerLoss:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_of_all_at_once(self, seed: int) -> None:
-        """With flush.messages=1, acknowledged records are on the disks of all in-sync replicas."""
-        with replicated(seed, synced) as run:
+        """With flush.messages=1, acknowledged records are synced on all in-sync replicas, so nothing is lost."""
+        with run_with_timeline(seed, synced_run) as run:
             for _ in range(3):
                 run.run_until_acknowledged(30)
                 for broker in run.cluster.brokers:
@@ -170,14 +170,13 @@ class TestPowerLoss:
                 run.settle()
             run.converge()
 
-
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_truncated_records_that_reappear_are_not_committed(self, seed: int) -> None:
-        """A former leader truncates its own records, fetches the committed ones and loses power.
+        """A former leader truncates its uncommitted records, fetches the committed ones and loses power.
 
         The truncated records may be back on the disk, below the high watermark of the records that replaced them.
         """
-        with replicated(seed, lambda s: traced_run(s, partitions=1, configs=TOGETHER)) as run:
+        with run_with_timeline(seed, lambda s: traced_run(s, partitions=1, configs=TOGETHER)) as run:
             run.run_until_acknowledged(30)
             past = run.leader()
             disk = run.machine(past).host.disk
@@ -185,7 +184,7 @@ class TestPowerLoss:
                 run.network.cut(f"broker-{past}", f"broker-{other}")
             run.network.cut(f"broker-{past}", "coordinator")
             run.cluster.run(1.0)
-            disk.write_back()  # the kernel has written its own records without a sync
+            disk.write_back()  # the kernel has written the leader's uncommitted records without a sync
             run.cluster.run_until(lambda: run.leader() not in (past, -1), timeout_s=SESSION_S + 3)
             run.network.heal()
             run.run_until_acknowledged(100)
@@ -200,8 +199,8 @@ class TestPowerLoss:
 class TestDisconnected:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_leader_from_zookeeper(self, seed: int) -> None:
-        """A leader that clients can reach stops acknowledging before its session can have expired."""
-        with replicated(seed) as run:
+        """A leader that clients can still reach stops acknowledging before its session expires."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             leader = run.leader()
             run.network.cut(f"broker-{leader}", "coordinator")
@@ -216,8 +215,8 @@ class TestDisconnected:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_follower_from_the_leader(self, seed: int) -> None:
-        """A follower that cannot fetch leaves the ISR after the lag limit; two replicas continue; it rejoins."""
-        with replicated(seed) as run:
+        """A follower that cannot fetch leaves the ISR after the lag limit, and rejoins when it is reconnected."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             leader, follower = run.leader(), run.in_sync_followers()[0]
             run.network.cut(f"broker-{leader}", f"broker-{follower}")
@@ -229,8 +228,8 @@ class TestDisconnected:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_both_followers_from_the_leader(self, seed: int) -> None:
-        """A leader alone in the ISR commits nothing; when it dies, a follower leads, and nothing is lost."""
-        with replicated(seed) as run:
+        """A leader that is alone in the ISR commits nothing; when it dies, a follower leads, and nothing is lost."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             leader = run.leader()
             for follower in run.in_sync_followers():
@@ -247,8 +246,8 @@ class TestDisconnected:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_settings_of_a_new_topic(self, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A broker that loses ZooKeeper while it reads them still becomes a replica: the command is repeated."""
-        with replicated(seed) as run:
+        """A broker that cannot read a new topic's settings becomes a replica when the controller retries."""
+        with run_with_timeline(seed) as run:
             broker = next(number for number in run.cluster.brokers if number != run.cluster.controller())
             settings = run.machine(broker).program.dynamic_settings
             learn, failures = settings.read_topics, [ConnectionLoss(), ConnectionLoss()]
@@ -268,8 +267,8 @@ class TestDisconnected:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_one_way(self, seed: int) -> None:
-        """One-way links cause no wrong conclusion."""
-        with replicated(seed) as run:
+        """The cluster recovers when a link between leader and follower has lost one direction."""
+        with run_with_timeline(seed) as run:
             for a, b in ((run.leader(), run.in_sync_followers()[0]), (run.in_sync_followers()[0], run.leader())):
                 run.run_until_acknowledged(20)
                 run.network.cut(f"broker-{a}", f"broker-{b}", one_way=True)
@@ -283,8 +282,8 @@ class TestSessions:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     @pytest.mark.parametrize("whose", ["leader", "follower", "controller"])
     def test_expired_while_the_broker_lives(self, whose: str, seed: int) -> None:
-        """The broker registers again, and is treated as restarted."""
-        with replicated(seed) as run:
+        """A broker whose session expires registers again, with a new broker epoch."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             follower = run.in_sync_followers()[0]
             chosen = {"leader": run.leader(), "follower": follower, "controller": run.cluster.controller()}
@@ -299,8 +298,8 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_leader_paused(self, seed: int) -> None:
-        """A leader that paused for longer than its session timeout resumes as a follower, despite clients' requests."""
-        with replicated(seed) as run:
+        """A leader that was paused for longer than its session timeout resumes as a follower."""
+        with run_with_timeline(seed) as run:
             for _ in range(2):
                 run.run_until_acknowledged(20)
                 leader = run.leader()
@@ -313,8 +312,8 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_a_new_session_does_not_restore_leadership(self, seed: int) -> None:
-        """A leader whose session expired leads again on a command of the controller, not because of its new session."""
-        with replicated(seed) as run:
+        """A leader whose session expired leads again only after a command from the controller, not on reconnection."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             leader = run.leader()
             program = run.machine(leader).program
@@ -333,8 +332,8 @@ class TestSessions:
 
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     def test_coordinator_restarts(self, seed: int) -> None:
-        """All brokers continue while no decision is possible."""
-        with replicated(seed) as run:
+        """Records are acknowledged and leaders do not change while the coordinator restarts."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             state = state_of(run.cluster, run.keys[0])
             run.cluster.zookeeper.power_loss() if seed % 2 else run.cluster.zookeeper.kill()
@@ -348,8 +347,8 @@ class TestSessions:
 
 class TestHalfOpen:
     def test_a_follower_that_waits_on_a_half_open_connection(self) -> None:
-        """It is in sync until the lag limit, then out of sync; it reconnects and catches up."""
-        with replicated(1, lambda s: traced_run(s, partitions=1)) as run:
+        """The follower leaves the ISR after the lag limit, reconnects and catches up."""
+        with run_with_timeline(1, lambda s: traced_run(s, partitions=1)) as run:
             run.run_until_acknowledged(20)
             leader, follower = run.leader(), run.in_sync_followers()[0]
             run.network.drop_connections(f"broker-{leader}", f"broker-{follower}", one_way=True)
@@ -363,8 +362,8 @@ class TestHalfOpen:
 class TestSlowLinks:
     @pytest.mark.parametrize("seed", seeds([1]))
     def test_between_brokers(self, seed: int) -> None:
-        """A slow link between replicas delays acknowledgements without removing a replica from the ISR."""
-        with replicated(seed) as run:
+        """Slow links between replicas delay acknowledgements, but no replica leaves the ISR."""
+        with run_with_timeline(seed) as run:
             leader = run.leader()
             for follower in run.in_sync_followers():
                 run.network.slow(f"broker-{leader}", f"broker-{follower}", (0.05, 0.2), bytes_per_s=100_000)
@@ -377,8 +376,8 @@ class TestDisks:
     @pytest.mark.parametrize("seed", seeds([1, 2]))
     @pytest.mark.parametrize("whose", ["leader", "follower"])
     def test_sync_errors(self, whose: str, seed: int, logged_errors: list[str]) -> None:
-        """The broker's directory goes offline, the others continue; after repair and a restart it is back."""
-        with replicated(seed, synced) as run:
+        """A broker whose disk cannot sync leaves the ISR; after repair and a restart it rejoins."""
+        with run_with_timeline(seed, synced_run) as run:
             run.run_until_acknowledged(20)
             broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
             run.note(f"the disk of broker {broker} cannot sync")
@@ -396,8 +395,8 @@ class TestDisks:
     @pytest.mark.parametrize("seed", seeds([1]))
     @pytest.mark.parametrize("whose", ["leader", "follower"])
     def test_full(self, whose: str, seed: int, logged_errors: list[str]) -> None:
-        """A follower with a full disk falls behind, a leader rejects records; both resume by themselves."""
-        with replicated(seed) as run:
+        """A follower with a full disk falls behind, and a leader rejects records; both resume once there is space."""
+        with run_with_timeline(seed) as run:
             run.run_until_acknowledged(20)
             broker = run.leader() if whose == "leader" else run.in_sync_followers()[0]
             disk = run.machine(broker).host.disk

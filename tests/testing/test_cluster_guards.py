@@ -1,6 +1,6 @@
-"""Mutation tests: each guard of replication is disabled, and a scenario that needs it must fail.
+"""Mutation tests: with any one replication guard disabled, the scenario that needs it must fail.
 
-``python -m tests.support.mutations`` also counts how many storms detect it.
+``python -m tests.support.mutations`` also counts the storms that detect the missing guard.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SCENARIOS = {guard.scenario.__name__: guard.scenario for guard in GUARDS}
 
 @pytest.fixture(scope="module", autouse=True)
 def _quiet() -> None:
-    """Takes early log events, which Twisted would keep with all objects that they name."""
+    """Discard early log events: Twisted would keep them, with every object that they reference."""
     disable_logging()
 
 
@@ -38,20 +38,20 @@ def _deferred_collection() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_passes_with_all_guards(name: str) -> None:
-    """With all guards in place nothing is lost, despite late and repeated messages."""
+    """With all guards in place, nothing is lost despite late and repeated messages."""
     SCENARIOS[name](SEED)
 
 
 @pytest.mark.parametrize("guard", GUARDS, ids=lambda guard: guard.name)
 def test_a_scenario_fails_without_its_guard(guard: Guard) -> None:
-    """Without the guard, the rule that it enforces is broken."""
+    """Without its guard, a scenario fails with the violation that the guard prevents."""
     with without(guard), pytest.raises((AssertionError, TimeoutError)) as broken:
         guard.scenario(SEED)
     assert re.search(guard.breaks, str(broken.value)), f"a different rule broke: {broken.value}"
 
 
 def test_every_sync_has_a_guard() -> None:
-    """Each function of a broker that waits for its ZooKeeper server is disabled by a guard."""
+    """For each function that syncs with the ZooKeeper server there is a guard whose mutant disables the sync."""
     waiting = set()
     for path in SOURCE.rglob("*.py"):
         module = ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts)

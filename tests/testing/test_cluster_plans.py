@@ -1,4 +1,4 @@
-"""Plans on four brokers under load while brokers die: no acknowledged record is lost, and the plans end."""
+"""Plans run on four brokers under load while brokers die: no acknowledged record is lost, and every plan ends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from broker_runs import TOPIC
-from cluster_runs import replicated, seeds, traced_run
+from cluster_runs import run_with_timeline, seeds, traced_run
 
 from kreplica.cluster.plans.plan import PlanState, StepState
 from kreplica.cluster.topic_names import CONSUMER_OFFSETS
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 PARTITIONS = 4
 
 
-def loaded(seed: int) -> ReplicatedRun:
+def loaded_run(seed: int) -> ReplicatedRun:
     return traced_run(seed, brokers=4, partitions=PARTITIONS)
 
 
 @contextmanager
-def planned(seed: int) -> Iterator[tuple[ReplicatedRun, Planner]]:
-    with replicated(seed, loaded) as run:
+def planned_run(seed: int) -> Iterator[tuple[ReplicatedRun, Planner]]:
+    with run_with_timeline(seed, loaded_run) as run:
         planner = Planner(run.cluster)
         run.run_until_acknowledged(40)
         yield run, planner
@@ -42,39 +42,39 @@ def run_to_first_finished_step(run: ReplicatedRun, planner: Planner, plan_id: st
     run.cluster.run_until(lambda: planner.count(plan_id, StepState.FINISHED) > 0)
 
 
-def copier(run: ReplicatedRun) -> int:
-    """Return a broker that is copying a partition."""
+def wait_for_copying_broker(run: ReplicatedRun) -> int:
+    """Wait until a broker is copying a partition, and return it."""
 
-    def adding() -> list[int]:
+    def brokers_added() -> list[int]:
         assignment = assignment_of(run.cluster, TOPIC)
         return [broker for brokers in assignment.adding.values() for broker in brokers] if assignment else []
 
-    run.cluster.run_until(lambda: bool(adding()))
-    return adding()[0]
+    run.cluster.run_until(lambda: bool(brokers_added()))
+    return brokers_added()[0]
 
 
-def holders(run: ReplicatedRun) -> list[tuple[int, ...]]:
+def replica_lists(run: ReplicatedRun) -> list[tuple[int, ...]]:
     return [replicas_of(run.cluster, key) for key in run.keys]
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_a_drained_broker_has_and_gets_no_replicas(seed: int) -> None:
-    """Its replicas have moved, its files are deleted, and a new topic has no replica there."""
-    with planned(seed) as (run, planner):
+    """After a drain, the broker has no replicas and no files, and a new topic places no replica on it."""
+    with planned_run(seed) as (run, planner):
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         assert planner.until_ended(plan_id) is PlanState.COMPLETED
-        assert all(2 not in replicas for replicas in holders(run))
+        assert all(2 not in replicas for replicas in replica_lists(run))
         client = run.cluster.client(broker=1)
         run.cluster.run_until(client.create_topic("new", 6, replication_factor=3))
         run.cluster.run(1)
-        known = run.cluster.brokers[1].program.metadata.topic("new")
-        assert known is not None
-        assert all(2 not in partition.replicas for partition in known.partitions.values())
+        topic = run.cluster.brokers[1].program.metadata.topic("new")
+        assert topic is not None
+        assert all(2 not in partition.replicas for partition in topic.partitions.values())
         with pytest.raises(KafkaError) as refused:
             run.cluster.run_until(client.create_topic("too-many", 1, replication_factor=4))
         assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR
         assert "[2] are cordoned" in str(refused.value)
-        # A group that cannot do without a cordoned broker gets it, because the alternative is to wait forever.
+        # Consumer groups need this topic: it may use a cordoned broker if there are too few others.
         run.cluster.run_until(client.create_topic(CONSUMER_OFFSETS, 1, replication_factor=4))
         run.cluster.run_until(client.close())
         run.cluster.run_until(lambda: not any(key in run.machine(2).program.directories.logs for key in run.keys))
@@ -83,26 +83,26 @@ def test_a_drained_broker_has_and_gets_no_replicas(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds([1]))
 @pytest.mark.parametrize("victim", ["controller", "drained", "copying"])
 def test_a_plan_ends_although_a_broker_dies(seed: int, victim: str) -> None:
-    """The next controller continues the plan, and a broker that was copying resumes after its restart."""
-    with planned(seed) as (run, planner):
+    """A plan completes after the controller, the drained broker, or a broker that copies a partition dies."""
+    with planned_run(seed) as (run, planner):
         body = {"kind": "drain", "brokers": [2], "moves_at_once": 1, "throttle_bytes_per_second": 100_000}
         plan_id = planner.make(body, topics=[TOPIC])
         run_to_first_finished_step(run, planner, plan_id)
         controller = run.cluster.controller()
         assert controller is not None
-        chosen = {"controller": controller, "drained": 2, "copying": copier(run)}[victim]
+        chosen = {"controller": controller, "drained": 2, "copying": wait_for_copying_broker(run)}[victim]
         run.kill(chosen)
         run.run_until_acknowledged(20, timeout_s=60)
         run.start(chosen)
         assert planner.until_ended(plan_id) is PlanState.COMPLETED
-        assert all(2 not in replicas for replicas in holders(run))
+        assert all(2 not in replicas for replicas in replica_lists(run))
         run.cluster.run_until(lambda: planner.throttle is None)
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_consecutive_controllers_die_during_a_plan(seed: int) -> None:
-    """Controllers die during the same plan; the third one completes it."""
-    with planned(seed) as (run, planner):
+    """Two controllers die during a plan; the third one completes it."""
+    with planned_run(seed) as (run, planner):
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         for _ in range(2):
             controller = run.cluster.controller()
@@ -116,8 +116,8 @@ def test_consecutive_controllers_die_during_a_plan(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
     """The assignment is restored even if the controller dies during the rollback."""
-    with planned(seed) as (run, planner):
-        before = holders(run)
+    with planned_run(seed) as (run, planner):
+        before = replica_lists(run)
         plan_id = planner.make({"kind": "drain", "brokers": [2], "moves_at_once": 1}, topics=[TOPIC])
         run_to_first_finished_step(run, planner, plan_id)
         planner.cancel(plan_id, rollback=True)
@@ -127,21 +127,21 @@ def test_a_rollback_restores_the_original_assignment(seed: int) -> None:
         run.run_until_acknowledged(10, timeout_s=60)
         run.start(controller)
         assert planner.until_ended(plan_id) is PlanState.CANCELLED
-        assert holders(run) == before
+        assert replica_lists(run) == before
 
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_a_throttle_applies_only_to_added_replicas(seed: int) -> None:
-    """The move takes as long as its rate implies; producers with acks=all are not delayed."""
-    with planned(seed) as (run, planner):
+    """A throttle slows down the copying, but not producers with acks=all."""
+    with planned_run(seed) as (run, planner):
         run.run_until_acknowledged(100)
-        before = holders(run)
+        before = replica_lists(run)
         plan_id = planner.make({"kind": "drain", "brokers": [2], "throttle_bytes_per_second": 400}, topics=[TOPIC])
         run.cluster.run(2)
         acknowledged = run.history.acked_count
         run.cluster.run(4)
         assert run.history.acked_count > acknowledged + 100, "replicas in sync are not throttled"
-        assert holders(run) != before
+        assert replica_lists(run) != before
         assert planner.count(plan_id, StepState.MOVING) > 0
         planner.change(plan_id, throttle_bytes_per_second=None)
         assert planner.until_ended(plan_id, 30) is PlanState.COMPLETED
@@ -149,19 +149,19 @@ def test_a_throttle_applies_only_to_added_replicas(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_the_replication_factor_changes_in_one_step(seed: int) -> None:
-    """Increased and reduced again."""
-    with planned(seed) as (run, planner):
+    """One plan increases the replication factor of a topic, and another one reduces it."""
+    with planned_run(seed) as (run, planner):
         for factor in (4, 3):
             body = {"kind": "replication_factor", "topics": [TOPIC], "replication_factor": factor}
             assert planner.until_ended(planner.make(body, topics=[TOPIC])) is PlanState.COMPLETED
-            assert {len(replicas) for replicas in holders(run)} == {factor}
+            assert {len(replicas) for replicas in replica_lists(run)} == {factor}
 
 
 ROUNDS = 6
 
 
 def random_request(run: ReplicatedRun, random: Random) -> dict[str, Any]:
-    """Return a random request of an administrator, which may be rejected."""
+    """Return a random plan request, which may be rejected."""
     broker = random.randrange(1, 5)
     rows = [
         {"topic": TOPIC, "partition": key.partition, "replicas": random.sample(range(1, 5), 3)}
@@ -204,26 +204,26 @@ def disturb(run: ReplicatedRun, random: Random) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1]))
 def test_plans_end_despite_faults(seed: int) -> None:
-    """Several plans at a time, some cancelled or rolled back, while brokers die, pause and lose their sessions."""
-    with planned(seed) as (run, planner):
-        random, made = Random(seed), []
+    """No plan fails, although several run at a time and brokers die, pause and lose their sessions."""
+    with planned_run(seed) as (run, planner):
+        random, plan_ids = Random(seed), []
         for _ in range(ROUNDS):
             body = random_request(run, random)
             try:
                 plan_id = planner.make(body, topics=[TOPIC])
-                made.append(plan_id)
+                plan_ids.append(plan_id)
                 run.note(f"{plan_id}: {body}")
             except KafkaError as error:
                 run.note(f"{body} is rejected: {error}")
             run.cluster.run(random.choice([0.01, 0.1, 1.0]))
-            open_plans = [each for each in made if not planner.plan(each).state.is_ended]
+            open_plans = [each for each in plan_ids if not planner.plan(each).state.is_ended]
             if open_plans and random.random() < 0.4:
                 chosen, rollback = random.choice(open_plans), random.random() < 0.5
                 run.note(f"{chosen} is cancelled{', and rolled back' if rollback else ''}")
                 planner.cancel(chosen, rollback=rollback)
             disturb(run, random)
         run.settle()
-        for plan_id in made:
+        for plan_id in plan_ids:
             planner.until_ended(plan_id)
             assert planner.plan(plan_id).state is not PlanState.FAILED, planner.plan(plan_id).reason
         run.cluster.run_until(lambda: planner.throttle is None)

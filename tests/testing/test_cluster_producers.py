@@ -1,4 +1,4 @@
-"""DescribeProducers on all replicas, as used by tools that search for hanging transactions."""
+"""DescribeProducers on every replica, as tools that search for hanging transactions use it."""
 
 from __future__ import annotations
 

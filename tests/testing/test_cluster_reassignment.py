@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from broker_runs import TOPIC
-from cluster_runs import replicated, seeds, traced_run
+from cluster_runs import run_with_timeline, seeds, traced_run
 
 from kreplica.client.errors import ClientError
 from kreplica.cluster import documents, znodes
@@ -30,25 +30,25 @@ def four_brokers(seed: int) -> ReplicatedRun:
 
 
 class Mover:
-    """An administrator that moves replicas through the current controller."""
+    """An administrator that moves replicas with requests to the current controller."""
 
     def __init__(self, run: ReplicatedRun) -> None:
         self.run = run
         self.cluster = run.cluster
 
-    def ask(self, targets: Targets) -> dict[TopicPartition, int]:
-        """Return an error code for each partition; retries while there is no controller or it has changed."""
+    def reassign(self, targets: Targets) -> dict[TopicPartition, int]:
+        """Request a reassignment, retrying until a controller accepts it, and return an error code per partition."""
         self.run.note(f"move {', '.join(f'{p.partition} to {target}' for p, target in targets.items())}")
         for _ in range(60):
             controller = self.cluster.controller()
             if controller is not None:
-                answer = self._ask(controller, targets)
+                answer = self._try_reassign(controller, targets)
                 if answer is not None:
                     return answer
             self.cluster.run(0.5)
         raise AssertionError("no controller accepted the reassignment")
 
-    def _ask(self, controller: int, targets: Targets) -> dict[TopicPartition, int] | None:
+    def _try_reassign(self, controller: int, targets: Targets) -> dict[TopicPartition, int] | None:
         rows = [
             {"name": p.topic, "partitions": [{"partition_index": p.partition, "replicas": target}]}
             for p, target in targets.items()
@@ -70,8 +70,8 @@ class Mover:
             for row in topic["partitions"]
         }
 
-    def elsewhere(self, key: TopicPartition) -> tuple[int, ...]:
-        """Return other replicas: the broker without a replica replaces the preferred leader, and leads."""
+    def other_replicas(self, key: TopicPartition) -> tuple[int, ...]:
+        """Return an assignment in which the broker without a replica replaces the preferred leader."""
         now = replicas_of(self.cluster, key)
         (free,) = (broker for broker in range(1, BROKERS + 1) if broker not in now)
         return (free, *now[1:])
@@ -83,12 +83,12 @@ class Mover:
         assignment = documents.decode_topic(TOPIC, node.data or b"")
         return bool(assignment.adding or assignment.removing)
 
-    def arrive(self, timeout_s: float = 60.0) -> None:
-        """Run until no replica moves and none is left to be deleted."""
+    def run_until_moved(self, timeout_s: float = 60.0) -> None:
+        """Run until no replica is being added or removed."""
         self.cluster.run_until(lambda: not self.is_moving, timeout_s)
 
     def check_files(self) -> None:
-        """Check that only replicas have files."""
+        """Check that exactly the assigned replicas have files."""
         for key in self.run.keys:
             holders = {b for b, machine in self.cluster.brokers.items() if key in machine.program.directories.logs}
             assert holders == set(replicas_of(self.cluster, key)), str(key)
@@ -96,15 +96,15 @@ class Mover:
 
 @pytest.mark.parametrize("seed", seeds([1, 2, 3]))
 def test_replicas_move_under_load(seed: int) -> None:
-    """Every partition gets a new leader on another broker; former replicas have no files."""
-    with replicated(seed, four_brokers) as run:
+    """Every partition moves to a new leader on another broker; the files of removed replicas are deleted."""
+    with run_with_timeline(seed, four_brokers) as run:
         mover = Mover(run)
         for _ in range(3):
             run.run_until_acknowledged(30)
-            targets = {key: mover.elsewhere(key) for key in run.keys}
-            assert set(mover.ask(targets).values()) == {0}
+            targets = {key: mover.other_replicas(key) for key in run.keys}
+            assert set(mover.reassign(targets).values()) == {0}
             run.run_until_acknowledged(10)
-            mover.arrive()
+            mover.run_until_moved()
             for key, target in targets.items():
                 assert replicas_of(run.cluster, key) == target
                 state = state_of(run.cluster, key)
@@ -117,13 +117,13 @@ def test_replicas_move_under_load(seed: int) -> None:
 @pytest.mark.parametrize("seed", seeds([1, 2]))
 @pytest.mark.parametrize("victim", ["controller", "leader", "new replica", "old replica"])
 def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
-    """The move completes after the broker's restart; records are acknowledged all the time."""
-    with replicated(seed, four_brokers) as run:
+    """A broker dies during a move: records are still acknowledged, and the move completes after its restart."""
+    with run_with_timeline(seed, four_brokers) as run:
         mover = Mover(run)
         run.run_until_acknowledged(30)
-        target = mover.elsewhere(run.keys[0])
+        target = mover.other_replicas(run.keys[0])
         others = [broker for broker in replicas_of(run.cluster, run.keys[0]) if broker != run.leader()]
-        assert mover.ask({run.keys[0]: target}) == {run.keys[0]: 0}
+        assert mover.reassign({run.keys[0]: target}) == {run.keys[0]: 0}
         controller = run.cluster.controller()
         assert controller is not None
         chosen = {
@@ -135,7 +135,7 @@ def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
         run.kill(chosen)
         run.run_until_acknowledged(30, timeout_s=60)
         run.start(chosen)
-        mover.arrive()
+        mover.run_until_moved()
         assert replicas_of(run.cluster, run.keys[0]) == target
         run.settle()
         mover.check_files()
@@ -144,18 +144,18 @@ def test_a_broker_dies_during_a_move(seed: int, victim: str) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1, 2]))
 def test_a_move_is_cancelled_under_load(seed: int) -> None:
-    """The old assignment is restored, whether the new replica had caught up or not."""
-    with replicated(seed, four_brokers) as run:
+    """A cancelled move restores the old assignment, whether or not the new replica had caught up."""
+    with run_with_timeline(seed, four_brokers) as run:
         mover = Mover(run)
         key = run.keys[0]
         for steps in (0, 200, 1000):
             run.run_until_acknowledged(20)
             before = set(replicas_of(run.cluster, key))
-            mover.ask({key: mover.elsewhere(key)})
+            mover.reassign({key: mover.other_replicas(key)})
             run.steps(steps)
-            (error,) = mover.ask({key: None}).values()
+            (error,) = mover.reassign({key: None}).values()
             assert error in (0, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-            mover.arrive()
+            mover.run_until_moved()
             if error == 0:
                 assert set(replicas_of(run.cluster, key)) == before
         run.settle()
@@ -165,7 +165,7 @@ def test_a_move_is_cancelled_under_load(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds([1, 4]))
 def test_moves_in_a_storm(seed: int) -> None:
-    """Targets are replaced and cancelled at random while brokers die and restart; in the end all moves are complete."""
+    """Moves are replaced and cancelled at random while brokers die and restart; in the end all moves are complete."""
     storm(seed)
 
 
@@ -176,32 +176,32 @@ def test_moves_in_many_storms(seed: int) -> None:
 
 
 def storm(seed: int) -> None:
-    with replicated(seed, four_brokers) as run:
+    with run_with_timeline(seed, four_brokers) as run:
         mover = Mover(run)
         dead: list[int] = []
         for _ in range(12):
-            deed = run.random.choice(["move", "move", "cancel", "kill", "start", "wait"])
-            if deed == "move":
+            action = run.random.choice(["move", "move", "cancel", "kill", "start", "wait"])
+            if action == "move":
                 replicas = run.random.sample(range(1, BROKERS + 1), run.random.choice([2, 3, 3, 4]))
-                mover.ask({run.random.choice(run.keys): tuple(replicas)})
-            elif deed == "cancel":
-                mover.ask({run.random.choice(run.keys): None})
-            elif deed == "kill" and not dead:
+                mover.reassign({run.random.choice(run.keys): tuple(replicas)})
+            elif action == "cancel":
+                mover.reassign({run.random.choice(run.keys): None})
+            elif action == "kill" and not dead:
                 dead.append(run.random.randrange(1, BROKERS + 1))
                 run.kill(dead[0])
-            elif deed == "start" and dead:
+            elif action == "start" and dead:
                 run.start(dead.pop())
             run.cluster.run(run.random.random() * run.random.choice([0.1, 1.0, 10.0]))
         run.start_all()
-        mover.arrive(120)
+        mover.run_until_moved(120)
         run.settle()
         mover.check_files()
         run.converge()
 
 
 def test_a_removed_partition_number_is_used_again() -> None:
-    """Producers retry, consumers continue; then the partition is gone with its files, and a new one is empty."""
-    with replicated(1, four_brokers) as run:
+    """A removed partition rejects producers but serves consumers until it is deleted; its successor is empty."""
+    with run_with_timeline(1, four_brokers) as run:
         cluster, key = run.cluster, TopicPartition("shrinking", 2)
         admin = cluster.client()
         cluster.run_until(admin.create_topic(key.topic, 3, {}, replication_factor=3))
@@ -215,9 +215,9 @@ def test_a_removed_partition_number_is_used_again() -> None:
             cluster.run_until(client.produce(*key, batch(b"late")))
         assert refused.value.code.retriable
         assert [record.value for record in cluster.run_until(client.read_all(*key))] == [b"old"]
-        assert listed(cluster.run_until(admin.metadata()), key.topic) == [0, 1, 2]
+        assert partitions_of(cluster.run_until(admin.metadata()), key.topic) == [0, 1, 2]
         cluster.run(5)
-        assert listed(cluster.run_until(admin.metadata()), key.topic) == [0, 1]
+        assert partitions_of(cluster.run_until(admin.metadata()), key.topic) == [0, 1]
         assert not any(key in machine.program.directories.logs for machine in cluster.brokers.values())
 
         cluster.run_until(zookeeper.create(znodes.partitions_add_path(key.topic)))
@@ -234,7 +234,7 @@ def test_a_removed_partition_number_is_used_again() -> None:
         run.converge()
 
 
-def listed(metadata: dict[str, Any], topic: str) -> list[int]:
-    """Return the partitions in the metadata."""
+def partitions_of(metadata: dict[str, Any], topic: str) -> list[int]:
+    """Return the topic's partition numbers in the metadata."""
     (row,) = (row for row in metadata["topics"] if row["name"] == topic)
     return sorted(partition["partition_index"] for partition in row["partitions"])

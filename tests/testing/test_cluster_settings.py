@@ -1,4 +1,4 @@
-"""Changes of topic configurations on a whole cluster, with faults in between."""
+"""Changes to topic configurations on a whole cluster, interrupted by faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COORDINATOR = "coordinator"
 
 
 def three_brokers() -> SimulatedCluster:
-    """Start a cluster with one topic that has one configuration."""
+    """Start a cluster with one topic that has one setting."""
     cluster = SimulatedCluster(1, brokers=3, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.start()
     client = cluster.client()
@@ -35,26 +35,26 @@ def settings(cluster: SimulatedCluster) -> dict[str, str] | None:
 
 
 def test_a_change_with_a_lost_response_reaches_all_brokers() -> None:
-    """The broker that wrote the change is disconnected at that moment, for longer than its session timeout."""
+    """All brokers apply a change although the broker that wrote it lost its connection before the response."""
     cluster = three_brokers()
     client = cluster.client(broker=2)
-    answer: list[object] = []
-    Deferred.fromCoroutine(client.change_settings(TOPIC, {"min.insync.replicas": "2"})).addBoth(answer.append)
+    results: list[object] = []
+    Deferred.fromCoroutine(client.change_settings(TOPIC, {"min.insync.replicas": "2"})).addBoth(results.append)
     cluster.run_until(lambda: settings(cluster) == {"min.insync.replicas": "2"})
     cluster.simulation.network.cut("broker-2", COORDINATOR)
     cluster.run(10)
     cluster.simulation.network.heal()
     cluster.run(20)
-    assert answer
+    assert results
     brokers = cluster.brokers.items()
-    obeyed = {broker: machine.program.dynamic_settings.min_insync_replicas(TOPIC) for broker, machine in brokers}
-    assert obeyed == {1: 2, 2: 2, 3: 2}
+    effective = {broker: machine.program.dynamic_settings.min_insync_replicas(TOPIC) for broker, machine in brokers}
+    assert effective == {1: 2, 2: 2, 3: 2}
     cluster.run_until(client.close())
     cluster.stop()
 
 
 def test_a_change_does_not_outlive_its_topic() -> None:
-    """The topic is deleted between a broker's read and its write: the response is UNKNOWN_TOPIC_OR_PARTITION."""
+    """If a topic is deleted between a broker's read and its write, the response is UNKNOWN_TOPIC_OR_PARTITION."""
     cluster = three_brokers()
     controller = cluster.controller()
     assert controller is not None

@@ -1,4 +1,4 @@
-"""Broker starts while ZooKeeper is slow or loses connections or sessions: no broker gives up."""
+"""Brokers that start while ZooKeeper is slow or loses connections or sessions do not give up."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 COORDINATOR, BROKER = "coordinator", "broker-1"
 INSTANTS = 24
-"""Number of evenly spaced instants of a start at which the fault happens."""
+"""Number of evenly spaced instants during a start at which a fault is injected."""
 
-Trouble = Callable[[SimulatedCluster], None]
+Fault = Callable[[SimulatedCluster], None]
 
 
-def lost_connection(cluster: SimulatedCluster) -> None:
+def lose_connection(cluster: SimulatedCluster) -> None:
     """Break the connection; requests in flight may have taken effect."""
     cluster.simulation.network.drop_connections(BROKER, COORDINATOR)
 
 
-def lost_answers(cluster: SimulatedCluster) -> None:
-    """Requests take effect, but their responses are lost, for longer than the broker's request timeout."""
+def lose_responses(cluster: SimulatedCluster) -> None:
+    """Drop all responses, but not requests, for longer than the broker's request timeout."""
     network = cluster.simulation.network
     network.cut(COORDINATOR, BROKER, one_way=True)
     cluster.run(5.0)
     network.heal()
 
 
-def lost_session(cluster: SimulatedCluster) -> None:
+def lose_session(cluster: SimulatedCluster) -> None:
     """Expire the session, and delete its ephemeral znodes."""
     session_id = cluster.brokers[1].program.client.session_id
     if session_id:
@@ -43,8 +43,8 @@ def lost_session(cluster: SimulatedCluster) -> None:
         serving.expire(session_id)
 
 
-def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
-    """Prepare a broker's first start, or its start after ``kill -9`` with a topic."""
+def begin_start(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
+    """Begin a broker's first start (``fresh``), or its restart with a topic after ``kill -9``."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.session.timeout.ms=6000"])
     cluster.run_until(cluster.zookeeper.start())
     if not fresh:
@@ -54,22 +54,22 @@ def restarting(fresh: bool) -> tuple[SimulatedCluster, Deferred[None]]:
     return cluster, cluster.brokers[1].start()
 
 
-def seconds_of_start(fresh: bool) -> float:
-    cluster, started = restarting(fresh)
+def start_duration_s(fresh: bool) -> float:
+    cluster, started = begin_start(fresh)
     started_s = cluster.simulation.now_s
     cluster.run_until(started)
     return cluster.simulation.now_s - started_s
 
 
 @pytest.mark.parametrize("fresh", [True, False], ids=["first", "killed"])
-@pytest.mark.parametrize("trouble", [lost_connection, lost_answers, lost_session])
-def test_a_fault_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> None:
-    """The broker is registered in the end and serves its topics."""
-    seconds = seconds_of_start(fresh)
+@pytest.mark.parametrize("inject_fault", [lose_connection, lose_responses, lose_session])
+def test_a_fault_at_any_instant_of_a_start(inject_fault: Fault, fresh: bool) -> None:
+    """After a fault at any instant of its start, the broker is registered in the end and serves its topics."""
+    duration_s = start_duration_s(fresh)
     for instant in range(INSTANTS):
-        cluster, started = restarting(fresh)
-        cluster.run(seconds * (instant + 0.5) / INSTANTS)
-        trouble(cluster)
+        cluster, started = begin_start(fresh)
+        cluster.run(duration_s * (instant + 0.5) / INSTANTS)
+        inject_fault(cluster)
         cluster.run_until(started, timeout_s=120.0)
         cluster.run(30)
         broker = cluster.brokers[1].program
@@ -83,7 +83,7 @@ def test_a_fault_at_any_instant_of_a_start(trouble: Trouble, fresh: bool) -> Non
 
 
 def change_settings(cluster: SimulatedCluster, value: int, *, create: bool = False) -> None:
-    """Change a configuration of the topic ``orders`` as a tool does, with a notification for every broker."""
+    """Change a setting of the topic ``orders`` in ZooKeeper as a tool does, with a notification to every broker."""
     runtime = cluster.host("tool").runtime
     tool = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(tool.start())
@@ -94,12 +94,12 @@ def change_settings(cluster: SimulatedCluster, value: int, *, create: bool = Fal
     cluster.run_until(tool.close())
 
 
-def test_settings_of_a_session_that_ended_during_the_start() -> None:
-    """A broker whose session was replaced during its start still applies configuration changes."""
-    cluster, started = restarting(fresh=False)
+def test_a_session_that_expires_during_the_start() -> None:
+    """A broker whose session expires during its start still applies configuration changes."""
+    cluster, started = begin_start(fresh=False)
     broker = cluster.brokers[1].program
     cluster.run_until(lambda: broker._opened)
-    lost_session(cluster)
+    lose_session(cluster)
     cluster.run_until(started, timeout_s=120.0)
     change_settings(cluster, 2, create=True)
     cluster.run(5)
@@ -108,8 +108,8 @@ def test_settings_of_a_session_that_ended_during_the_start() -> None:
 
 
 def test_old_notifications_of_changed_settings() -> None:
-    """A restart removes notifications older than 15 minutes, each once, and processes later changes."""
-    cluster, started = restarting(fresh=False)
+    """A restarted broker deletes notifications older than 15 minutes and processes later ones."""
+    cluster, started = begin_start(fresh=False)
     cluster.run_until(started)
     for value in (2, 3, 4):
         change_settings(cluster, value, create=value == 2)
@@ -125,21 +125,21 @@ def test_old_notifications_of_changed_settings() -> None:
     cluster.stop()
 
 
-def logged(kept: list[str]) -> Callable[[dict], None]:
+def collect_log_lines(lines: list[str]) -> Callable[[dict], None]:
     def observe(event: dict) -> None:
-        kept.append(event["log_format"].format(**event))
+        lines.append(event["log_format"].format(**event))
 
     globalLogPublisher.addObserver(observe)
     return observe
 
 
-def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
-    """The broker waits beyond every timeout for a server that accepts connections but opens no session, and logs it."""
+def test_a_start_waits_for_a_slow_zookeeper_and_logs_it() -> None:
+    """A broker waits beyond the connection timeout for a server that accepts connections but opens no session."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=6000"])
     cluster.run_until(cluster.zookeeper.start())
     cluster.host("coordinator").pause()
     lines: list[str] = []
-    observer = logged(lines)
+    observer = collect_log_lines(lines)
     try:
         started = cluster.brokers[1].start()
         cluster.run(60)
@@ -155,10 +155,10 @@ def test_a_slow_zookeeper_is_waited_for_and_named() -> None:
 
 
 def test_an_unreachable_zookeeper_fails_the_start() -> None:
-    """If no server accepts a connection, the start ends after the configured time, and the log names the cause."""
+    """If no server accepts a connection, the start fails after the connection timeout, and the log names the server."""
     cluster = SimulatedCluster(1, overrides=["zookeeper.connection.timeout.ms=12000"])
     lines: list[str] = []
-    observer = logged(lines)
+    observer = collect_log_lines(lines)
     try:
         with pytest.raises(OperationTimeout, match="no session within 12 s; last attempt: coordinator:2181"):
             cluster.run_until(cluster.brokers[1].start())
@@ -170,10 +170,10 @@ def test_an_unreachable_zookeeper_fails_the_start() -> None:
 
 
 def test_a_start_logs_the_duration_of_each_part() -> None:
-    """One line with all parts in order: it explains a slow restart without a profiler."""
-    cluster, started = restarting(fresh=False)
+    """A start logs one line with the duration of each part, in order."""
+    cluster, started = begin_start(fresh=False)
     lines: list[str] = []
-    observer = logged(lines)
+    observer = collect_log_lines(lines)
     try:
         cluster.run_until(started)
     finally:

@@ -1,4 +1,4 @@
-"""Replicas that were removed while their broker was disconnected from ZooKeeper but running."""
+"""Replicas that are removed while their broker runs without a connection to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHERS = ("coordinator", "broker-1", "broker-2")
 def test_a_reconnected_broker_deletes_removed_replicas() -> None:
     """A partition is removed while a replica's broker is disconnected, then its topic is deleted and created again.
 
-    The broker registers again without a restart: it deletes the obsolete log, and can create the new one.
+    When the broker registers again without a restart, it deletes the obsolete log and can create the new one.
     """
     cluster = SimulatedCluster(1, brokers=3, overrides=["controlled.shutdown.enable=false"])
     cluster.start()

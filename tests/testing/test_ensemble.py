@@ -1,4 +1,4 @@
-"""Consistency of the simulated ensemble: order of a client's reads and writes, elections and sessions."""
+"""Consistency of the simulated ZooKeeper ensemble: order of reads and writes, elections, and sessions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _deferred_collection() -> Iterator[None]:
 
 
 class Scene:
-    """An ensemble of three servers, and clients on their own hosts."""
+    """An ensemble of three servers, and clients, each on its own host."""
 
     def __init__(self, seed: int = 1) -> None:
         self.simulation = Simulation(seed)
@@ -65,7 +65,7 @@ class Scene:
 
 
 def test_a_lagging_server_serves_old_data_until_a_sync() -> None:
-    """Another client's write is visible after a sync, which waits for the server."""
+    """A lagging server returns another client's write only after a sync, which waits until it has caught up."""
     scene = Scene()
     lagging, other = scene.followers
     reader, writer = scene.client("reader", lagging), scene.client("writer", other)
@@ -83,7 +83,7 @@ def test_a_lagging_server_serves_old_data_until_a_sync() -> None:
 
 
 def test_a_client_sees_its_own_writes_and_the_reason_of_a_failed_one() -> None:
-    """Each response comes after its server has applied the transactions on which it depends."""
+    """A client's requests through a lagging server see its earlier writes, and fail with the right error."""
     scene = Scene()
     lagging, other = scene.followers
     client, rival = scene.client("client", lagging), scene.client("rival", other)
@@ -101,7 +101,7 @@ def test_a_client_sees_its_own_writes_and_the_reason_of_a_failed_one() -> None:
 
 
 def test_watches_fire_when_the_server_applies_the_change() -> None:
-    """The event comes before the client can read the new data, and in the order of the changes."""
+    """A client receives watch events before it can read the new data, and in the order of the changes."""
     scene = Scene()
     lagging, other = scene.followers
     watcher, writer = scene.client("watcher", lagging), scene.client("writer", other)
@@ -125,7 +125,7 @@ def test_watches_fire_when_the_server_applies_the_change() -> None:
 
 
 def test_a_client_never_goes_back_in_time() -> None:
-    """A server rejects a client that has seen transactions that the server does not have."""
+    """A server refuses a client that has already seen newer transactions than the server has."""
     scene = Scene()
     lagging, other = scene.followers
     client = scene.client("client")
@@ -142,7 +142,7 @@ def test_a_client_never_goes_back_in_time() -> None:
 
 
 def test_sessions_survive_the_loss_of_the_leader() -> None:
-    """Writes wait for the next leader, or have an unknown outcome; ephemeral znodes and acknowledged writes remain."""
+    """When the leader dies, sessions, ephemeral znodes and acknowledged writes remain; other writes may be lost."""
     for seed in range(1, 8):
         scene = Scene(seed)
         client = scene.client("client")
@@ -176,7 +176,7 @@ def test_sessions_survive_the_loss_of_the_leader() -> None:
 
 
 def test_an_isolated_leader_commits_nothing() -> None:
-    """The others elect another leader; until the old one notices, it serves old data and even responds to a sync."""
+    """The majority elects another leader; until the isolated one notices, it serves old data and answers syncs."""
     scene = Scene()
     old = scene.leader
     client, other = scene.client("client", old), scene.client("other", *scene.followers)
@@ -195,7 +195,7 @@ def test_an_isolated_leader_commits_nothing() -> None:
 
 
 def test_an_isolated_server_serves_old_data_until_it_notices() -> None:
-    """Then it closes its connections; it catches up when it reaches the leader again."""
+    """An isolated follower serves old data, then closes its connections, and catches up once it is reconnected."""
     scene = Scene()
     isolated, other = scene.followers
     client, writer = scene.client("client", isolated), scene.client("writer", other)
@@ -227,7 +227,7 @@ def test_the_leader_expires_sessions() -> None:
 
 
 def test_without_a_quorum_there_is_no_leader() -> None:
-    """Clients are disconnected; they reconnect when a majority runs again."""
+    """Without a majority of servers, clients are disconnected; they reconnect once a majority runs again."""
     scene = Scene()
     client = scene.client("client")
     scene.run_until(client.create("/a", b"x"))
@@ -242,7 +242,7 @@ def test_without_a_quorum_there_is_no_leader() -> None:
 
 
 def test_a_closed_session_is_removed_everywhere() -> None:
-    """Its ephemeral znodes are deleted on all servers."""
+    """When a session is closed, its ephemeral znodes are deleted on all servers."""
     scene = Scene()
     client = scene.client("client", scene.followers[0])
     scene.run_until(client.create("/mine", b"", ephemeral=True))

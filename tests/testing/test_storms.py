@@ -1,4 +1,4 @@
-"""Clusters under load with several simultaneous faults of all kinds, for many seeds; all recover at the end."""
+"""Storms: clusters under load with several simultaneous faults of all kinds; all recover in the end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def check(outcome: Outcome) -> None:
     ],
 )
 def test_storms(first: int) -> None:
-    """Acknowledged and read records are kept, once and in order; after the storm all replicas are in sync.
+    """Acknowledged and read records exist once and in order; after the storm, all replicas are in sync.
 
     ``make test`` runs the first 20 seeds, ``make soak`` the others.
     """
@@ -51,7 +51,7 @@ def test_storms(first: int) -> None:
 
 @pytest.mark.parametrize("ensemble", [1, 3])
 def test_storms_with_protected_znodes(ensemble: int) -> None:
-    """Brokers authenticate again on each connection; no component creates or reads a znode without access."""
+    """With protected znodes, brokers authenticate on each connection and access no znode without permission."""
     chosen = {"seconds": str(SECONDS), "protected": "yes", "ensemble": str(ensemble)}
     for outcome in sweep(seeds(range(301, 305)), jobs=JOBS, chosen=chosen):
         check(outcome)
@@ -67,7 +67,7 @@ def test_storms_with_changing_rights(ensemble: int) -> None:
 
 @pytest.mark.soak
 def test_many_storms_with_changing_rights() -> None:
-    """No principal exceeds its rights in a hundred storms of half a minute."""
+    """No principal exceeds its rights in a hundred 30-second storms."""
     for outcome in sweep(seeds(range(1, 101)), jobs=JOBS, chosen={"security": "yes", "seconds": "30"}):
         check(outcome)
 
@@ -79,7 +79,7 @@ def deterministic_part(outcome: Outcome) -> Outcome:
 
 @pytest.mark.parametrize("chosen", [{}, {"security": "yes", "seconds": "5"}], ids=["plain", "security"])
 def test_a_seed_determines_the_run(chosen: dict[str, str]) -> None:
-    """The events, records and event lists are equal, in this process and in others."""
+    """Two storms with the same seed have equal events and records, in the same process or in different ones."""
     here = [deterministic_part(outcome) for outcome in sweep([3, 5], chosen={**SHORT, **chosen})]
     elsewhere = [deterministic_part(outcome) for outcome in sweep([3, 5], jobs=2, chosen={**SHORT, **chosen})]
     assert sorted(elsewhere, key=lambda outcome: outcome.seed) == here
@@ -87,7 +87,7 @@ def test_a_seed_determines_the_run(chosen: dict[str, str]) -> None:
 
 
 def test_a_trace_has_a_line_for_every_event() -> None:
-    """There is also a line for each injected fault, at its position."""
+    """The trace of a storm has a line for every event, and for every fault at the time of its injection."""
     lines: list[str] = []
     outcome = run_storm(4, options_of(4, SHORT), trace=lines.append)
     events = [line.partition(" * ")[2] for line in lines if " * " in line]
@@ -98,7 +98,7 @@ def test_a_trace_has_a_line_for_every_event() -> None:
 
 
 def test_omitted_faults_do_not_happen() -> None:
-    """A storm with a part of its faults has the same faults at the same times."""
+    """If only some of a storm's faults are chosen, exactly these are injected, at the same times."""
     options = options_of(8, SHORT)
     whole = run_storm(8, options)
     some = [fault.number for fault in whole.plan[::2]]
@@ -111,14 +111,14 @@ def test_omitted_faults_do_not_happen() -> None:
     assert begun == some
 
 
-def test_endless_seeds_end_at_the_time_limit() -> None:
-    """With a time limit, a sweep starts no storm after it."""
+def test_a_sweep_ends_at_its_time_limit() -> None:
+    """A sweep without an end seed starts no storm after its time limit."""
     outcomes = list(sweep(iter(range(1, 10_000)), chosen={**SHORT, "seconds": "1"}, seconds_max=1.0))
     assert 1 <= len(outcomes) < 1000
 
 
 def test_a_failure_is_reported_and_minimized(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broker that fails after a pause fails the storm; the minimized plan contains only the pause."""
+    """If a broker fails after a pause, the storm fails, and its minimized plan contains only the pause."""
 
     def burst(run: object, random: object) -> None:
         raise RuntimeError("failed after a pause")
@@ -137,7 +137,7 @@ def test_a_failure_is_reported_and_minimized(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_cluster_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A cluster that does not start is reported like other failures."""
+    """A cluster that does not start is reported as a failed storm."""
 
     def burst(self: SimulatedCluster) -> None:
         raise RuntimeError("cluster does not start")
@@ -149,7 +149,7 @@ def test_a_cluster_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_process_that_dies_in_a_storm_fails_only_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sweep continues, and the report names the seed."""
+    """If the process of a storm dies, its seed is reported as failed, and the sweep continues."""
     monkeypatch.setattr(sweeps, "run_without_collection", lambda seed, options: os._exit(9))
     outcome = sweeps.run_in_child(7, SHORT)
     assert (outcome.seed, outcome.failure) == (7, "ChildFailed: the storm's process ended with status 9")

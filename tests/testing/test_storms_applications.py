@@ -1,11 +1,11 @@
-"""Programs that use the client library under faults that target them, and checks of their results."""
+"""Applications that use the client library while faults target them, and the checks of their results."""
 
 from __future__ import annotations
 
 from random import Random
 
 import pytest
-from cluster_runs import replicated
+from cluster_runs import run_with_timeline
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
@@ -27,19 +27,19 @@ from kreplica.testing.storms.storm import faults_of_seed
 from kreplica.wire.records import Record
 
 SEEDS_OF_EPOCH_BUMPS = (6, 31)
-"""Seeds with copiers that use the transaction protocol of Kafka 4."""
+"""Seeds whose copiers use the transaction protocol of Kafka 4."""
 
 KEY, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-def with_applications(seed: int) -> ReplicatedRun:
+def run_with_applications(seed: int) -> ReplicatedRun:
     run = ReplicatedRun(seed, overrides=OVERRIDES, partitions=1)
     run.companions.append(Applications(run, REPLICAS, SAFE))
     return run
 
 
 class SlowToStop(Application):
-    """Runs until the test fires the Deferred."""
+    """An application that stops only when the test fires its Deferred."""
 
     def __init__(self, host: Host, name: str) -> None:
         super().__init__(host, name, "")
@@ -49,13 +49,13 @@ class SlowToStop(Application):
         await self.stopped
 
     def finish(self) -> None:
-        """Takes some time."""
+        """Does nothing, so that the application keeps running."""
 
     async def _work(self, cluster: object) -> None:
         """Not called."""
 
 
-def of(run: ReplicatedRun) -> Applications:
+def applications_of(run: ReplicatedRun) -> Applications:
     return next(each for each in run.companions if isinstance(each, Applications))
 
 
@@ -63,9 +63,9 @@ def of(run: ReplicatedRun) -> Applications:
 class TestApplications:
     @pytest.mark.parametrize("name", APPLICATION_FAULTS)
     def test_survive_faults(self, name: str) -> None:
-        """Faults of applications and coordinators cause no loss, no duplicate and no stall."""
+        """Applications lose and duplicate no record, and do not stall, although they and their coordinators fail."""
         begin, _ = APPLICATION_FAULTS[name]
-        with replicated(sorted(APPLICATION_FAULTS).index(name), with_applications) as run:
+        with run_with_timeline(sorted(APPLICATION_FAULTS).index(name), run_with_applications) as run:
             run.cluster.run(1.5)
             end = begin(run, Random(name))
             run.cluster.run(3.0)
@@ -74,20 +74,20 @@ class TestApplications:
             run.converge()
 
     def test_process_each_record_once_without_faults(self) -> None:
-        """Without faults, no record is processed again."""
-        with replicated(3, with_applications) as run:
+        """Without faults, each record is processed once."""
+        with run_with_timeline(3, run_with_applications) as run:
             run.cluster.run(10.0)
             run.converge()
-            history = of(run).history
+            history = applications_of(run).history
             written = [sent for sent in history.sent.values() if sent.written is not None]
             workers = history.groups[WORKERS]
             assert workers.processed_count == sum(workers.processed_ends.values()) >= len(written) > 0
 
     @pytest.mark.parametrize("seed", SEEDS_OF_EPOCH_BUMPS)
     def test_that_are_stopped_twice_release_everything(self, seed: int) -> None:
-        """The second request to stop arrives while connections are closed after the first one."""
-        with replicated(seed, with_applications) as run:
-            applications = of(run)
+        """Applications release everything if a second stop request arrives while they are closing connections."""
+        with run_with_timeline(seed, run_with_applications) as run:
+            applications = applications_of(run)
             run.cluster.run(4.0)
             for slot in applications.slots:
                 slot.leave()
@@ -99,7 +99,7 @@ class TestApplications:
             run.converge()
 
     def test_do_not_change_other_faults(self) -> None:
-        """A seed's plan is the same with and without applications; faults of applications are appended."""
+        """With applications, a seed has the same faults as without, followed by faults that target applications."""
         without, with_them = (faults_of_seed(7, options_of(7, {"applications": each})) for each in ("no", "yes"))
         added = with_them[len(without) :]
         assert with_them[: len(without)] == without
@@ -108,17 +108,17 @@ class TestApplications:
 
     @pytest.mark.parametrize("seed", range(1, 3))
     def test_survive_a_storm(self, seed: int, logged_errors: list[str]) -> None:
-        """Faults of all kinds, several at a time."""
+        """Applications survive several simultaneous faults of all kinds."""
         chosen = {"applications": "yes", "seconds": "10", "messages_per_s": "5", "batch_records": "5"}
         outcome = run_storm(seed, options_of(seed, chosen))
         assert outcome.clean, outcome.details
-        # A flipped bit makes the damaged replica leave the ISR.
+        # This error is expected when a flipped bit takes a replica offline.
         logged_errors[:] = [text for text in logged_errors if "is taken offline, so that" not in text]
 
 
 def test_a_process_that_leaves_for_good_is_not_replaced() -> None:
-    """A process that would be replaced after its exit is removed permanently while it is still exiting."""
-    with replicated(1) as run:
+    """A process that is to be replaced after its exit is not replaced if it is removed while it is still exiting."""
+    with run_with_timeline(1) as run:
         applications: list[SlowToStop] = []
 
         def make(host: Host, name: str) -> SlowToStop:
@@ -142,10 +142,10 @@ def record(offset: int, value: bytes, key: bytes | None = None) -> Record:
 
 
 class TestChecks:
-    """Each check finds its kind of violation."""
+    """Each check detects its kind of violation."""
 
     def test_of_sent_records(self) -> None:
-        """Lost, duplicated, reordered, moved, written despite an error, unknown."""
+        """Records are lost, duplicated, reordered, at the wrong offset, written despite an error, or never sent."""
         one, two = Sent(b"one", "p", 0, None), Sent(b"two", "p", 1, None)
         sent = {b"one": one, b"two": two}
         good = [record(0, b"one"), record(1, b"two")]
@@ -170,7 +170,7 @@ class TestChecks:
             check_sent(sent, {KEY: good, OTHER: []})
 
     def test_of_read_records(self) -> None:
-        """Different, reordered, too many or missing records."""
+        """Readers receive different, reordered, too many or too few records."""
         log = [record(0, b"a"), record(2, b"b"), record(3, b"c")]
         for given, text in (
             ([(0, b"a"), (2, b"b")], ""),
@@ -187,7 +187,7 @@ class TestChecks:
                 check_read(followed, {KEY: log})
 
     def test_of_copied_records(self) -> None:
-        """Once and in order."""
+        """Each record must be copied once and in order."""
         source = [record(0, b"a"), record(1, b"b")]
         check_copied(source, [record(0, b"t copies a"), record(4, b"u copies b")], KEY)
         with pytest.raises(AssertionError, match="1 of 2 records were copied"):
@@ -197,7 +197,7 @@ class TestChecks:
 
 
 class TestGroupRecords:
-    """Contradictions in the assignments and records that members of a group receive."""
+    """Contradictions between the assignments and records that the members of a group receive."""
 
     @pytest.fixture
     def group(self) -> MemberHistory:
@@ -206,7 +206,7 @@ class TestGroupRecords:
         return group
 
     def test_members_join_and_leave(self, group: MemberHistory) -> None:
-        """The next member starts at the end of the processed records, or before."""
+        """The next member may start at or before the end of the processed records."""
         for offset in range(3):
             group.received("a", KEY, offset)
         group.processed(KEY, 0)
@@ -218,15 +218,15 @@ class TestGroupRecords:
         assert group.processed_ends == {KEY: 2}
 
     def test_unprocessed_records_are_not_skipped(self, group: MemberHistory) -> None:
-        """A member that starts behind an unprocessed record has lost it."""
+        """A member that starts after an unprocessed record has skipped it."""
         group.received("a", KEY, 0)
         group.revoked("a", [KEY])
         group.assigned("b", [KEY])
         group.received("b", KEY, 1)
         assert "starts t-0 at 1, but 0 was not processed" in group.contradictions[0]
 
-    def test_a_group_does_not_rewind_behind_an_earlier_start(self, group: MemberHistory) -> None:
-        """Records before the start of an earlier member were committed."""
+    def test_a_group_does_not_rewind_before_an_earlier_start(self, group: MemberHistory) -> None:
+        """A member must not start before the position at which an earlier member started."""
         for member, begin in (("a", 0), ("b", 1), ("c", 0)):
             if member != "a":
                 group.assigned(member, [KEY])
@@ -236,7 +236,7 @@ class TestGroupRecords:
         assert "starts t-0 at 0, but b started earlier at 1" in group.contradictions[0]
 
     def test_records_are_consecutive(self, group: MemberHistory) -> None:
-        """No record is skipped, repeated, or outside a member's assignment."""
+        """A member skips and repeats no record, and receives none from partitions that it does not own."""
         group.received("a", KEY, 0)
         group.received("a", KEY, 2)
         group.received("b", KEY, 0)
@@ -248,7 +248,7 @@ class TestGroupRecords:
         ]
 
     def test_a_partition_has_one_owner(self, group: MemberHistory) -> None:
-        """Except a member that cannot know yet that the partition was reassigned."""
+        """A partition has one owner, not counting a member that cannot know yet that it was reassigned."""
         group.assigned("b", [KEY])
         assert "was assigned to b while a owned it" in group.contradictions[0]
         late = MemberHistory("g", lambda: 0.0, lambda had, has: had == "a")
@@ -259,7 +259,7 @@ class TestGroupRecords:
         assert len(late.contradictions) == 1
 
     def test_a_commit_is_not_forgotten(self, group: MemberHistory) -> None:
-        """The next owner starts at the committed offset, or after it, but not before."""
+        """The next owner starts at or after the committed offset, not before it."""
         group.received("a", KEY, 0)
         for offset in range(5):
             group.processed(KEY, offset)
@@ -270,7 +270,7 @@ class TestGroupRecords:
         assert "starts t-0 at 3, but 4 was committed" in group.contradictions[0]
 
     def test_a_late_commit_may_replace_a_newer_one(self) -> None:
-        """The first attempt of a commit may arrive late in its generation, but not in a later one."""
+        """A delayed first attempt of a commit may be applied in its own generation, but not in a later one."""
         clock = Clock()
         group = MemberHistory("g", clock.seconds)
         group.assigned("a", [KEY])
@@ -291,8 +291,8 @@ class TestGroupRecords:
         group.received("c", KEY, 5)
         assert "starts t-0 at 5, but 9 was committed" in group.contradictions[0]
 
-    def test_a_failed_commit_is_no_lower_bound(self, group: MemberHistory) -> None:
-        """Members may start at the beginning if no commit has succeeded."""
+    def test_a_failed_commit_is_not_a_lower_bound(self, group: MemberHistory) -> None:
+        """Members may start at offset 0 if no commit has succeeded."""
         for offset in range(9):
             group.processed(KEY, offset)
         group.commit_failed(group.commit_began({KEY: 5}))
@@ -302,7 +302,7 @@ class TestGroupRecords:
         assert not group.contradictions
 
     def test_a_pending_commit_may_replace_a_newer_one(self, group: MemberHistory) -> None:
-        """A member may be assigned partitions while a commit of its earlier ownership is retried (seed 38040)."""
+        """A member may be reassigned a partition while it retries a commit from its previous ownership (seed 38040)."""
         for offset in range(9):
             group.processed(KEY, offset)
         group.committed(group.commit_began({KEY: 9}))
@@ -318,7 +318,7 @@ class TestGroupRecords:
         assert "starts t-0 at 4, but 9 was committed" in group.contradictions[0]
 
     def test_a_partition_has_one_member_in_a_generation(self, group: MemberHistory) -> None:
-        """Even if the members cannot know of each other."""
+        """Two owners in one generation are a contradiction, even if the members do not know about each other."""
         group.assigned_in(1, "a", [KEY])
         group.assigned_in(1, "b", [OTHER])
         group.assigned_in(2, "b", [KEY])

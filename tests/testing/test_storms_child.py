@@ -1,4 +1,4 @@
-"""Work in a forked process."""
+"""Functions that run in a forked process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.testing.storms.child import ChildFailed, call_in_child
 
 
 def test_only_the_result_of_the_child_is_returned() -> None:
-    """Results of any size; changes of the child's memory have no effect on the parent."""
+    """A child returns a result of any size, and its changes to memory have no effect on the parent."""
     left_behind: list[int] = []
 
     def work() -> tuple[int, bytes]:
@@ -24,13 +24,13 @@ def test_only_the_result_of_the_child_is_returned() -> None:
 
 
 def test_failed_work_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
-    """The traceback is on standard error."""
+    """If the function raises, the error has the exit status, and the traceback is printed on standard error."""
     with pytest.raises(ChildFailed, match="ended with status 1"):
         call_in_child(lambda: {}["nothing"])
     assert "KeyError: 'nothing'" in capfd.readouterr().err
 
 
 def test_a_killed_child_is_reported() -> None:
-    """The error contains the number of the signal."""
+    """If a child is killed, the error contains the signal number."""
     with pytest.raises(ChildFailed, match="ended with status -9"):
         call_in_child(lambda: os.kill(os.getpid(), 9))

@@ -1,9 +1,9 @@
-"""Additional clients of a run: their results, contradictory results, and fetches from followers."""
+"""Additional clients of a run: their results, contradictions between these, and fetches from followers."""
 
 from __future__ import annotations
 
 import pytest
-from cluster_runs import replicated, traced_run
+from cluster_runs import run_with_timeline, traced_run
 
 from kreplica.errors import KafkaError
 from kreplica.testing.anomalies import Kind, report
@@ -14,12 +14,12 @@ from kreplica.testing.storms.replicated_run import SAFE, ReplicatedRun
 pytestmark = pytest.mark.usefixtures("logged_errors")
 
 
-def in_racks(seed: int) -> ReplicatedRun:
+def run_with_racks(seed: int) -> ReplicatedRun:
     return traced_run(seed, racks=True)
 
 
-def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareReader:
-    """Return a reader in that rack that has read all acknowledged records of one partition."""
+def read_all_from(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareReader:
+    """Read all acknowledged records of one partition in this rack, and return the reader."""
     reader = run.readers.start_reader(run.keys[0], rack=rack, size_max=size_max)
     run.cluster.run_until(lambda: reader.position >= run.history.ends(0)[0] > 0)
     run.cluster.run_until(reader.abandon())
@@ -27,27 +27,27 @@ def read_all(run: ReplicatedRun, rack: str, size_max: int = 300) -> RackAwareRea
 
 
 def test_a_reader_fetches_from_the_replica_in_its_rack() -> None:
-    """The leader redirects it unless it is in the same rack; the records are the same."""
-    with replicated(1, in_racks) as run:
+    """The leader redirects a reader to the replica in the reader's rack, unless that is the leader itself."""
+    with run_with_timeline(1, run_with_racks) as run:
         run.run_until_acknowledged(200)
         for broker, rack in run.racks.items():
             expected = {} if broker == run.leader(0) else {f"broker-{broker}": None}
-            assert read_all(run, rack).preferred == expected
+            assert read_all_from(run, rack).preferred == expected
         run.converge()
 
 
 def test_a_late_reader_reads_everything_in_small_fetches() -> None:
     """A reader without a rack reads from the leader; a limit of one byte returns one batch at a time (KIP-74)."""
-    with replicated(2, in_racks) as run:
+    with run_with_timeline(2, run_with_racks) as run:
         run.run_until_acknowledged(100)
-        assert not read_all(run, "", size_max=1).preferred
+        assert not read_all_from(run, "", size_max=1).preferred
         assert len(run.history.seen[0]) >= run.history.ends(0)[0]
         run.converge()
 
 
 def test_a_reader_leaves_a_dead_follower() -> None:
-    """The leader names another replica, or returns the records itself."""
-    with replicated(3, in_racks) as run:
+    """If the follower that a reader fetches from dies, the reader continues with another replica or the leader."""
+    with run_with_timeline(3, run_with_racks) as run:
         run.run_until_acknowledged(200)
         near = run.in_sync_followers(0)[0]
         reader = run.readers.start_reader(run.keys[0], rack=run.racks[near], size_max=300)
@@ -59,9 +59,9 @@ def test_a_reader_leaves_a_dead_follower() -> None:
 
 
 def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
-    """If a broker's metadata is older than the leader that the client knows, it asks the next broker."""
-    with replicated(3) as run:
-        client = run.cluster.leader_client(*run.keys[0], name="somebody")
+    """A client rejects metadata with an older leader epoch than it has seen, and queries the next broker."""
+    with run_with_timeline(3) as run:
+        client = run.cluster.leader_client(*run.keys[0], name="client")
         run.cluster.run_until(client.connection())
         earlier, client.leader_epoch = client.leader_epoch, client.leader_epoch + 1
         run.cluster.run_until(client.close())
@@ -74,8 +74,8 @@ def test_a_client_does_not_go_back_to_an_earlier_leader() -> None:
 
 
 def test_a_decreasing_end_offset_is_found() -> None:
-    """The run fails at its end."""
-    with replicated(4) as run:
+    """A run fails at its end if the high watermark decreased."""
+    with run_with_timeline(4) as run:
         watcher = run.readers.watch_high_watermark(run.keys[0])
         run.run_until_acknowledged(50)
         run.cluster.run(1.0)
@@ -87,8 +87,8 @@ def test_a_decreasing_end_offset_is_found() -> None:
 
 
 def test_records_with_acks_1_may_be_lost() -> None:
-    """Its record is truncated when another broker leads, which is an error except with acks=1."""
-    with replicated(5) as run:
+    """A record acknowledged with acks=1 may be truncated by the next leader, which is an error with acks=all."""
+    with run_with_timeline(5) as run:
         weak = WeakProducers(run, 3, SAFE)
         run.companions.append(weak)
         key, history = weak.keys[ACKS_1], weak.histories[ACKS_1]
@@ -108,9 +108,9 @@ def test_records_with_acks_1_may_be_lost() -> None:
         assert Kind.LOST_WRITE in found.errors or Kind.INCONSISTENT_ACKNOWLEDGEMENT in found.errors
 
 
-def test_the_last_record_with_acks_1_is_waited_for() -> None:
-    """Its producer is done before another replica has the record; consumers read it as soon as the replicas have it."""
-    with replicated(5) as run:
+def test_convergence_waits_for_the_last_record_with_acks_1() -> None:
+    """The last record may be acknowledged before a follower has it: the run waits until consumers can read it."""
+    with run_with_timeline(5) as run:
         weak = WeakProducers(run, 3, SAFE)
         history = weak.histories[ACKS_1]
         run.cluster.run_until(lambda: len(history.acked[ACKS_1]) > 5)
@@ -126,8 +126,8 @@ def test_the_last_record_with_acks_1_is_waited_for() -> None:
 
 
 def test_without_idempotence_a_batch_may_be_duplicated() -> None:
-    """The batch was written, its acknowledgement was lost, and it was sent again."""
-    with replicated(6) as run:
+    """Without idempotence, a batch whose acknowledgement is lost is sent and written again."""
+    with run_with_timeline(6) as run:
         weak = WeakProducers(run, 3, SAFE)
         run.companions.append(weak)
         history = weak.histories[NOT_IDEMPOTENT]

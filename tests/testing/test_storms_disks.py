@@ -1,4 +1,4 @@
-"""Disk faults in storms: the end of one fault does not end other faults of the same disk."""
+"""Disk faults in storms: when one fault ends, other faults of the same disk continue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _deferred_collection() -> Iterator[None]:
 
 @pytest.mark.parametrize("name", ["fail to sync", "run out of descriptors", "fail to read"])
 def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
-    """Another fault of the same disk lasts until its own end."""
+    """When a fault ends, another fault of the same disk continues."""
     run = ReplicatedRun(1)
     run.run_until_acknowledged(20)
     for broker in run.cluster.brokers:
@@ -42,7 +42,7 @@ def test_the_end_of_a_disk_fault_affects_no_other_fault(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_broker_recovers_from_running_out_of_descriptors(seed: int) -> None:
-    """No directory goes offline, no restart is needed, and every replica is in sync in the end."""
+    """A broker that runs out of descriptors keeps its directories online and recovers without a restart."""
     run = ReplicatedRun(seed, configs={**(SYNCED if seed % 2 else SAFE), "segment.bytes": "4000"})
     run.run_until_acknowledged(20)
     programs = {broker: run.machine(broker).program for broker in run.cluster.brokers}
@@ -60,7 +60,7 @@ def test_a_broker_recovers_from_running_out_of_descriptors(seed: int) -> None:
 
 
 def test_a_slow_disk_recovers_its_speed() -> None:
-    """It recovers even if another fault made it slower in between, and the earlier fault ends first."""
+    """A disk recovers its speed after overlapping faults, whichever ends first."""
     run = ReplicatedRun(1)
     ends = [FAULTS["slow disk"][0](run, Random(seed)) for seed in range(12)]
     for end in ends:
@@ -71,13 +71,13 @@ def test_a_slow_disk_recovers_its_speed() -> None:
 
 
 def test_one_machine_at_a_time_loses_committed_records() -> None:
-    """Any other in-sync replica may be killed without notice: then only the broker with losses would be left."""
+    """No second machine may lose records before the first has recovered: no replica might be left with all of them."""
     run = ReplicatedRun(3)
     run.run_until_acknowledged(20)
     assert run.can_lose(1)
     assert run.can_lose(2)
     run.lose_power(1)
-    assert not run.can_lose(2), "1 has lost something, and counts as in sync"
+    assert not run.can_lose(2), "broker 1 has lost records but is still in the ISR"
     run.launch(1)
     run.settle()
     assert run.can_lose(2)
@@ -85,7 +85,7 @@ def test_one_machine_at_a_time_loses_committed_records() -> None:
 
 
 def test_no_power_loss_while_another_replica_is_damaged() -> None:
-    """Records are not lost if they are synced, but the controller then prefers the replica with undetected damage."""
+    """After a power loss, the controller could elect another replica whose damage has not been detected."""
     run = ReplicatedRun(3, configs=SYNCED)
     run.run_until_acknowledged(20)
     assert run.can_lose_power(2)
@@ -94,7 +94,7 @@ def test_no_power_loss_while_another_replica_is_damaged() -> None:
     machine.host.disk.flip_bit(path, machine.host.disk.synced_size(path) - 1, 0)
     run.maybe_incomplete[1] = None
     assert not run.can_lose_power(2)
-    assert run.can_lose_power(1), "the same replica may be lost twice"
+    assert run.can_lose_power(1), "the damaged replica itself may lose power"
     run.lose_power(1)
     run.launch(1)
     run.settle()

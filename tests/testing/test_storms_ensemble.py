@@ -24,7 +24,7 @@ def _deferred_collection() -> Iterator[None]:
         yield
 
 
-def test_the_ensembles_faults_are_added_to_the_others() -> None:
+def test_faults_of_the_ensemble_are_added_to_other_faults() -> None:
     without = faults_of_seed(3, options_of(3, {**ENSEMBLE, "ensemble": "1"}))
     with_them = faults_of_seed(3, options_of(3, ENSEMBLE))
     assert with_them[: len(without)] == without
@@ -34,7 +34,7 @@ def test_the_ensembles_faults_are_added_to_the_others() -> None:
 
 
 def test_a_storm_is_reproducible() -> None:
-    """Elections and lags depend on the seed only."""
+    """A storm with elections and lagging servers depends only on its seed."""
     traces: list[list[str]] = [[], []]
     for trace in traces:
         outcome = run_storm(5, options_of(5, ENSEMBLE), trace=trace.append)
@@ -45,7 +45,7 @@ def test_a_storm_is_reproducible() -> None:
 
 @pytest.mark.parametrize("name", ENSEMBLE_FAULTS)
 def test_a_cluster_recovers(name: str) -> None:
-    """Each fault changes something, and records are acknowledged after it."""
+    """Each fault of the ensemble has an effect, and records are acknowledged after it."""
     run = ReplicatedRun(1, ensemble=EnsembleOptions())
     for number in range(2):
         end = ENSEMBLE_FAULTS[name][0](run, Random(number))

@@ -1,4 +1,4 @@
-"""Log messages of programs that fail a storm."""
+"""Log messages that make a storm fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = Logger()
 
 @pytest.mark.parametrize("error", [KafkaError(ErrorCode.NOT_CONTROLLER), OSError("full"), KeyError("x")])
 def test_unhandled_errors(error: Exception) -> None:
-    """This includes errors that may be logged if they are handled: no code handled this Deferred's failure."""
+    """A Deferred failure that no code handles fails the storm, even if such an error may be logged when handled."""
     with LogWatch() as watch:
         fail(error)
     with pytest.raises(UnexpectedLog, match="unhandled error"):
@@ -22,12 +22,12 @@ def test_unhandled_errors(error: Exception) -> None:
 
 
 def test_handled_errors_of_the_environment() -> None:
-    """A program that logs such an error has handled it."""
+    """A program may log an environment error that it has handled."""
     with LogWatch() as watch:
         try:
             raise OSError("full")
         except OSError:
-            log.failure("no room")
+            log.failure("disk full")
         log.critical("offline")
     watch.check()
 

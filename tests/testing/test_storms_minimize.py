@@ -11,7 +11,7 @@ from kreplica.testing.storms.minimize import minimal_subset
 
 
 def test_one_responsible_fault_is_found_in_a_few_steps() -> None:
-    """One fault of a hundred is found in about as many runs as bisection takes."""
+    """Finding one responsible fault among a hundred takes about as many runs as bisection."""
     tried: list[Sequence[int]] = []
 
     def fails(numbers: Sequence[int]) -> bool:
@@ -23,19 +23,19 @@ def test_one_responsible_fault_is_found_in_a_few_steps() -> None:
 
 
 def test_a_failure_without_faults_needs_none() -> None:
-    """A cluster that fails by itself needs no fault."""
+    """If a storm fails without faults, the minimized plan is empty."""
     assert minimal_subset([1, 2, 3], lambda _: True) == []
 
 
 @given(st.sets(st.integers(1, 40), min_size=1, max_size=5), st.integers(40, 60))
 def test_exactly_the_necessary_faults_are_kept(needed: set[int], count: int) -> None:
-    """Several faults that fail only together are all kept."""
+    """Faults that only fail in combination are all kept."""
     assert minimal_subset(range(1, count + 1), lambda numbers: needed <= set(numbers)) == sorted(needed)
 
 
 @given(st.lists(st.booleans(), min_size=2, max_size=300))
 def test_no_remaining_fault_can_be_omitted(answers: list[bool]) -> None:
-    """For any criterion of failure, removing one more fault makes the storm pass."""
+    """Whatever the failure depends on, removing one more fault makes the storm pass."""
     known: dict[tuple[int, ...], bool] = {tuple(range(12)): True}
     chances = iter(answers)
 

@@ -34,7 +34,7 @@ def _deferred_collection() -> Iterator[None]:
 
 
 def test_a_guard_is_restored_afterwards() -> None:
-    """A guard is restored even if the scenario failed without it."""
+    """A guard is restored even if its scenario failed while it was disabled."""
     before = in_sync.expected_version
 
     def fail() -> None:
@@ -47,7 +47,7 @@ def test_a_guard_is_restored_afterwards() -> None:
 
 
 def test_a_caught_mutant() -> None:
-    """The scenario reports the broken rule; it runs in a separate process, so that no state remains."""
+    """The scenario of a mutant runs in a separate process, and its error is reported."""
     (found,) = score(numbers=[CONDITIONAL])
     assert found.is_caught
     assert (found.scenario, found.storms) == ("deposed_leader_writes_isr", 0)
@@ -55,7 +55,7 @@ def test_a_caught_mutant() -> None:
 
 
 def test_a_mutant_that_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant without a change is caught neither by the scenario nor by a storm."""
+    """A mutant that changes nothing is caught neither by its scenario nor by a storm."""
     same = GUARDS[CONDITIONAL]._replace(
         places=(Place("kreplica.replication.leader.in_sync:expected_version", lambda epoch: epoch),)
     )
@@ -66,7 +66,7 @@ def test_a_mutant_that_is_not_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutant that is not caught fails the command, and is named."""
+    """A mutant that is not caught is named in the output and makes the command fail."""
     caught = Score(0, "lease", "leader_alone_in_sync", "it broke", True, 4, (2, 3), (), "too")
     missed = Score(1, "union", "is_torn", "a typing error", False, 4, (), (4,), "it took long")
     monkeypatch.setattr(command_line, "score", lambda *_, **__: iter([missed, caught]))
@@ -82,8 +82,8 @@ def test_the_table_and_the_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("error", [TypeError("the leader epoch decreased"), TimeoutError(), AssertionError("other")])
-def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    """A mutant that cannot run or that hangs does not show that the rule matters."""
+def test_an_unexpected_error_does_not_catch_a_mutant(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A mutant is not caught if its scenario fails with another error or a timeout."""
 
     def scenario(seed: int) -> None:
         raise error
@@ -94,7 +94,7 @@ def test_an_error_of_another_kind_does_not_count_as_caught(monkeypatch: pytest.M
 
 
 def test_causes_of_failed_storms_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Broken rules are counted as caught; timeouts are counted separately; exceptions of a program are not counted."""
+    """A violated invariant catches the mutant, a timeout is counted separately, and other errors are ignored."""
     errors = [InvariantViolation("first"), TimeoutError("stuck"), TypeError(), UnexpectedLog(), ProgramFailed()]
     storms = dict(enumerate(errors, 1))
 
@@ -124,15 +124,15 @@ OFTEN = (
     "high watermark uses the union ISR",
     "high watermark does not advance with too few in sync",
 )
-"""Guards that do not need a scenario: within this number of seeds a storm detects their absence."""
+"""Guards whose absence a storm detects even without a scenario, with the number of seeds that this takes at most."""
 
 SEEDS_MAX = 50
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", OFTEN)
-def test_storms_detect_it_too(name: str) -> None:
-    """The scenario is not the only test that detects it."""
+def test_storms_detect_a_missing_guard(name: str) -> None:
+    """A missing guard is detected by storms, not only by its scenario."""
     number = next(number for number, guard in enumerate(GUARDS) if guard.name == name)
     (found,) = score(range(1, SEEDS_MAX + 1), catches_max=1, numbers=[number])
     assert found.caught, f"{found.storms} storms did not detect it"

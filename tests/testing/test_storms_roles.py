@@ -1,4 +1,4 @@
-"""Faults of role changes: each has its effect, and a cluster recovers from it."""
+"""Faults that change roles: each has its effect, and the cluster recovers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _deferred_collection() -> Iterator[None]:
 
 
 def test_late_segments_are_late_by_seconds() -> None:
-    """A lost segment is retransmitted after a second or more; the other direction keeps its latency."""
+    """A lost segment is retransmitted after a second or more, without delaying the other direction."""
     cluster = SimulatedCluster(1)
     cluster.start()
     client = cluster.client()
@@ -34,7 +34,7 @@ def test_late_segments_are_late_by_seconds() -> None:
 
 
 def test_a_deposed_controller() -> None:
-    """Another controller is elected before the old one learns of it; one remains in the end."""
+    """Another controller is elected before the old one learns of it; in the end only one remains."""
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None
@@ -48,7 +48,7 @@ def test_a_deposed_controller() -> None:
 
 
 def test_a_controller_that_is_asked_to_resign() -> None:
-    """The controller resigns itself, so that there are never two; another broker is elected."""
+    """A controller resigns on request, so that there are never two, and another broker is elected."""
     run = ReplicatedRun(1)
     old = run.cluster.controller()
     assert old is not None
@@ -63,7 +63,7 @@ def test_a_controller_that_is_asked_to_resign() -> None:
 
 @pytest.mark.parametrize("name", ["move leaders", "pause at election", "late segments", "kill one by one"])
 def test_a_cluster_recovers(name: str) -> None:
-    """Three times in a row, without losses."""
+    """A cluster recovers from each of these faults three times in a row, without losses."""
     run = ReplicatedRun(1)
     for number in range(3):
         end = FAULTS[name][0](run, Random(number))

@@ -40,7 +40,7 @@ def creation(acl: Acl, pattern: ResourcePattern) -> dict[str, object]:
 
 
 def test_a_confirmed_acl_stays_in_force() -> None:
-    """A read of all ACLs that began before a change does not undo it."""
+    """A confirmed ACL is not undone by a read of all ACLs that began before the change."""
     cluster = SimulatedCluster(1, secured=True, session_lifetime_ms=10_000)
     cluster.start()
     authorizer = cluster.brokers[1].program.plugins.acl_authorizer
@@ -65,7 +65,7 @@ def test_a_confirmed_acl_stays_in_force() -> None:
 
 
 def test_deletion_of_an_acl_that_the_broker_has_not_read() -> None:
-    """A deletion includes ACLs that another broker has created a moment before."""
+    """A deletion includes ACLs that another broker has just created."""
     cluster = SimulatedCluster(1, brokers=2, secured=True, session_lifetime_ms=10_000)
     cluster.start()
     pattern = ResourcePattern(ResourceType.TOPIC, "orders")
@@ -87,7 +87,7 @@ def test_deletion_of_an_acl_that_the_broker_has_not_read() -> None:
 
 
 def test_a_paused_broker_ends_sessions() -> None:
-    """A request is not served after the end of the session, even if a pause has delayed the broker's timers."""
+    """No request is served after the end of a client's session, even if a pause has delayed the broker's timers."""
     cluster = SimulatedCluster(1, secured=True, session_lifetime_ms=2_000)
     cluster.start()
     client = administrator(cluster)
@@ -106,7 +106,7 @@ def test_a_paused_broker_ends_sessions() -> None:
 
 
 def test_throttled_producers_slow_down_without_errors() -> None:
-    """A quota on a client ID reduces the rate of its producer, which gets no error and loses no record."""
+    """A quota on a client ID slows down its producer without errors or losses."""
     load = Load(TOPIC, interval_s=0.1, records_max=5, value_size_max=80)
     run = ReplicatedRun(1, partitions=1, secured=True, session_lifetime_ms=10_000, load=load)
     administrators, random = Administrator(run.cluster), Random(1)

@@ -1,11 +1,11 @@
-"""Topics that are created and deleted in a run, and checks of their clients and remaining files and znodes."""
+"""Topics that are created and deleted during a run, and checks of their clients and leftovers."""
 
 from __future__ import annotations
 
 from random import Random
 
 import pytest
-from cluster_runs import replicated
+from cluster_runs import run_with_timeline
 
 from kreplica.cluster import znodes
 from kreplica.cluster.partition_requests import encode_removal
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def create(run: ReplicatedRun, partitions: int = 1) -> None:
-    """Create a topic, and wait until a record was written to it."""
+    """Create a topic, and wait until records have been committed to it."""
     topic = run.side_topics.topic(NAME)
     client = run.side_topics.administrator(Random(0))
     asked = client.create_topic(NAME, partitions, SETTINGS, replication_factor=3)
@@ -47,8 +47,8 @@ def delete(run: ReplicatedRun) -> None:
 
 
 def test_a_topic_with_a_reused_name_is_empty() -> None:
-    """It has new clients that start at offset 0; nothing of the earlier topic remains."""
-    with replicated(1) as run:
+    """A topic with a reused name has new clients that start at offset 0, and no data of the earlier topic."""
+    with run_with_timeline(1) as run:
         create(run, 2)
         earlier = list(run.side_topics.current())
         delete(run)
@@ -62,8 +62,8 @@ def test_a_topic_with_a_reused_name_is_empty() -> None:
 
 
 def test_a_partition_with_a_reused_number_is_empty() -> None:
-    """It is a new partition, with epochs above the removed one's and its own clients."""
-    with replicated(2) as run:
+    """A partition with a reused number has its own clients, and epochs above those of the removed partition."""
+    with run_with_timeline(2) as run:
         create(run, 2)
         before = {partition.incarnation.key.partition: partition for partition in run.side_topics.current()}
         topic = run.side_topics.topic(NAME)
@@ -85,9 +85,9 @@ def test_a_partition_with_a_reused_number_is_empty() -> None:
 
 
 @pytest.mark.parametrize("left", ["a directory", "a topic", "settings"])
-def test_remains_of_a_deleted_topic_are_found(left: str) -> None:
-    """Files on a broker, or znodes."""
-    with replicated(3) as run:
+def test_leftovers_of_a_deleted_topic_are_found(left: str) -> None:
+    """The run fails if files on a broker, or znodes, remain of a deleted topic."""
+    with run_with_timeline(3) as run:
         create(run)
         delete(run)
         client = run.cluster.brokers[2].program.client
@@ -103,8 +103,8 @@ def test_remains_of_a_deleted_topic_are_found(left: str) -> None:
 
 
 def test_wrong_configurations_are_found() -> None:
-    """An administrator's change was acknowledged, and is not in effect."""
-    with replicated(4) as run:
+    """The run fails if a configuration change was acknowledged but is not in effect."""
+    with run_with_timeline(4) as run:
         create(run)
         run.side_topics.topic(NAME).settings["segment.bytes"].values = {"5000": None}
         with pytest.raises(AssertionError, match=r"segment\.bytes of side-1 is 2000"):
@@ -112,8 +112,8 @@ def test_wrong_configurations_are_found() -> None:
 
 
 def test_losses_of_a_trimmed_topic_are_found() -> None:
-    """Only records below the highest log start offset of all replicas may be gone before they are read."""
-    with deferred_collection(), replicated(5) as run:
+    """Only records below the highest log start offset of all replicas may be deleted before they are read."""
+    with deferred_collection(), run_with_timeline(5) as run:
         create(run)
         run.cluster.run(5.0)
         (partition,) = run.side_topics.current()
@@ -127,9 +127,9 @@ def test_losses_of_a_trimmed_topic_are_found() -> None:
         partition.check(caught_up=False)
 
 
-def test_the_highest_log_start_is_known() -> None:
-    """The highest log start offset is known even if the replica that had it is gone."""
-    with deferred_collection(), replicated(6) as run:
+def test_the_highest_log_start_offset_survives_its_replica() -> None:
+    """The highest log start offset is remembered even if the replica that had it is gone."""
+    with deferred_collection(), run_with_timeline(6) as run:
         create(run)
         (partition,) = run.side_topics.current()
         assert partition.committed.start_offset == 0
@@ -144,7 +144,7 @@ def test_the_highest_log_start_is_known() -> None:
 
 
 def test_expected_values_after_responses() -> None:
-    """One value after a confirmed change, several after an unconfirmed one, as long as requests can be reordered."""
+    """A confirmed change leaves one possible value; an unconfirmed one leaves several, as it may be applied later."""
     expected = Expected("a")
     expected.requested("b")
     assert list(expected.values) == ["a", "b"]
@@ -161,7 +161,7 @@ def test_expected_values_after_responses() -> None:
 
 
 def test_either_of_two_concurrent_requests_may_win() -> None:
-    """Both were confirmed; both values are possible until a later change without a concurrent one is confirmed."""
+    """After two concurrent changes, both values are possible until a later change is confirmed."""
     expected = Expected("a")
     expected.requested("b")
     expected.requested("c")
@@ -185,7 +185,7 @@ def side_history(label: int, *, exists: bool = True, late: bytes = b"") -> SideH
 
 
 def test_a_record_of_a_previous_topic_is_found() -> None:
-    """The record was acknowledged and sent once, so only old files can bring it into another topic."""
+    """A record of an earlier topic with the same name can only come from old files, so it is an unsent read."""
     history = side_history(1)
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
@@ -194,7 +194,7 @@ def test_a_record_of_a_previous_topic_is_found() -> None:
 
 
 def test_a_late_attempt_may_be_read() -> None:
-    """A record in flight while the topic was replaced is written to the new topic of that name."""
+    """A record that was in flight while the topic was replaced may be written to the new topic."""
     history = side_history(1, late=b"0:0/5 ")
     own = history.next_value(0, 1)
     history.sending("producer", 0, [own])
@@ -203,8 +203,8 @@ def test_a_late_attempt_may_be_read() -> None:
     assert [send.producer for send in history.observations.sends] == ["producer", LATE]
 
 
-def test_acknowledgements_after_the_end_are_not_counted() -> None:
-    """It was written to another topic of that name."""
+def test_acknowledgements_after_a_deletion_are_not_counted() -> None:
+    """A record that is acknowledged after its topic's deletion was written to another topic of that name."""
     history = side_history(1, exists=False)
     value = history.next_value(0, 1)
     number = history.sending("producer", 0, [value])
@@ -214,16 +214,16 @@ def test_acknowledgements_after_the_end_are_not_counted() -> None:
 
 @pytest.mark.parametrize("operation", [topics.create, topics.delete, partitions.grow, topics.change_settings])
 def test_an_operation_without_a_topic_creates_one(operation: topics.Operation) -> None:
-    """A storm whose seed chose few operations still has topics for its operations."""
-    with replicated(5) as run:
+    """An operation creates a topic if there is none, so that storms with few operations have topics too."""
+    with run_with_timeline(5) as run:
         operation(run, Random(1))
         run.cluster.run_until(lambda: bool(run.side_topics.keys))
         run.converge()
 
 
 def test_an_unacknowledged_deletion_may_be_undone() -> None:
-    """The coordinator crashes before the deletion is durable; the replicas are gone, and it is deleted again."""
-    with replicated(7) as run:
+    """A coordinator crash undoes a deletion that is not durable yet; the request then deletes the topic again."""
+    with run_with_timeline(7) as run:
         create(run)
         client = run.side_topics.administrator(Random(0))
         topic = run.side_topics.topic(NAME)

@@ -1,4 +1,4 @@
-"""Generated histories of a correct log have no anomaly; with one change they have exactly that anomaly."""
+"""Generated histories of a correct log have no anomaly; after one change they have exactly the matching anomaly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Generated:
 
 @st.composite
 def histories(draw) -> Generated:
-    """Producers write batches with all outcomes; readers then read all, in polls of all sizes."""
+    """Producers write batches with every outcome; then readers read everything, in polls of any size."""
     made = Generated()
     numbers = iter(range(10_000))
     fates = st.sampled_from([PLAIN, PLAIN, PLAIN, COMMITTED, ABORTED, REJECTED, UNANSWERED, UNANSWERED_LOST])
@@ -79,11 +79,11 @@ def kinds(made: Generated) -> list[Kind]:
 @several
 @given(histories())
 def test_no_fault_no_anomaly(made):
-    """A correct log with errors, aborts and unanswered sends has no anomaly."""
+    """A history with errors, aborts and unanswered sends has no anomaly if the log is correct."""
     assert kinds(made) == []
 
 
-# --- one thing changed ------------------------------------------------------------------------------------------------
+# --- one change ------------------------------------------------------------------------------------------------------
 
 
 def acknowledged(made: Generated) -> list[tuple[int, int]]:
@@ -105,7 +105,7 @@ def polls_of(made: Generated, reader: str) -> list[int]:
 @several
 @given(histories(), st.data())
 def test_a_record_is_gone(made, data):
-    """No reader has one acknowledged record: lost if later records exist, otherwise unseen."""
+    """An acknowledged record that no reader receives is lost if later records were read, otherwise unseen."""
     assume(acknowledged(made))
     gone = data.draw(st.sampled_from(acknowledged(made)))
     change_polls(made, lambda poll: [record for record in poll.records if record != gone])
@@ -115,7 +115,7 @@ def test_a_record_is_gone(made, data):
 @several
 @given(histories(), st.data())
 def test_one_reader_misses_a_record(made, data):
-    """A reader skips a record that others have."""
+    """A reader skips a record that other readers receive."""
     assume(len(made.log) > 1)
     missed = data.draw(st.sampled_from(made.log[:-1]))
     change_polls(made, lambda poll: [each for each in poll.records if each != missed or poll.consumer != "reader-0"])
@@ -126,7 +126,7 @@ def test_one_reader_misses_a_record(made, data):
 @several
 @given(histories(), st.data())
 def test_a_record_is_written_again(made, data):
-    """A value is at two offsets."""
+    """Readers receive a value at two offsets."""
     assume(made.log)
     again = data.draw(st.sampled_from(made.log))
     made.history.polled("reader-0", PARTITION, [(made.end, again[1])], made.tick())
@@ -136,7 +136,7 @@ def test_a_record_is_written_again(made, data):
 @several
 @given(histories(), st.data())
 def test_a_reader_receives_another_record(made, data):
-    """One reader has another value than the others at an offset."""
+    """At one offset, a reader receives a different value than the other readers."""
     assume(made.log)
     offset, _ = data.draw(st.sampled_from(made.log))
     made.history.sending("r", PARTITION, [-1], made.tick())
@@ -176,7 +176,7 @@ def test_a_poll_is_repeated(made, data):
 @several
 @given(histories(), st.data())
 def test_a_poll_goes_back(made, data):
-    """A poll ends with the record that it started with."""
+    """A poll returns its first record again as its last one."""
     assume(made.log)
     at = polls_of(made, "reader-1")[-1]
     last = made.history.reads[at]
@@ -187,7 +187,7 @@ def test_a_poll_goes_back(made, data):
 @several
 @given(histories(), st.data())
 def test_two_sends_are_swapped(made, data):
-    """The first record is after the second one in the log."""
+    """A producer's first record is after its second one in the log."""
     sends = made.history.sends
     mine = [at for at, send in enumerate(sends) if send.producer == "p" and send.outcome is Outcome.OK]
     assume(len(mine) > 1)
@@ -200,7 +200,7 @@ def test_two_sends_are_swapped(made, data):
 @several
 @given(histories(), st.data())
 def test_a_refused_record_is_read(made, data):
-    """A producer receives errors for records that are in the log."""
+    """A producer receives errors for records that readers receive."""
     sends = made.history.sends
     there = {value for _, value in made.log}
     plain = [at for at, send in enumerate(sends) if send.values[0] in there]
@@ -212,7 +212,7 @@ def test_a_refused_record_is_read(made, data):
 
 @several
 @given(histories(), st.data())
-def test_a_commit_comes_after_its_reads(made, data):
+def test_records_are_read_before_their_commit(made, data):
     """Records of a transaction are read before its commit is requested."""
     sends = made.history.sends
     committed = [

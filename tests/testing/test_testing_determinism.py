@@ -1,4 +1,4 @@
-"""A seed determines a storm event by event, in any process and after any other work."""
+"""A seed determines every event of a storm, in any process and whatever ran before in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.testing.storms.outcome import Outcome, run_storm
 
 SEED = 4
 STORMY = StormOptions(seconds=20.0, messages_per_s=50, brokers=4, synced=True, fault_interval_s=0.5, overlap=4)
-"""Short enough to run often, with about thirty faults of most kinds."""
+"""Options of a storm that is short enough to run often, with about thirty faults of most kinds."""
 
 WITH_APPLICATIONS = StormOptions(
     seconds=8.0, messages_per_s=5, batch_records=5, partitions=1, fault_interval_s=0.5, overlap=3, applications=True
@@ -33,7 +33,7 @@ print(tests.storm(options=getattr(tests, sys.argv[1])))
 def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
     """Run a storm and return a digest of its events.
 
-    :raise AssertionError: the storm failed; two equal failures would compare as equal.
+    :raise AssertionError: the storm failed; otherwise two storms with the same failure would compare as equal.
     """
     digest = sha256()
     outcome = run_storm(seed, options, trace=lambda line: digest.update(line.encode() + b"\n"))
@@ -44,7 +44,7 @@ def storm(seed: int = SEED, options: StormOptions = STORMY) -> str:
 @pytest.mark.parametrize("name", ["STORMY", "WITH_APPLICATIONS"])
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_seed_determines_the_storm_in_every_process(name: str) -> None:
-    """Two processes with different hash seeds, and one that has run another storm before, see the same events."""
+    """A storm has the same events in processes with different hash seeds, and after another storm in this process."""
     children = [
         subprocess.Popen(
             [sys.executable, "-W", "ignore", "-c", CHILD, name],
@@ -63,7 +63,7 @@ def test_a_seed_determines_the_storm_in_every_process(name: str) -> None:
 
 
 def test_a_storm_that_failed_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failed storm raises, so that two processes with the same failure are not considered equal."""
+    """A storm that fails raises an error, so that two equal failures do not pass as equal storms."""
     short = replace(STORMY, seconds=1.0)
 
     run = run_storm

@@ -1,4 +1,4 @@
-"""Contents of the simulated disk after a power loss, a kill, a full disk or disk errors."""
+"""Contents of the simulated disk after power losses, kills, full disks and media errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SEEDS = range(200)
 
 
 def outcomes(prepare: str, paths: list[str]) -> set[tuple[bytes | None, ...]]:
-    """Return the possible file contents after a power loss, over many seeds, of a disk prepared by this code."""
+    """Run this code on a disk, and return the file contents that power losses with many seeds leave."""
     seen = set()
     for seed in SEEDS:
         disk = MemoryDisk(directories=["/d", "/e"])
@@ -58,7 +58,7 @@ file.write_at(1000, [b"t" * 2000])
         assert len(torn) >= 3
 
     def test_a_later_write_may_arrive_before_an_earlier_one(self) -> None:
-        """Recovery must not accept a hole because intact bytes follow it."""
+        """Writes may reach the disk out of order: recovery must not trust a hole because intact bytes follow it."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.sync()
@@ -72,7 +72,7 @@ for number in range(4):
         )
 
     def test_overwritten_bytes_may_return(self) -> None:
-        """An unsynced overwrite may leave old bytes, new bytes, or both in sectors."""
+        """An unsynced overwrite may leave old bytes, new bytes, or a mixture by sector."""
         prepare = """
 file = disk.open("/d/log", create=True)
 file.write_at(0, [b"o" * 2048])
@@ -93,7 +93,7 @@ file.truncate(50)
 """
         assert outcomes(prepare, ["/d/log"]) == {(b"o" * 100,), (b"o" * 50,)}
 
-    def test_a_new_name_needs_its_directory_synced(self) -> None:
+    def test_a_new_file_is_lost_unless_its_directory_is_synced(self) -> None:
         """A file with synced bytes is lost if its directory was not synced."""
         prepare = """
 file = disk.open("/d/log", create=True)
@@ -103,7 +103,7 @@ file.sync()
         assert outcomes(prepare, ["/d/log"]) == {(b"x",), (None,)}
 
     def test_names_keep_their_order_within_a_directory(self) -> None:
-        """If a creation in a directory is lost, so are all later ones in it; other directories are independent."""
+        """If a new file survives, so do those created earlier in its directory; directories are independent."""
         prepare = """
 for path in ("/d/1", "/e/1", "/d/2", "/e/2"):
     disk.open(path, create=True).close()
@@ -115,7 +115,7 @@ for path in ("/d/1", "/e/1", "/d/2", "/e/2"):
         assert (b"", b"", None, None) in seen
 
     def test_a_rename_is_atomic(self) -> None:
-        """After a rename between directories the file has exactly one of both names."""
+        """After a rename between directories, the file has either the old or the new name."""
         prepare = """
 disk.write_file("/d/log", b"x")
 disk.rename("/d/log", "/e/log")
@@ -132,11 +132,11 @@ disk.sync_directory("/e")
         assert outcomes(prepare, ["/d/log", "/e/log"]) == {(None, b"x")}
 
     def test_a_removed_file_may_return(self) -> None:
-        """An unsynced removal may be undone, with the durable bytes."""
+        """An unsynced removal may be undone; the file then has its durable bytes."""
         assert outcomes('disk.write_file("/d/log", b"x"); disk.remove("/d/log")', ["/d/log"]) == {(b"x",), (None,)}
 
     def test_write_file_with_sync_is_durable_and_atomic(self) -> None:
-        """A checkpoint has its new content; during the write, without the last sync, the old or the new one."""
+        """A file has its new content after write_file, and either the old or the new content before the last sync."""
         old = 'disk.write_file("/d/c", b"o" * 3000)\n'
         assert outcomes(old + 'disk.write_file("/d/c", b"n" * 3000)', ["/d/c"]) == {(b"n" * 3000,)}
         during = (
@@ -150,8 +150,8 @@ disk.rename("/d/c.tmp", "/d/c")
         )
         assert outcomes(during, ["/d/c"]) == {(b"o" * 3000,), (b"n" * 3000,)}
 
-    def test_write_file_without_sync_may_leave_half(self) -> None:
-        """Without syncs the new name may have no content, or a part."""
+    def test_write_file_without_sync_may_leave_a_partial_file(self) -> None:
+        """Without syncs, the file may be empty or have only a part of its content."""
         seen = outcomes('disk.write_file("/d/c", b"o"); disk.write_file("/d/c", b"n" * 3000, sync=False)', ["/d/c"])
         assert {(b"o",), (b"",), (b"n" * 3000,)} <= seen
 
@@ -174,7 +174,7 @@ file.sync()
         assert {b"a" * 4096, bytes(4096)} <= {data[:4096] for data in seen}
 
     def test_pages_of_a_failed_sync_are_dropped_from_memory(self) -> None:
-        """The pages are considered clean: programs then read the device's bytes, and their own later writes."""
+        """After a failed sync its pages are clean: programs read the device's bytes, or their own later writes."""
         seen = set()
         for seed in range(30):
             disk = MemoryDisk(directories=["/d"])
@@ -194,7 +194,7 @@ file.sync()
         assert {b"a" * 4096, bytes(4096)} <= seen
 
     def test_a_seed_determines_the_loss(self) -> None:
-        """A seed that found a bug finds it again."""
+        """The same seed loses the same bytes, so that a seed which found a bug finds it again."""
 
         def lose(seed: int) -> list[bytes]:
             disk = MemoryDisk(directories=["/d"])
@@ -207,7 +207,7 @@ file.sync()
         assert len({tuple(lose(seed)) for seed in range(20)}) > 5
 
     def test_remaining_data_is_durable(self) -> None:
-        """A second power loss loses nothing more; write-back by the kernel makes everything durable."""
+        """A second power loss loses nothing more, and write-back by the kernel makes everything durable."""
         disk = MemoryDisk(directories=["/d"])
         disk.open("/d/log", create=True).write_at(0, [b"x" * 10_000])
         disk.power_loss(Random(1))
@@ -224,7 +224,7 @@ file.sync()
 
 class TestKill:
     def test_a_killed_process_loses_nothing_it_wrote(self) -> None:
-        """Its files are closed, its locks free, its bytes kept."""
+        """After a kill, the process's files are closed and its locks released, and its written bytes remain."""
         disk = MemoryDisk(directories=["/d"])
         lock = disk.lock_directory("/d")
         file = disk.open("/d/log", create=True)
@@ -243,8 +243,8 @@ class TestKill:
 
 
 class TestFaults:
-    def test_a_full_disk_writes_a_part(self) -> None:
-        """The write that does not fit fails after a part; removed files free their space once they are closed."""
+    def test_a_full_disk_writes_partially(self) -> None:
+        """A write that does not fit fails after writing a part; removed files free their space when they are closed."""
         disk = MemoryDisk(directories=["/d"], capacity_bytes=1000)
         disk.write_file("/d/old", b"o" * 600)
         held = disk.open("/d/old")
@@ -267,7 +267,7 @@ class TestFaults:
         assert disk.usage("/d") == (1000, 990)
 
     def test_chosen_operations_fail(self) -> None:
-        """Faults affect the chosen operation, path and number of calls."""
+        """A fault affects only the chosen operation, path and number of calls."""
         disk = MemoryDisk(directories=["/d", "/e"])
         files = [disk.open(path, create=True) for path in ("/d/log", "/e/log")]
         disk.fail("read", "/d/*", errno.EIO)
@@ -284,7 +284,7 @@ class TestFaults:
         files[0].read_at(0, 1)
 
     def test_the_end_of_a_fault_affects_no_other_fault(self) -> None:
-        """Equal faults of the same disk stay active; ending a fault twice does nothing."""
+        """When a fault ends, an equal fault of the same disk stays active; ending a fault twice has no effect."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         end_reads, end_syncs, end_other_syncs = (disk.fail(name, "/d/*") for name in ("read", "sync", "sync"))
@@ -298,7 +298,7 @@ class TestFaults:
         file.sync()
 
     def test_a_flipped_bit_stays_flipped(self) -> None:
-        """Disk errors remain after restarts."""
+        """A flipped bit persists across restarts."""
         disk = MemoryDisk(directories=["/d"])
         disk.write_file("/d/log", b"\0\0\0")
         disk.flip_bit("/d/log", 1, 7)
@@ -306,7 +306,7 @@ class TestFaults:
         assert disk.read_file("/d/log") == b"\0\x80\0"
 
     def test_checks_read_the_bytes_before_the_flip(self) -> None:
-        """Until the flipped bit is overwritten or truncated; programs read the flipped one."""
+        """A test can read the original bytes until the flipped bit is overwritten; programs read the flipped one."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         file.write_at(0, [b"\0" * 8])
@@ -323,7 +323,7 @@ class TestFaults:
         assert disk.damaged_files() == []
 
     def test_an_evicted_file_is_cold_until_read(self) -> None:
-        """A fetch of a cold file takes the path of slow reads."""
+        """After an eviction, a file's pages are not cached until they are read again."""
         disk = MemoryDisk(directories=["/d"])
         file = disk.open("/d/log", create=True)
         disk.evict("/d/log")
@@ -333,8 +333,8 @@ class TestFaults:
         assert file.is_cached(0, 1)
 
 
-def test_appending_to_a_big_file_copies_no_file() -> None:
-    """Ten thousand appends and syncs to a file of 64 MB take a moment; if each copied it, they would take minutes."""
+def test_appending_to_a_large_file_does_not_copy_it() -> None:
+    """Ten thousand appends and syncs to a 64 MB file are fast; with one copy each, they would take minutes."""
     disk = MemoryDisk(directories=["/d"])
     file = disk.open("/d/log", create=True)
     file.truncate(64 << 20)

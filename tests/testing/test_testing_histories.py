@@ -1,4 +1,4 @@
-"""Histories of groups and transactions find contradictions between responses."""
+"""Histories of groups and transactions detect contradictory responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEY, OTHER = TopicPartition("source", 0), TopicPartition("source", 1)
 
 class TestGroupHistory:
     def test_offsets_that_go_back_are_reported(self) -> None:
-        """The acknowledged offset is fetched next."""
+        """A fetched offset below the last acknowledged commit is a contradiction."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.committed(history.committing(1, {KEY: 5}), has_pending_attempt=False)
@@ -22,7 +22,7 @@ class TestGroupHistory:
         assert "committed up to 5, and is now at 4" in history.contradictions[0]
 
     def test_an_unanswered_commit_may_apply_in_its_generation(self) -> None:
-        """Even after later commits; but no longer after offsets were fetched in the next generation."""
+        """An unanswered commit may apply after later commits, but not after the next generation has fetched offsets."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.committed(history.committing(1, {KEY: 5}), has_pending_attempt=True)
@@ -36,7 +36,7 @@ class TestGroupHistory:
         assert len(history.contradictions) == 1
 
     def test_commits_during_a_fetch_are_accepted(self) -> None:
-        """The response to a fetch may be older than a commit that another client learns of first."""
+        """A fetch may return offsets from before a commit that was acknowledged to another client in the meantime."""
         history = GroupHistory()
         expected = history.expected([KEY])
         history.decided({KEY: 3})
@@ -45,7 +45,7 @@ class TestGroupHistory:
         assert history.acknowledged == {KEY: 3}
 
     def test_a_generation_has_one_assignment(self) -> None:
-        """No partition has two members, no member two assignments, and no member returns to an earlier generation."""
+        """In a generation, a partition has one owner and a member one assignment; generations never go back."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         history.joined("b", 1, [OTHER])
@@ -57,7 +57,7 @@ class TestGroupHistory:
         assert [text.partition(": ")[2][:5] for text in history.contradictions] == ["sourc", "a was", "a was"]
 
     def test_an_old_generation_commits_nothing(self) -> None:
-        """A client that knows the next generation is enough."""
+        """A commit is rejected as soon as one client is in the next generation."""
         history = GroupHistory()
         history.joined("a", 1, [KEY])
         number = history.committing(1, {KEY: 1})
@@ -68,7 +68,7 @@ class TestGroupHistory:
         assert "generation 1 committed during 2" in history.contradictions[0]
 
     def test_a_response_may_arrive_after_the_generation(self) -> None:
-        """The others continued from their fetched offsets: neither a rejection nor a late success changes that."""
+        """The response to a commit may arrive in the next generation, whose fetched offsets it does not contradict."""
         history = GroupHistory()
         history.joined("a", 1, [KEY, OTHER])
         rejected, late = (history.committing(1, {KEY: offset}) for offset in (3, 4))
@@ -83,7 +83,7 @@ class TestGroupHistory:
 
 class TestTransactionHistory:
     def test_fenced_transactions_are_never_read(self) -> None:
-        """It had not requested the commit by then; later requests change nothing."""
+        """A transaction that was fenced before its commit was requested is never read, whatever is requested later."""
         history = TransactionHistory()
         name = history.begin("id")
         history.acknowledged(0, 0, [b"a"], history.sending_in(name, 0, [b"a"]))
@@ -97,7 +97,7 @@ class TestTransactionHistory:
         assert "was fenced" in history.contradictions[0]
 
     def test_a_commit_requested_before_fencing_may_be_read(self) -> None:
-        """Its outcome is unknown until the record is read."""
+        """A transaction that was fenced after its commit was requested may be read."""
         history = TransactionHistory()
         name = history.begin("id")
         history.sending_in(name, 0, [b"a"])
@@ -107,7 +107,7 @@ class TestTransactionHistory:
         assert not report(history.observations).errors
 
     def test_nothing_is_read_before_its_commit_is_requested(self) -> None:
-        """For readers of committed records."""
+        """A read_committed reader must not receive a record before its commit is requested."""
         history = TransactionHistory()
         history.sending_in(history.begin("id"), 0, [b"a"])
         history.received(0, [(0, b"a")], "committed", read_committed=True)

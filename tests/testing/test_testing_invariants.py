@@ -1,4 +1,4 @@
-"""The invariant checker reports every broken rule of a cluster at the next event."""
+"""The invariant checker reports every violation in a cluster at the next event."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEY = TopicPartition("orders", 0)
 
 
 class Scene:
-    """A broker that leads a partition with some records, checked after each event."""
+    """A broker that leads a partition with a few records, with invariants checked after each event."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(seed=1)
@@ -57,7 +57,7 @@ class Scene:
         return partition
 
     def write_state(self, **changes: object) -> None:
-        """Change the partition's state znode without the brokers' knowledge."""
+        """Change the partition's state znode without notifying the brokers."""
         state, node = state_of(self.cluster, KEY), znode(self.cluster, znodes.partition_state_path(*KEY))
         assert state is not None
         assert node is not None
@@ -117,8 +117,8 @@ def leader_not_in_sync(scene: Scene) -> None:
         (leader_not_in_sync, "the leader is not in sync"),
     ],
 )
-def test_a_broken_rule_is_reported(fault: Callable[[Scene], None], text: str) -> None:
-    """The report names the rule, the location and the values; without a fault there is none."""
+def test_a_violation_is_reported(fault: Callable[[Scene], None], text: str) -> None:
+    """The error names the violated rule; without a fault there is none."""
     scene = Scene()
     scene.produce()
     fault(scene)
@@ -136,7 +136,7 @@ def test_unchanged_topics_are_not_checked() -> None:
 
 @pytest.mark.parametrize("dead_before", [0, 1])
 def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: int) -> None:
-    """Its broker is not running, and may leave the ISR before it returns; other replicas may be in sync."""
+    """Every replica in the ISR must have all committed records, even while its broker is down."""
     with deferred_collection():
         run = ReplicatedRun(1, partitions=1)
         leader, followers = run.leader(), run.in_sync_followers()
@@ -156,7 +156,7 @@ def test_a_dead_in_sync_replica_without_committed_records_is_found(dead_before: 
 
 
 def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
-    """Their last fetches arrive after their death and the leader counts them, because no coordinator corrects it."""
+    """Without a coordinator, a dead replica stays in the ISR; the leader counts its last fetches, which arrive late."""
     run = ReplicatedRun(1, partitions=1)
     leader, followers = run.leader(), run.in_sync_followers()
     for follower in followers:
@@ -176,7 +176,7 @@ def test_dead_in_sync_replicas_count_without_a_coordinator() -> None:
 
 
 def test_a_topic_with_a_reused_name_is_a_new_topic() -> None:
-    """Remains of the earlier topic on a broker are not checked, nor expected of the new one."""
+    """Logs of an earlier topic with the same name are neither checked nor compared with those of the new one."""
     scene = Scene()
     scene.invariants.forget(KEY)
     scene.invariants.add(KEY, History(), UUID(int=7))
@@ -189,7 +189,7 @@ def test_a_topic_with_a_reused_name_is_a_new_topic() -> None:
 
 
 def test_a_commit_in_the_event_that_takes_the_log_offline() -> None:
-    """The leader commits, responds and goes offline in one event: the response was correct."""
+    """A leader may commit, respond and go offline in the same event without a violation."""
     scene = Scene()
     partition = scene.partition
     append_as_leader(partition.log, bytearray(batch(b"three")), 0, now_ms=1000)
@@ -220,20 +220,20 @@ class TestCommittedLog:
         assert committed.compare(1, disk, leader, 20) is None
         return committed.compare(2, other, self.log(other, *values), 20)
 
-    def test_the_same(self) -> None:
-        """An equal or shorter replica has no difference."""
+    def test_equal_logs(self) -> None:
+        """A replica that is equal or shorter does not differ."""
         values = [b"value %d" % i for i in range(20)]
         assert self.compared(*values) is None
         assert self.compared(*values[:11]) is None
 
-    def test_one_byte(self) -> None:
-        """A difference of one byte is found, and the offset of its batch is reported."""
+    def test_one_different_byte(self) -> None:
+        """A difference of one byte is reported with the offset of its batch."""
         values = [b"value %d" % i for i in range(20)]
         values[13] = b"Value 13"
         assert "base_offset=13" in (self.compared(*values) or "")
 
-    def test_truncated_and_rewritten(self) -> None:
-        """Records that a replica truncated and wrote again are compared again."""
+    def test_truncated_and_rewritten_records(self) -> None:
+        """Records that a replica has truncated and rewritten are compared again."""
         disk, other = MemoryDisk(directories=["/data"]), MemoryDisk(directories=["/data"])
         values = [b"value %d" % i for i in range(20)]
         committed, replica = CommittedLog(), self.log(other, *values)

@@ -7,7 +7,7 @@ from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 
 def test_reading_continues_with_the_next_leader() -> None:
-    """A reader receives all records if the leader dies while it reads."""
+    """A client receives all records even if the leader dies while it reads."""
     run = ReplicatedRun(1, partitions=1)
     run.run_until_acknowledged(20)
     reader = run.cluster.leader_client(TOPIC, 0, name="reader")
@@ -20,7 +20,7 @@ def test_reading_continues_with_the_next_leader() -> None:
 
 
 def test_an_offset_request_is_retried_with_the_next_leader() -> None:
-    """A former leader responds with an error, and the client looks up the next one."""
+    """When a former leader responds with an error, the client looks up the current leader and retries."""
     run = ReplicatedRun(2, partitions=1)
     run.run_until_acknowledged(20)
     asker = run.cluster.leader_client(TOPIC, 0, name="reader")

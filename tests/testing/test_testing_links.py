@@ -1,4 +1,4 @@
-"""Links between processes that are cut and delayed, by a proxy or by the kernel."""
+"""Links between processes, cut and delayed by a proxy or by the kernel."""
 
 import socket
 import sys
@@ -32,7 +32,7 @@ server.serve_forever()
 
 
 class EchoProcess(ServerProcess):
-    """A server that returns all data to its client."""
+    """A server that echoes all data to its client."""
 
     def __init__(self, directory, port, host="127.0.0.1", command_prefix=()):
         super().__init__(directory, b"serving")
@@ -46,7 +46,7 @@ class EchoProcess(ServerProcess):
 
 @pytest.fixture
 def links():
-    """Links of two brokers and a coordinator."""
+    """Links between two brokers and a coordinator."""
     (port,) = free_ports(1)
     with ProxyLinks(f"127.0.0.1:{port}/kafka", 2) as links:
         yield links
@@ -59,12 +59,12 @@ def echo(links, tmp_path):
         yield process
 
 
-def connected(port, host="127.0.0.1", timeout_s=5.0):
+def connect(port, host="127.0.0.1", timeout_s=5.0):
     return closing(socket.create_connection((host, port), timeout_s))
 
 
-def received_from(connection, timeout_s=5.0):
-    """Return the next data, or None on a timeout."""
+def receive_from(connection, timeout_s=5.0):
+    """Return the next data received, or None on a timeout."""
     connection.settimeout(timeout_s)
     try:
         return connection.recv(65536)
@@ -73,81 +73,81 @@ def received_from(connection, timeout_s=5.0):
 
 
 def test_links_carry_everything(links, echo):
-    """Data for the advertised port arrives at the broker, and its responses return, in any amount."""
-    with connected(links.places[1].advertised_port) as client:
+    """A link carries any amount of data from its advertised port to the broker, and the responses back."""
+    with connect(links.places[1].advertised_port) as client:
         data = bytes(range(256)) * 4096
         client.sendall(data[: len(data) // 2])
         client.sendall(data[len(data) // 2 :])
         received = b""
         while len(received) < len(data):
-            received += received_from(client)
+            received += receive_from(client)
         assert received == data
 
 
-def test_the_coordinator_is_found_by_its_path(links):
-    """Each broker has its own link to the coordinator, and the path of the znodes is kept."""
+def test_each_broker_has_a_link_to_the_coordinator(links):
+    """Each broker has its own link to the coordinator; the znode path in the connection string is kept."""
     servers = {links.places[broker_id].zookeeper for broker_id in (1, 2)}
     assert len(servers) == 2
     assert all(server.endswith("/kafka") for server in servers)
 
 
 def test_a_cut_link_neither_delivers_nor_refuses(links, echo):
-    """Old and new connections stay open and silent; the data arrives when the link is up again."""
-    with connected(links.places[1].advertised_port) as client, connected(links.places[1].advertised_port) as idle:
+    """While a link is cut, old and new connections stay open without data; the data arrives after healing."""
+    with connect(links.places[1].advertised_port) as client, connect(links.places[1].advertised_port) as idle:
         client.sendall(b"one")
-        assert received_from(client) == b"one"
+        assert receive_from(client) == b"one"
         cut(links, {CLIENTS}, {1})
         client.sendall(b"two")
-        with connected(links.places[1].advertised_port) as late:
+        with connect(links.places[1].advertised_port) as late:
             late.sendall(b"late")
-            assert received_from(client, QUIET_S) is None
-            assert received_from(late, QUIET_S) is None
-            assert received_from(idle, QUIET_S) is None
+            assert receive_from(client, QUIET_S) is None
+            assert receive_from(late, QUIET_S) is None
+            assert receive_from(idle, QUIET_S) is None
             links.heal()
-            assert received_from(client) == b"two"
-            assert received_from(late) == b"late"
+            assert receive_from(client) == b"two"
+            assert receive_from(late) == b"late"
 
 
 def test_one_way(links, echo):
-    """Data still arrives if only responses are lost; these arrive when the link is up again."""
-    with connected(links.places[1].advertised_port) as client:
+    """If only the return path is cut, requests arrive; their responses arrive after healing."""
+    with connect(links.places[1].advertised_port) as client:
         client.sendall(b"one")
-        assert received_from(client) == b"one"
+        assert receive_from(client) == b"one"
         links.cut_one_way({1}, {CLIENTS})
         client.sendall(b"two")
-        assert received_from(client, QUIET_S) is None
+        assert receive_from(client, QUIET_S) is None
         links.heal()
-        assert received_from(client) == b"two"
+        assert receive_from(client) == b"two"
 
 
 def test_the_end_of_a_process_behind_a_cut_is_not_noticed(links, echo):
-    """A connection whose peer was killed stays half-open until the link is up, and ends then."""
-    with connected(links.places[1].advertised_port) as client:
+    """A connection whose peer was killed behind a cut stays half-open until the link is healed."""
+    with connect(links.places[1].advertised_port) as client:
         client.sendall(b"one")
-        assert received_from(client) == b"one"
+        assert receive_from(client) == b"one"
         cut(links, {CLIENTS}, {1})
         echo.kill()
-        assert received_from(client, QUIET_S) is None
+        assert receive_from(client, QUIET_S) is None
         links.heal()
-        assert received_from(client) == b""
+        assert receive_from(client) == b""
 
 
 def test_a_stopped_broker_closes_connections(links):
-    """If a broker is not running, the connection ends at once."""
-    with connected(links.places[2].advertised_port) as client:
-        assert received_from(client) == b""
+    """A connection to a broker that is not running is closed at once."""
+    with connect(links.places[2].advertised_port) as client:
+        assert receive_from(client) == b""
 
 
 def test_slow(links, echo):
-    """A response takes the latency of both directions; many at a time take no longer than one."""
+    """A response takes the latency of both directions; many at once take no longer than one."""
     links.slow({CLIENTS}, {1}, DELAY_S)
-    with connected(links.places[1].advertised_port) as client:
+    with connect(links.places[1].advertised_port) as client:
         begin = time.monotonic()
         for _ in range(10):
             client.sendall(b"x")
         received = b""
         while len(received) < 10:
-            received += received_from(client)
+            received += receive_from(client)
         assert 2 * DELAY_S <= time.monotonic() - begin < 10 * DELAY_S
 
 
@@ -174,9 +174,9 @@ print("received_from", flush=True)
     cut(links, {2}, {1, COORDINATOR})
     other.launch()
     try:
-        with connected(place.advertised_port) as client:
+        with connect(place.advertised_port) as client:
             client.sendall(b"me")
-            assert received_from(client) == b"me"
+            assert receive_from(client) == b"me"
             time.sleep(QUIET_S)
             assert "serving" not in other.output
             links.heal()
@@ -190,22 +190,22 @@ print("received_from", flush=True)
 @pytest.mark.needs_program("ip")
 @pytest.mark.parametrize("one_way", [None, (CLIENTS, 1), (1, CLIENTS)], ids=["both ways", "there", "back"])
 def test_the_kernel_cuts_a_link(tmp_path, one_way):
-    """Between namespaces, data neither arrives nor is rejected; it arrives when the link is up again."""
+    """A cut between network namespaces neither delivers nor rejects data; it arrives after healing."""
     if not are_permitted():
         pytest.skip("network namespaces are not permitted here")
     with NamespaceLinks(1) as links:
         place = links.places("unused")[1]
         echo = EchoProcess(tmp_path, place.port, place.host, place.command_prefix)
-        with echo, connected(place.port, place.host) as to:
+        with echo, connect(place.port, place.host) as to:
             to.sendall(b"one")
-            assert received_from(to) == b"one"
+            assert receive_from(to) == b"one"
             if one_way is None:
                 cut(links, {CLIENTS}, {1})
             else:
                 links.cut_one_way({one_way[0]}, {one_way[1]})
             to.sendall(b"two")
-            assert received_from(to, QUIET_S) is None
+            assert receive_from(to, QUIET_S) is None
             with pytest.raises(TimeoutError):
-                connected(place.port, place.host, QUIET_S)
+                connect(place.port, place.host, QUIET_S)
             links.heal()
-            assert received_from(to) == b"two"
+            assert receive_from(to) == b"two"

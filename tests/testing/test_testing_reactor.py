@@ -26,7 +26,7 @@ PAYLOAD = bytes(range(256)) * 4096
 
 @dataclass
 class World:
-    """Reactors of a server and a client, and a way to run a coroutine on them."""
+    """The reactors of a server and a client, and a method that runs a coroutine on them."""
 
     server: Any
     client: Any
@@ -90,23 +90,23 @@ class Server(Factory):
         made = self.protocol()  # type: ignore[misc]
         made.address = addr
         self.accepted, accepted = Deferred(), self.accepted
-        deferred_made(made, accepted)
+        fire_when_connected(made, accepted)
         return made
 
 
-def deferred_made(made: Any, deferred: Deferred[Any]) -> None:
-    """Fire when the protocol is connected, not when it is built."""
-    original = made.makeConnection
+def fire_when_connected(protocol: Any, deferred: Deferred[Any]) -> None:
+    """Fire the Deferred when the protocol is connected, not when it is built."""
+    original = protocol.makeConnection
 
     def connected(transport: Any) -> None:
         original(transport)
-        deferred.callback(made)
+        deferred.callback(protocol)
 
-    made.makeConnection = connected
+    protocol.makeConnection = connected
 
 
 async def connect(world: World, server_protocol: type[Peer] = Peer, client_protocol: type[Peer] = Peer) -> Any:
-    """Return (port, server protocol, client protocol) of one new connection."""
+    """Open a connection and return (port, server protocol, client protocol)."""
     factory = Server(server_protocol)
     accepted = factory.accepted
     port = world.server.listenTCP(0, factory, interface="127.0.0.1" if world.simulation is None else "")
@@ -128,7 +128,7 @@ def closing(*peers: Any) -> Iterator[None]:
 
 class TestConnections:
     def test_bytes_arrive_whole_and_in_order(self, world: World) -> None:
-        """A megabyte in each direction at the same time arrives unchanged, in any pieces."""
+        """A megabyte sent in each direction at once arrives unchanged."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -146,7 +146,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_losing_a_connection_sends_written_data(self, world: World) -> None:
-        """loseConnection closes after the last byte; both ends get ``ConnectionDone``."""
+        """loseConnection sends all written data before it closes; both ends see a clean close."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -160,7 +160,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_aborting_is_visible_at_both_ends(self, world: World) -> None:
-        """abortConnection closes it at once: aborted here, lost at the peer."""
+        """abortConnection closes a connection at once: it is aborted at this end and lost at the peer."""
 
         async def scenario() -> None:
             port, server, client = await connect(world)
@@ -225,7 +225,7 @@ class TestConnections:
                 self.transport.loseConnection()  # type: ignore[union-attr]
 
             def writeConnectionLost(self) -> None:
-                raise AssertionError("this end was not half-closed by its own program")
+                raise AssertionError("this end did not half-close the connection")
 
         async def scenario() -> None:
             port, server, client = await connect(world, Answering)
@@ -238,8 +238,8 @@ class TestConnections:
 
         world.run(scenario())
 
-    def test_a_rejected_peer_is_closed(self, world: World) -> None:
-        """A factory that builds no protocol closes the connection."""
+    def test_a_factory_may_reject_a_connection(self, world: World) -> None:
+        """If a factory builds no protocol, the connection is closed."""
 
         class Refusing(Factory):
             def buildProtocol(self, addr: Any) -> None:
@@ -255,7 +255,7 @@ class TestConnections:
         world.run(scenario())
 
     def test_an_exception_closes_only_its_connection(self, world: World) -> None:
-        """A protocol that raises loses its connection with that exception; other connections continue."""
+        """If a protocol raises, its connection is lost with that exception; other connections continue."""
 
         class Broken(Peer):
             def dataReceived(self, data: bytes) -> None:
@@ -273,7 +273,7 @@ class TestConnections:
             assert [type(failure.value) for failure in world.simulation.failures] == [ZeroDivisionError]
 
     def test_a_factory_that_raises_keeps_listening(self, world: World) -> None:
-        """A failure to build one protocol does not close the port."""
+        """If a factory fails to build one protocol, its port stays open."""
 
         class FailsOnce(Server):
             calls = 0
@@ -382,7 +382,7 @@ class TestBackPressure:
         world.run(scenario())
 
     def test_a_pull_producer_is_called_for_each_piece(self, world: World) -> None:
-        """It is called again after its data was sent; loseConnection waits until it unregisters."""
+        """A pull producer is called again after its data was sent; loseConnection waits until it is unregistered."""
 
         @implementer(IPullProducer)
         class Producer:
@@ -432,7 +432,7 @@ class TestBackPressure:
 
 class TestCustomTransport:
     def test_a_custom_transport_reads_into_its_buffer(self, world: World) -> None:
-        """The class in ``Port.transport`` serves the port's connections, including recv_into and sendmsg."""
+        """The class in ``Port.transport`` handles the port's connections, and can use recv_into and sendmsg."""
         scratch = bytearray(4096)
 
         class Scratch(tcp.Server):
@@ -462,7 +462,7 @@ class TestCustomTransport:
 
 class TestTimers:
     def test_order_cancel_reset_and_delay(self, world: World) -> None:
-        """Calls happen in the order of their last times."""
+        """Delayed calls run in the order of their final times, after resets, delays and cancellations."""
         seen: list[str] = []
 
         async def scenario() -> None:
@@ -492,7 +492,7 @@ class TestTimers:
         world.run(scenario())
 
     def test_call_from_thread(self, world: World) -> None:
-        """callFromThread calls soon and in order, not at once."""
+        """callFromThread runs functions soon and in order, but not immediately."""
         seen: list[int] = []
 
         async def scenario() -> None:
@@ -504,8 +504,7 @@ class TestTimers:
 
         world.run(scenario())
 
-    def test_time_does_not_run_backwards(self, world: World) -> None:
-        """A negative delay is an error."""
+    def test_a_negative_delay_is_an_error(self, world: World) -> None:
 
         async def scenario() -> None:
             with pytest.raises(AssertionError):

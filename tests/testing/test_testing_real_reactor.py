@@ -19,7 +19,7 @@ def _reactor() -> IReactorTime:
 
 
 def test_coroutines_run_to_their_end_repeatedly() -> None:
-    """One process can run the reactor for many tests, including threads."""
+    """One process can run the reactor, and its threads, for many tests."""
 
     async def answer(number: int) -> int:
         await deferLater(_reactor(), 0.001)
@@ -39,7 +39,7 @@ def test_an_exception_reaches_the_test() -> None:
 
 
 def test_a_coroutine_that_never_ends_is_cancelled() -> None:
-    """A hanging test fails after its timeout instead of blocking the run."""
+    """A test that hangs fails after its timeout instead of blocking the run."""
     cancelled = []
 
     async def hang() -> None:
@@ -51,7 +51,7 @@ def test_a_coroutine_that_never_ends_is_cancelled() -> None:
 
 
 def test_leaked_timers_and_sockets_fail_the_test_and_are_removed() -> None:
-    """The error names the leaked objects; the next test starts without them."""
+    """If a test leaks timers or sockets, its error names them, and they are removed before the next test."""
 
     async def forget() -> None:
         reactor: object = _reactor()

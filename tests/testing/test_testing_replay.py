@@ -1,5 +1,4 @@
-"""Replay of a controller's journal: the same program makes the same decisions; for another, the first difference is
-shown."""
+"""Replay of a controller's journal: the same code makes the same decisions; otherwise the first difference is shown."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ CONTROLLER = 101
 
 @pytest.fixture(autouse=True)
 def _deferred_collection() -> Iterator[None]:
-    """Controllers of an incomplete replay log errors when they are collected: now, not in a later test."""
+    """Collect garbage after each test: controllers of incomplete replays log errors when they are collected."""
     with deferred_collection():
         yield
 
@@ -74,7 +73,7 @@ def kill_broker(scene: ControllerScene, broker: int) -> None:
 
 
 def handle_all_requests(scene: ControllerScene) -> None:
-    """Make the controller handle one of each kind of request and notification."""
+    """Make the controller handle each kind of request and notification once."""
     scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
     scene.make_topic("refused", {0: (1, 2)})
     assert scene.ask(AlterReassignmentsRequested({ORDERS: (2, 3, 4)})) == {ORDERS: None}
@@ -98,7 +97,7 @@ def handle_all_requests(scene: ControllerScene) -> None:
 
 
 def test_a_replay_makes_the_same_decisions():
-    """Topics created, moved and deleted, brokers that die and reject commands, elections, shutdowns."""
+    """A replay of requests, broker failures, rejected commands, elections and shutdowns makes the same decisions."""
     scene = scene_with_journal(brokers=4)
     handle_all_requests(scene)
     (outcome,) = replayed(scene.controllers[CONTROLLER].host.disk)
@@ -108,7 +107,7 @@ def test_a_replay_makes_the_same_decisions():
 
 
 def test_lost_connections_and_resignations(monkeypatch):
-    """A controller that continues its events, and one that waits before it runs for election again."""
+    """A replay covers lost connections after which the controller continues, and those after which it resigns."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3), 1: (2, 3, 1)})
@@ -133,7 +132,7 @@ def test_lost_connections_and_resignations(monkeypatch):
 
 
 def test_each_file_can_be_replayed_alone(monkeypatch):
-    """The journal of a long term has several files; each can be replayed alone, and continues the previous one."""
+    """The journal of a long term has several files: each can be replayed alone, and continues the previous one."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal(brokers=4)
     handle_all_requests(scene)
@@ -147,7 +146,7 @@ def test_each_file_can_be_replayed_alone(monkeypatch):
 
 
 def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
-    """The controller's state at the end of a file must equal the state at the start of the next."""
+    """The controller's state at the end of a file must equal the state at the start of the next file."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal()
     for number in range(6):
@@ -159,7 +158,7 @@ def test_a_file_that_does_not_continue_the_previous_one(monkeypatch):
     assert "known_epochs" in str(first.difference)
 
 
-# --- another program --------------------------------------------------------------------------------------------------
+# --- different code ---------------------------------------------------------------------------------------------------
 
 
 def last_replica_leads(assignment, isr, may_lead, **_):
@@ -175,7 +174,7 @@ def journal_of_a_failover() -> MemoryDisk:
 
 
 def test_a_different_election_is_shown(monkeypatch):
-    """For a controller with another election rule, the first event with a different decision is shown with both."""
+    """For a controller with another election rule, the replay shows the first event whose decision differs."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "elect_offline", last_replica_leads)
     (outcome,) = replayed(disk)
@@ -189,7 +188,7 @@ def test_a_different_election_is_shown(monkeypatch):
 
 
 def test_a_different_rule_of_eligibility_is_shown(monkeypatch):
-    """A controller that does not keep a replica eligible that leaves an ISR below its minimum differs."""
+    """A controller with another rule for replicas that leave an ISR below its minimum differs."""
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
     kill_broker(scene, 1)
@@ -203,7 +202,7 @@ def test_a_different_rule_of_eligibility_is_shown(monkeypatch):
 
 
 def test_a_different_first_leader_is_shown(monkeypatch):
-    """The first different decision is shown, not a consequence of it."""
+    """If the first leader of a partition differs, this is shown, not its consequences."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "elect_new", lambda replicas, live: Election(live[-1], tuple(live)))
     (outcome,) = replayed(disk)
@@ -212,7 +211,7 @@ def test_a_different_first_leader_is_shown(monkeypatch):
 
 
 def test_commands_are_compared_too(monkeypatch):
-    """Different bytes of a command are a difference, even if the same data was written to ZooKeeper."""
+    """A command with different bytes is a difference, even if the same data was written to ZooKeeper."""
     disk = journal_of_a_failover()
     bodies = "kreplica.controller.effects.command_bodies.Bodies._head"
     monkeypatch.setattr(bodies, lambda self, broker: {"controller_id": 0, "controller_epoch": 0, "broker_epoch": 0})
@@ -222,7 +221,7 @@ def test_commands_are_compared_too(monkeypatch):
 
 
 def test_a_missing_decision_is_shown(monkeypatch):
-    """The difference is that the decision is missing."""
+    """If the controller makes one decision less, the missing one is shown."""
     disk = journal_of_a_failover()
     monkeypatch.setattr(state_changes, "repairs", lambda *_, **__: [])
     (outcome,) = replayed(disk)
@@ -241,7 +240,7 @@ def make_topic(cluster: SimulatedCluster, name: str) -> None:
 
 
 def test_replay_of_all_ends_of_a_term():
-    """A lost session, a connection lost during an event, a controller moved manually or stopped: all are equal."""
+    """A replay is equal whether the term ended by a lost session or connection, a request, or a shutdown."""
     cluster = SimulatedCluster(7, brokers=3, overrides=["kreplica.controller.journal.max.bytes=16777216"])
     cluster.start()
     make_topic(cluster, "orders")
@@ -267,7 +266,7 @@ def test_replay_of_all_ends_of_a_term():
     assert any(line.get("method") == "stop" for line in entries)
 
 
-# --- what no controller wrote -----------------------------------------------------------------------------------------
+# --- corrupt journals -------------------------------------------------------------------------------------------------
 
 
 def corrupted(value: Any, random: Random) -> Any:
@@ -285,7 +284,7 @@ def corrupted(value: Any, random: Random) -> Any:
 
 @pytest.mark.parametrize("seed", range(8))
 def test_corrupt_entries(monkeypatch, seed):
-    """The replay of any entry ends with a difference, or with one error that names the entry."""
+    """The replay of a journal with a corrupt entry ends with a difference, or with an error that names the entry."""
     monkeypatch.setattr(journal_files, "FILES_COUNT", 2**20)
     scene = scene_with_journal()
     scene.make_topic("orders", {0: (1, 2, 3)})
@@ -331,7 +330,7 @@ def test_kreplica_replay(exported):
 
 
 def test_kreplica_replay_prints_the_events(exported):
-    """``--verbose`` prints why a leader moved; ``--until`` stops before that."""
+    """``--verbose`` prints why a leader moved; ``--until`` stops before a given event."""
     code, text = run(exported, "--verbose")
     assert code == 0
     story = text.splitlines()
@@ -345,7 +344,7 @@ def test_kreplica_replay_prints_the_events(exported):
 
 
 def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
-    """Event, time, recorded and actual decision, and their difference; exit code 1."""
+    """For a difference, the command prints the event and both decisions, and exits with code 1."""
     monkeypatch.setattr(state_changes, "elect_offline", last_replica_leads)
     code, text = run(exported)
     assert code == 1
@@ -356,7 +355,7 @@ def test_kreplica_replay_explains_a_difference(exported, monkeypatch):
 
 
 def test_kreplica_replay_of_something_else(tmp_path):
-    """A directory without a journal, or a file of another kind, ends with one line and exit code 2."""
+    """For a directory without a journal, or another kind of file, the command prints one line and exits with code 2."""
     code, text = run(tmp_path)
     assert code == 2
     assert "no controller-journal-*.jsonl found" in text

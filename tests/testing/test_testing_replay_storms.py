@@ -1,4 +1,4 @@
-"""Replay of the journals of clusters in storms: every controller's decisions are repeated, despite all faults."""
+"""Replay of journals from storms: every controller's decisions are reproduced despite all faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kreplica.testing.storms.journals import check_journals
 from kreplica.testing.storms.options import options_of
 from kreplica.testing.storms.storm import Storm, faults_of_seed
 
-# Coroutines of killed processes are collected at any point.
+# Coroutines of killed processes may be collected at any time.
 pytestmark = pytest.mark.filterwarnings("ignore:.*<coroutine object:pytest.PytestUnraisableExceptionWarning")
 
 OPTIONS = {"journal": "yes", "messages_per_s": "20", "fault_interval_s": "1", "seconds": "30"}
@@ -18,8 +18,8 @@ SOAK = {"journal": "yes"}
 ENTRIES_MIN = 50
 
 
-def replayed(seed: int, chosen: dict[str, str]) -> None:
-    """Run a storm and replay its controllers' journals; other tests check the cluster."""
+def replay_storm(seed: int, chosen: dict[str, str]) -> None:
+    """Run a storm and replay the journals of its controllers; other tests check the cluster."""
     with deferred_collection():
         options = options_of(seed, chosen)
         storm = Storm(seed, options)
@@ -29,20 +29,20 @@ def replayed(seed: int, chosen: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_storms(seed):
-    """Controllers that die, lose sessions and connections, and are paused: each journal is replayed completely."""
-    replayed(seed, {**OPTIONS, "side_topics": "yes" if seed == 1 else "no"})
+    """Each journal is replayed completely, although controllers die, pause, and lose sessions and connections."""
+    replay_storm(seed, {**OPTIONS, "side_topics": "yes" if seed == 1 else "no"})
 
 
 def test_a_storm_with_short_files(monkeypatch):
-    """Each file is as short as possible, and most files start within a term."""
+    """Journals with the shortest possible files, most of which start in the middle of a term, are replayed."""
     monkeypatch.setattr(files, "FILES_COUNT", 2**20)
-    replayed(3, {**OPTIONS, "side_topics": "yes"})
+    replay_storm(3, {**OPTIONS, "side_topics": "yes"})
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(1, 41))
 def test_many_storms(seed, monkeypatch):
-    """Forty seeds, every second one with short files."""
+    """The journals of forty storms are replayed, half of them with short files."""
     if seed % 2:
         monkeypatch.setattr(files, "FILES_COUNT", 2**20)
-    replayed(seed, SOAK)
+    replay_storm(seed, SOAK)

@@ -1,4 +1,4 @@
-"""Simulated hosts that are killed, paused, disconnected and slow, and the determinism of a seed."""
+"""Simulated hosts that are killed, paused, disconnected or slow, and determinism by seed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from kreplica.testing.simulator.simulation import START_MS, Host, Simulation
 
 
 class Peer(Protocol):
-    """Keeps received data and the reason for the lost connection."""
+    """Protocol that records received data and the reason for the loss of its connection."""
 
     def __init__(self) -> None:
         self.received = b""
@@ -68,8 +68,10 @@ class Listener(Factory):
         return self.made[-1]
 
 
-def connected(simulation: Simulation, client: Host, server: Host, protocol: type[Peer] = Peer) -> tuple[Peer, Peer]:
-    """Return (client's end, server's end) of a new connection."""
+def open_connection(
+    simulation: Simulation, client: Host, server: Host, protocol: type[Peer] = Peer
+) -> tuple[Peer, Peer]:
+    """Open a connection, and return (client's end, server's end)."""
     listener = Listener(protocol)
     port = server.reactor.listenTCP(0, listener)
     endpoint = TCP4ClientEndpoint(client.reactor, server.name, port.getHost().port)
@@ -95,11 +97,11 @@ def b(simulation: Simulation) -> Host:
 
 class TestDeterminism:
     def trace(self, seed: int) -> str:
-        """Run timers, TCP, faults, offloaded work and disk access."""
+        """Run timers, TCP, faults, offloaded work and disk access, and return the trace."""
         lines: list[str] = []
         simulation = Simulation(seed, lines.append)
         hosts = [simulation.host(name) for name in "abc"]
-        ends = [connected(simulation, hosts[0], host, Echo)[0] for host in hosts[1:]]
+        ends = [open_connection(simulation, hosts[0], host, Echo)[0] for host in hosts[1:]]
         file = hosts[0].disk.open("/data/log", create=True)
 
         def tick() -> None:
@@ -131,7 +133,7 @@ class TestDeterminism:
         assert self.trace(2) != first
 
     def test_hosts_have_separate_random_numbers(self) -> None:
-        """Random draws of one host affect neither another host nor the next process of the same host."""
+        """Random numbers drawn by a host affect neither other hosts nor its own next process."""
         first, second = Simulation(1), Simulation(1)
         first.host("a").runtime.random.random()
         assert first.host("b").runtime.random.random() == second.host("b").runtime.random.random()
@@ -142,7 +144,7 @@ class TestDeterminism:
 
 
 def test_the_reactor_implements_its_interfaces(a: Host) -> None:
-    """It provides its declared interfaces, with the signatures that Twisted requires."""
+    """The reactor provides the interfaces that it declares, with the signatures that Twisted requires."""
     for interface in (IReactorTime, IReactorTCP, IReactorFDSet, IReactorFromThreads, IReactorPluggableNameResolver):
         assert verifyObject(interface, a.reactor)
     assert verifyObject(IDelayedCall, a.reactor.callLater(1, print))
@@ -150,7 +152,7 @@ def test_the_reactor_implements_its_interfaces(a: Host) -> None:
 
 class TestTime:
     def test_each_call_sees_its_own_time(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Time advances from event to event over all hosts."""
+        """All hosts share one clock, which advances from event to event."""
         seen = []
         for host, delay_s in ((a, 0.3), (b, 0.1), (a, 0.2)):
             host.reactor.callLater(delay_s, lambda host=host: seen.append((host.name, host.reactor.seconds())))
@@ -159,7 +161,7 @@ class TestTime:
         assert simulation.now_s == 1
 
     def test_a_step_is_one_event(self, simulation: Simulation, a: Host) -> None:
-        """step handles one event at any distance in time, and returns whether there was one."""
+        """step() handles the next event, however far in the future, and returns True if there was one."""
         seen: list[int] = []
         a.reactor.callLater(1000, seen.append, 1)
         a.reactor.callLater(1000, seen.append, 2)
@@ -170,15 +172,15 @@ class TestTime:
         assert simulation.now_s == 1000
 
     def test_the_error_of_a_timeout_lists_pending_events(self, simulation: Simulation, a: Host) -> None:
-        """If a condition is not reached in time, the error lists the pending events."""
+        """If a condition is not met in time, the error lists the pending events."""
         a.reactor.callLater(100, print)
         with pytest.raises(TimeoutError, match=r"of a#1 at 100\.0.*print"):
             simulation.run_until(Deferred(), timeout_s=10)
         with pytest.raises(TimeoutError, match="no event is left"):
             simulation.run_until(lambda: False, timeout_s=1000)
 
-    def test_the_second_half_of_an_event_comes_before_others(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """The second half of an event runs in the process that it belongs to; a paused process delays it."""
+    def test_the_second_half_of_an_event_precedes_other_events(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """The second half of an event runs next, in the same process, unless this process is paused."""
         seen: list[Any] = []
         scheduler, processes = simulation.scheduler, [Process("first"), Process("second"), Process("paused")]
         scheduler.after_event = lambda process: seen.append(process.name)
@@ -199,13 +201,13 @@ class TestTime:
         assert seen[-2:] == ["resumed", "paused"]
 
     def test_a_failing_timer_fails_the_test(self, simulation: Simulation, a: Host) -> None:
-        """An exception that a real reactor only logs ends the run."""
+        """An exception in a timer, which a real reactor only logs, ends the run."""
         a.reactor.callLater(1, lambda: 1 // 0)
         with pytest.raises(ZeroDivisionError):
             simulation.run(2)
 
-    def test_a_busy_loop_is_noticed(self, simulation: Simulation, a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A program that loops without progress of time is an error, not a hang."""
+    def test_a_busy_loop_is_detected(self, simulation: Simulation, a: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A program that repeats a call while time stands still is an error, not a hang."""
         monkeypatch.setattr("kreplica.testing.simulator.scheduler.EVENTS_AT_ONE_TIME_MAX", 1000)
 
         def again() -> None:
@@ -225,7 +227,7 @@ class TestTime:
         assert len(simulation.scheduler._queue) < 1000
 
     def test_wall_clocks_have_separate_errors(self) -> None:
-        """Clocks of hosts differ by offset and drift, and can be made to jump; monotonic time cannot."""
+        """Wall clocks differ by offset and drift between hosts, and can be made to jump; monotonic clocks cannot."""
         simulation = Simulation(1)
         late = simulation.host("late", clock_offset_ms=-5000)
         fast = simulation.host("fast", clock_drift=0.01)
@@ -241,8 +243,8 @@ class TestTime:
 
 class TestKill:
     def test_a_killed_host_falls_silent(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Its timers and offloaded work never run, its peers lose their connections, its port is free again."""
-        client, server = connected(simulation, a, b)
+        """After a kill, no timer or offloaded work runs, peers lose their connections, and the port is free again."""
+        client, server = open_connection(simulation, a, b)
         b.reactor.callLater(1, lambda: pytest.fail("a timer of a killed process fired"))
         b.offload.run(lambda: pytest.fail("work of a killed process ran"))
         old, number = b.reactor, client.transport.getPeer().port  # type: ignore[union-attr]
@@ -257,9 +259,9 @@ class TestKill:
             old.listenTCP(0, Listener())
         simulation.run(2)
 
-    def test_bytes_unread_by_a_killed_process_are_a_reset(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """A peer with unread data sees a lost connection, not a clean end."""
-        client, _ = connected(simulation, a, b)
+    def test_unread_data_of_a_killed_process_causes_a_reset(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """If a process is killed before it has read all data, its peer sees a reset instead of a clean close."""
+        client, _ = open_connection(simulation, a, b)
         b.pause()
         client.say(b"never read")
         simulation.run(1)
@@ -268,8 +270,8 @@ class TestKill:
         assert client.lost is error.ConnectionLost
 
     def test_data_written_before_a_kill_arrives(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Its kernel still sends the buffered data."""
-        client, server = connected(simulation, a, b)
+        """After a kill, the kernel still sends the data that the process has written."""
+        client, server = open_connection(simulation, a, b)
         server.say(b"last words")
         simulation.run(0.000_01)
         b.kill()
@@ -277,8 +279,8 @@ class TestKill:
         assert client.received == b"last words"
 
     def test_a_power_loss_sends_no_packets(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Its peers keep half-open connections until they send data; unsynced data may be lost."""
-        client, _ = connected(simulation, a, b)
+        """After a power loss, peers keep half-open connections until they send data; unsynced data may be lost."""
+        client, _ = open_connection(simulation, a, b)
         b.disk.write_file("/data/synced", b"s")
         b.disk.open("/data/unsynced", create=True).write_at(0, [b"u" * 100_000])
         b.power_loss()
@@ -291,8 +293,8 @@ class TestKill:
         assert b.disk.open_paths == []
 
     def test_a_paused_process_resumes(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Its timers are late and in order; its kernel accepts and buffers incoming data."""
-        client, server = connected(simulation, a, b)
+        """After a pause, overdue timers run in order; meanwhile the kernel accepts connections and buffers data."""
+        client, server = open_connection(simulation, a, b)
         seen: list[str] = []
         b.reactor.callLater(1, seen.append, "first")
         b.reactor.callLater(2, seen.append, "second")
@@ -310,8 +312,8 @@ class TestKill:
         assert server.received == b"hello"
 
     def test_stopping_runs_the_shutdown_triggers(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """An orderly stop runs phase by phase and waits for each; then peers see a clean end."""
-        client, _ = connected(simulation, a, b)
+        """An orderly stop waits for each phase of shutdown triggers; then peers see a clean close."""
+        client, _ = open_connection(simulation, a, b)
         seen: list[str] = []
         flushed: Deferred[None] = Deferred()
         b.reactor.addSystemEventTrigger("before", "shutdown", lambda: seen.append("before") or flushed)
@@ -332,8 +334,8 @@ class TestKill:
 
 class TestNetwork:
     def test_a_partition_delays_data(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """No data passes during the partition; afterwards all arrives, once and in order."""
-        client, server = connected(simulation, a, b)
+        """No data arrives during a network partition; afterwards all of it arrives, once and in order."""
+        client, server = open_connection(simulation, a, b)
         simulation.network.cut("a", "b")
         for number in range(100):
             client.say(b"%02d" % number)
@@ -347,17 +349,17 @@ class TestNetwork:
         assert client.received == b"up"
 
     def test_one_way(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """A link can be cut in one direction."""
-        client, server = connected(simulation, a, b)
+        """A link can be cut in one direction only."""
+        client, server = open_connection(simulation, a, b)
         simulation.network.cut("a", "b", one_way=True)
         client.say(b"lost for now")
         server.say(b"heard")
         simulation.run(10)
         assert (server.received, client.received) == (b"", b"heard")
 
-    def test_unanswered_bytes_end_a_connection(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """The sender gives up after about fifteen minutes; an idle peer keeps a half-open connection."""
-        client, server = connected(simulation, a, b)
+    def test_unacknowledged_data_ends_a_connection(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """A sender gives up after about fifteen minutes; an idle peer keeps a half-open connection."""
+        client, server = open_connection(simulation, a, b)
         simulation.network.cut("a", "b")
         client.say(b"x")
         simulation.run(DATA_TIMEOUT_S - 1)
@@ -372,11 +374,9 @@ class TestNetwork:
         simulation.run(1)
         assert server.lost is error.ConnectionLost
 
-    def test_partitions_have_separate_timeouts(
-        self, simulation: Simulation, a: Host, b: Host
-    ) -> None:
-        """Only continuous time with unacknowledged data ends a connection."""
-        client, server = connected(simulation, a, b)
+    def test_partitions_have_separate_timeouts(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Two partitions that are each shorter than the timeout do not end a connection."""
+        client, server = open_connection(simulation, a, b)
         for _ in range(3):
             simulation.network.cut("a", "b")
             client.say(b"x")
@@ -386,8 +386,8 @@ class TestNetwork:
         assert server.received == b"xxx"
 
     def test_a_full_window_survives_a_cut_return_path(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """With a cut return path a sender stalls at its window; after healing everything arrives."""
-        client, server = connected(simulation, a, b)
+        """While the return path is cut, a sender stalls when its window is full; after healing, all data arrives."""
+        client, server = open_connection(simulation, a, b)
         simulation.network.cut("b", "a", one_way=True)
         client.say(bytes(1 << 20))
         simulation.run(10)
@@ -397,7 +397,7 @@ class TestNetwork:
         assert len(server.received) == 1 << 20
 
     def test_connecting_through_a_partition(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """The attempt times out, or succeeds once the link is healed."""
+        """An attempt to connect through a partition times out, or succeeds once the link is healed."""
         simulation.network.isolate("b")
         listener = Listener()
         b.reactor.listenTCP(9092, listener)
@@ -410,13 +410,13 @@ class TestNetwork:
         simulation.network.heal("b")
         simulation.run_until(attempt, timeout_s=10)
 
-    def test_connections_dropped(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Dropped connections are lost at both ends; one way, the other end notices when it sends."""
-        client, server = connected(simulation, a, b)
+    def test_dropped_connections(self, simulation: Simulation, a: Host, b: Host) -> None:
+        """Dropped connections are lost at both ends, or at one end, in which case the other notices when it sends."""
+        client, server = open_connection(simulation, a, b)
         simulation.network.drop_connections("a", "b")
         simulation.run(1)
         assert (client.lost, server.lost) == (error.ConnectionLost, error.ConnectionLost)
-        client, server = connected(simulation, a, b)
+        client, server = open_connection(simulation, a, b)
         simulation.network.drop_connections("a", "b", one_way=True)
         simulation.run(1000)
         assert (client.lost, server.lost) == (error.ConnectionLost, None)
@@ -425,8 +425,8 @@ class TestNetwork:
         assert server.lost is error.ConnectionLost
 
     def test_corked_data_shares_a_segment(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Data marked with ``MSG_MORE`` waits for more data; closing the connection sends it too."""
-        end, _ = connected(simulation, a, b)
+        """Data sent with ``MSG_MORE`` waits for more data, or for the connection to be closed."""
+        end, _ = open_connection(simulation, a, b)
         peer = simulation.network.connections("b", "a")[0]
         handle = end.transport.getHandle()  # type: ignore[union-attr]
         arrived: list[bytes] = []
@@ -445,7 +445,7 @@ class TestNetwork:
 
     def test_a_slow_link(self, simulation: Simulation, a: Host, b: Host) -> None:
         """A megabyte over 100 kB/s takes ten seconds, over any number of connections."""
-        first, second = connected(simulation, a, b), connected(simulation, a, b)
+        first, second = open_connection(simulation, a, b), open_connection(simulation, a, b)
         simulation.network.slow("a", "b", latency_s=(0.05, 0.06), bytes_per_s=100_000)
         started_s = simulation.now_s
         for client, _ in (first, second):
@@ -454,7 +454,7 @@ class TestNetwork:
         assert simulation.now_s - started_s == pytest.approx(10, rel=0.05)
 
     def test_loopback_stays_on_its_host(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """127.0.0.1 is separate on each host; a port on it cannot be reached from other hosts."""
+        """Each host has its own 127.0.0.1, whose ports cannot be reached from other hosts."""
         a.reactor.listenTCP(9092, Listener(Echo), interface="127.0.0.1")
         endpoint = TCP4ClientEndpoint(a.reactor, "127.0.0.1", 9092)
         client = simulation.run_until(endpoint.connect(Factory.forProtocol(Peer)))
@@ -469,7 +469,7 @@ class TestNetwork:
 
     @pytest.mark.filterwarnings("ignore:Using readBody:DeprecationWarning")
     def test_http(self, simulation: Simulation, a: Host, b: Host) -> None:
-        """Twisted's own web server and client work, including host names and connection pools."""
+        """Twisted's web server and client work, with host names and connection pools."""
 
         class Hello(Resource):
             isLeaf = True
@@ -489,11 +489,11 @@ class TestNetwork:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_streams_are_reliable_under_faults(seed: int) -> None:
-    """With cuts, pauses and slow links, received data is always a prefix of sent data; after them it is complete."""
+    """Despite cuts, pauses and slow links, the received data is a prefix of the sent data, and in the end complete."""
     simulation = Simulation(seed)
     network, random = simulation.network, simulation.random
     hosts = [simulation.host("a"), simulation.host("b")]
-    ends = connected(simulation, *hosts)
+    ends = open_connection(simulation, *hosts)
     sent = [b"", b""]
     faults = [
         lambda: network.cut("a", "b", one_way=random.random() < 0.5),
@@ -521,7 +521,7 @@ def test_streams_are_reliable_under_faults(seed: int) -> None:
 
 class TestOffload:
     def test_results_arrive_later_in_any_order(self, simulation: Simulation, a: Host) -> None:
-        """Work runs and completes later; exceptions become failures."""
+        """Offloaded work runs and completes later, in any order; exceptions become failures."""
         seen: list[int] = []
         for number in range(20):
             a.offload.run(lambda number=number: number).addCallback(seen.append)
@@ -534,7 +534,7 @@ class TestOffload:
         assert seen != sorted(seen)
 
     def test_stopping_waits_for_running_work(self, simulation: Simulation, a: Host) -> None:
-        """After stop, all submitted work is done; new work is rejected."""
+        """stop() waits until submitted work is done; new work is rejected."""
         done: list[int] = []
         answers = [a.offload.run(done.append, number) for number in range(5)]
         a.offload.stop()
@@ -546,7 +546,7 @@ class TestOffload:
 
 
 def test_events_are_fast() -> None:
-    """Simple events take a few microseconds at most, so that long histories are affordable."""
+    """Simple events take a few microseconds at most, so that long runs are affordable."""
     simulation = Simulation(1)
     reactor = simulation.host("a").reactor
     random = Random(1)
@@ -559,4 +559,4 @@ def test_events_are_fast() -> None:
     began = time.process_time()
     simulation.run(500)
     events_per_s = simulation.scheduler.events_count / (time.process_time() - began)
-    assert events_per_s > 50_000  # also reached on a busy machine; an idle one reaches 500,000 and more
+    assert events_per_s > 50_000  # a busy machine reaches this too; an idle one exceeds 500,000

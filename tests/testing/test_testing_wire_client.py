@@ -1,4 +1,4 @@
-"""The simulator's client rejects responses that are impossible."""
+"""The simulator's client rejects impossible responses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.wire.control_records import EndMarker, build_end_marker
 from kreplica.wire.records import Record
 
 
-def answer(flipped_bit: int | None = None) -> dict[str, object]:
+def response(flipped_bit: int | None = None) -> dict[str, object]:
     """Return a response with one batch of one record at offset 0, at the end of the log."""
     batch = bytearray(build_batch([Record(0, 1, b"key", b"value", ())]))
     if flipped_bit is not None:
@@ -21,22 +21,22 @@ def answer(flipped_bit: int | None = None) -> dict[str, object]:
 
 
 def test_a_valid_response_is_accepted() -> None:
-    assert [record.value for record in records_of(answer(), 0)] == [b"value"]
-    assert [record.value for record in visible_records(answer(), 0).records] == [b"value"]
+    assert [record.value for record in records_of(response(), 0)] == [b"value"]
+    assert [record.value for record in visible_records(response(), 0).records] == [b"value"]
 
 
 @pytest.mark.parametrize("bit", [0, 7, 56, 300])
 def test_a_flipped_offset_is_rejected(bit: int) -> None:
-    """No checksum covers the offset, but records are never below the requested offset or above the high watermark."""
+    """No checksum covers the offset, but it must be neither below the requested offset nor above the high watermark."""
     with pytest.raises(KafkaError) as refused:
-        records_of(answer(bit), 0)
+        records_of(response(bit), 0)
     assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     with pytest.raises(KafkaError):
-        visible_records(answer(bit), 0)
+        visible_records(response(bit), 0)
 
 
 class TestVisibleRecords:
-    """A log of two producers: 1 aborts offset 0, then commits offset 3; 2 commits offset 1."""
+    """A log with two producers: 1 aborts offset 0, then commits offset 3; 2 commits offset 1."""
 
     def log(self) -> bytes:
         batches = [
@@ -58,7 +58,7 @@ class TestVisibleRecords:
         return bytes(builder.build())
 
     def test_aborted_records_and_markers_are_skipped(self) -> None:
-        """The same producer's next transaction is visible, and the position is after all of them."""
+        """A committed transaction after an aborted one is visible, and the position is after all of them."""
         aborted = [{"producer_id": 1, "first_offset": 0}]
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": aborted}
         records, position = visible_records(row, 0)
@@ -66,12 +66,12 @@ class TestVisibleRecords:
         assert position == 5
 
     def test_read_uncommitted_returns_all_records(self) -> None:
-        """Except markers."""
+        """read_uncommitted returns all records except markers."""
         row = {"error_code": 0, "high_watermark": 5, "records": self.log(), "aborted_transactions": None}
         assert [record.offset for record in visible_records(row, 0).records] == [0, 1, 3]
 
     def test_errors_are_raised(self) -> None:
-        """Errors of the broker, and damaged records."""
+        """A broker's error, and damaged records, raise an exception."""
         with pytest.raises(KafkaError, match="NOT_LEADER"):
             visible_records({"error_code": 6, "records": None}, 0)
         damaged = bytearray(self.log())

@@ -1,4 +1,4 @@
-"""The simulator's client closes connections whose negotiation fails or is cancelled."""
+"""The simulator's client closes connections whose version negotiation fails or is cancelled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Silent(Protocol):
 
 @pytest.mark.parametrize("cancelled", [False, True])
 def test_a_connection_without_versions_is_closed(cancelled: bool) -> None:
-    """The negotiation times out or is cancelled after the connection was made."""
+    """If version negotiation times out or is cancelled, the connection is closed."""
     simulation = Simulation(seed=7)
     broker, host = simulation.host("broker"), simulation.host("client")
     peer = Silent()

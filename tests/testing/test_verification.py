@@ -1,4 +1,4 @@
-"""The black-box check on simulated clusters: correct clusters pass despite faults, incorrect ones are detected."""
+"""The black-box check of simulated clusters: correct clusters pass despite faults, and faulty ones are detected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BROKERS = [(f"broker-{number}", BROKER_PORT) for number in (1, 2, 3)]
 
 
 class Scene:
-    """A cluster of three brokers and a verification of it."""
+    """A cluster of three brokers, and a verification that runs against it."""
 
     def __init__(self, seed=1, overrides=(), **options):
         self.cluster = SimulatedCluster(seed, brokers=3, overrides=[*SHORT_INTERVALS, *overrides])
@@ -42,7 +42,7 @@ class Scene:
         self._running = Deferred.fromCoroutine(self.verification.run())
 
     def write_for(self, seconds):
-        """Run this number of seconds after the first acknowledgement."""
+        """Run for this number of seconds after the first acknowledgement."""
         if self._running is None:
             self.begin()
         self.cluster.run_until(lambda: self.progress and self.progress[-1].acknowledged > 0)
@@ -67,8 +67,8 @@ class Scene:
 # --- correct clusters -------------------------------------------------------------------------------------------------
 
 
-def test_nothing_happens():
-    """A cluster without faults is clean, and the topic is deleted at the end."""
+def test_a_cluster_without_faults():
+    """A cluster without faults has no anomalies, and the topic is deleted at the end."""
     scene = Scene()
     verdict = scene.verdict()
     assert verdict.clean
@@ -82,7 +82,7 @@ def test_nothing_happens():
 
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_the_leader_is_killed(acks):
-    """Clients find the next leader, nothing is lost, and the longest time without acknowledgements is reported."""
+    """When the leader is killed, nothing is lost, and the longest time without acknowledgements is reported."""
     scene = Scene(partitions=1, acks=acks, seed=2)
     scene.write_for(2.0)
     machine = scene.cluster.brokers[scene.leader()]
@@ -97,7 +97,7 @@ def test_the_leader_is_killed(acks):
 
 
 def test_a_leader_hangs():
-    """A leader that accepts connections without responding is replaced by the next one."""
+    """Clients switch to the next leader when a leader accepts connections but does not respond."""
     scene = Scene(partitions=1, seconds=30.0)
     scene.write_for(2.0)
     host = scene.cluster.brokers[scene.leader()].host
@@ -111,7 +111,7 @@ def test_a_leader_hangs():
 
 
 def test_brokers_cannot_reach_each_other():
-    """A leader can be reached by clients but not by other brokers."""
+    """Nothing is lost while clients can reach a leader but other brokers cannot."""
     scene = Scene(partitions=1, seconds=20.0)
     scene.write_for(2.0)
     leader = scene.leader()
@@ -137,7 +137,7 @@ def test_all_brokers_are_down_at_the_end():
 
 
 def test_stopped_early():
-    """An early stop ends the writing; the written records are checked."""
+    """An early stop ends the writing, and the records written so far are checked."""
     scene = Scene(seconds=1000.0)
     scene.write_for(3.0)
     scene.verification.stop_early()
@@ -147,7 +147,7 @@ def test_stopped_early():
 
 
 def test_several_producers_and_a_name():
-    """Several producers share partitions; a topic may be named, and kept."""
+    """Several producers may share partitions, and the topic may be named and kept."""
     scene = Scene(topic="mine", keep=True, producers=3, seconds=4.0, configs={"segment.bytes": "5000"})
     verdict = scene.verdict()
     assert verdict.clean
@@ -158,18 +158,18 @@ def test_several_producers_and_a_name():
 
 
 def test_json():
-    """The JSON has all figures, and each kind of anomaly."""
+    """The JSON output has all figures and all kinds of anomaly."""
     result = json.loads(json.dumps(Scene(seconds=1.0).verdict().as_json()))
     assert result["clean"]
     assert result["acks"] == "all"
     assert {row["kind"]: row["count"] for row in result["anomalies"]} == {kind.value: 0 for kind in Kind}
 
 
-# --- incorrect clusters -----------------------------------------------------------------------------------------------
+# --- faulty clusters --------------------------------------------------------------------------------------------------
 
 
 def test_all_machines_lose_power():
-    """Unsynced records are lost if all machines lose power at once, acknowledged or not: the check reports it."""
+    """If all machines lose power at once, unsynced acknowledged records are lost, and the check reports this."""
     scene = Scene(partitions=1, seconds=30.0)
     for _ in range(3):
         scene.write_for(3.0)
@@ -184,7 +184,7 @@ def test_all_machines_lose_power():
 
 
 def test_retries_are_written_twice(monkeypatch):
-    """A broker that ignores sequence numbers appends retries again."""
+    """Duplicates are reported if a broker ignores sequence numbers and appends retries again."""
     monkeypatch.setattr(ProducerStates, "check", lambda self, header, marker, origin: None)
     scene = Scene(partitions=1, records_per_s=500)
     scene.write_for(1.0)
@@ -200,24 +200,24 @@ def test_retries_are_written_twice(monkeypatch):
     assert verdict.report.errors.keys() == {Kind.DUPLICATE}
 
 
-class Swallowing(connection.Connection):
+class SwallowingConnection(connection.Connection):
     """Acknowledges one batch without forwarding it."""
 
     produced = 0
 
     def request(self, api, version, body, **how):
         if api is messages.PRODUCE:
-            Swallowing.produced += 1
-            if Swallowing.produced == 30:
+            SwallowingConnection.produced += 1
+            if SwallowingConnection.produced == 30:
                 row = {"error_code": 0, "base_offset": 40}
                 return succeed({"responses": [{"partition_responses": [row]}]})
         return super().request(api, version, body, **how)
 
 
 def test_an_acknowledged_batch_is_swallowed(monkeypatch):
-    """An acknowledged and discarded batch is reported as lost."""
-    monkeypatch.setattr(connection, "Connection", Swallowing)
-    monkeypatch.setattr(Swallowing, "produced", 0)
+    """A batch that is acknowledged but discarded is reported as lost."""
+    monkeypatch.setattr(connection, "Connection", SwallowingConnection)
+    monkeypatch.setattr(SwallowingConnection, "produced", 0)
     verdict = Scene(partitions=1).verdict()
     assert verdict.report.errors[Kind.LOST_WRITE] >= 1
     assert verdict.report.errors.keys() <= {
@@ -229,7 +229,7 @@ def test_an_acknowledged_batch_is_swallowed(monkeypatch):
 
 
 def test_a_reader_misses_a_record(monkeypatch):
-    """A record that one reader did not receive, but others did, is reported as skipped."""
+    """A record that only one reader did not receive is reported as skipped."""
     fetch = LeaderClient.fetch
 
     async def without_the_first(self, topic, partition, offset, **how):
@@ -259,8 +259,8 @@ def test_a_reader_misses_a_record(monkeypatch):
         ({"topic": "no good"}, "cannot create the topic no good: INVALID_TOPIC_EXCEPTION"),
     ],
 )
-def test_could_not_run(options, text):
-    """The reason is reported in one line."""
+def test_verification_cannot_start(options, text):
+    """If the verification cannot start, the reason is reported in one line."""
     with pytest.raises(CouldNotRun, match=text):
         Scene(**options).verdict()
 
@@ -281,14 +281,14 @@ def test_one_of_the_bootstrap_brokers_is_down():
 
 
 def test_unreachable_advertised_listeners(monkeypatch):
-    """A cluster with unreachable advertised listeners is distinguished from one that does not respond."""
+    """The error distinguishes a cluster with unreachable advertised listeners from one that does not respond."""
     monkeypatch.setattr(cluster_access, "_metadata", lambda client: succeed(Cluster({7: ("elsewhere", 9092)}, 7)))
     with pytest.raises(CouldNotRun, match=r"broker-1:9092 responds, but no broker .*: broker 7 at elsewhere:9092: "):
         Scene().verdict()
 
 
 def test_a_broker_that_does_not_know_the_controller_yet(monkeypatch):
-    """A broker that has just started may not know the controller yet: the request is retried."""
+    """The request is retried while a broker that has just started does not know the controller."""
     ask, create_topic = cluster_access._metadata, cluster_access.WireClient.create_topic
     answers, refusals = [], []
 
@@ -328,5 +328,5 @@ def test_nothing_is_acknowledged():
     [([], 50, 0.0), ([7.0], 99, 7.0), ([4.0, 1.0, 3.0, 2.0], 50, 2.0), ([4.0, 1.0, 3.0, 2.0], 99, 4.0)],
 )
 def test_percentile(values, percent, expected):
-    """The smallest value that this percentage of values does not exceed."""
+    """A percentile is the smallest value that is not exceeded by the given percentage of values."""
     assert percentile(values, percent) == expected

@@ -1,4 +1,4 @@
-"""A simulated broker under load whose machine is repeatedly killed or loses power, for many seeds."""
+"""A simulated broker under load that is killed, or whose machine loses power, again and again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOAK_SEEDS = range(1000, 1300)
 
 
 def kills(seed: int) -> None:
-    """``kill -9`` with default settings: the page cache survives, so nothing may be lost."""
+    """Kill the broker repeatedly, with default settings: the page cache survives, so nothing may be lost."""
     run = CrashRun(seed, partitions=2)
     for _ in range(CRASHES):
         run.run_load()
@@ -23,7 +23,7 @@ def kills(seed: int) -> None:
 
 
 def power_losses(seed: int) -> None:
-    """Power loss with every acknowledgement after a sync, with acks=all and with acks=1."""
+    """Lose power repeatedly, with every acknowledgement sent after a sync, and with acks=all or acks=1."""
     run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED)
     for _ in range(CRASHES):
         run.run_load()
@@ -34,7 +34,7 @@ def power_losses(seed: int) -> None:
 
 
 def power_losses_unsynced(seed: int) -> None:
-    """Power loss with default settings and one replica: the log may be truncated, and nothing worse."""
+    """Lose power repeatedly, with default settings and one replica: the log may be truncated, but not damaged."""
     run = CrashRun(seed, configs=DEFAULT)
     network = run.cluster.simulation.network
     for _ in range(CRASHES):
@@ -59,13 +59,13 @@ def test_killed_twenty_times(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_power_lost_twenty_times(seed: int) -> None:
-    """With flush.messages=1 the same holds for power losses, with acks=all and with acks=1."""
+    """With flush.messages=1, power losses lose, duplicate and reorder nothing, with acks=all and with acks=1."""
     power_losses(seed)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_power_lost_twenty_times_with_default_settings(seed: int) -> None:
-    """A prefix of the log remains, byte for byte, at least the synced part; writing continues there."""
+    """After a power loss, at least the synced prefix of the log remains, and writing continues after it."""
     power_losses_unsynced(seed)
 
 

@@ -45,13 +45,13 @@ class World:
         return values(self.cluster.run_until(self.client.read_all(topic, 0)))
 
     def rejection(self, value: bytes = b"refused", topic: str = "orders") -> ErrorCode:
-        """Return the error code of a produce request."""
+        """Send a produce request that must fail, and return its error code."""
         with pytest.raises(KafkaError) as rejected:
             self.produce(value, topic)
         return rejected.value.code
 
     def leave_free(self, size: int) -> None:
-        """Fill the disk except this number of bytes."""
+        """Fill the disk up to this number of free bytes."""
         total, free = self.disk.usage("/data")
         self.disk.capacity_bytes = total - free + size
 
@@ -68,7 +68,7 @@ def world(logged_errors: list[str]) -> World:
 
 class TestFull:
     def test_a_produce_that_does_not_fit(self, world: World) -> None:
-        """The batch is rejected as a whole; reads continue, and with free space the log continues without a gap."""
+        """A batch that does not fit is rejected as a whole; once there is space, the log continues without a gap."""
         world.produce(b"before")
         world.leave_free(HEADER_SIZE + 20)
         assert world.rejection(b"x" * 1000) is ErrorCode.KAFKA_STORAGE_ERROR
@@ -81,7 +81,7 @@ class TestFull:
         assert world.read() == [b"before", b"small", b"x" * 1000]
 
     def test_is_logged_once_a_minute(self, world: World) -> None:
-        """The broker logs a full disk, but not for each record."""
+        """A broker with a full disk logs it once a minute, not for each record."""
         logged: list[str] = []
 
         def observe(event: Any) -> None:
@@ -102,7 +102,7 @@ class TestFull:
             globalLogPublisher.removeObserver(observe)
 
     def test_for_minutes(self, world: World) -> None:
-        """Failed checkpoints do not take the directory offline: reads continue, and writes resume with free space."""
+        """Failed checkpoints do not take a full directory offline: reads continue, and writes resume with space."""
         world.produce(b"before")
         world.leave_free(0)
         world.cluster.run(300)
@@ -113,7 +113,7 @@ class TestFull:
         assert world.produce(b"after") == 1
 
     def test_during_topic_creation(self, world: World, logged_errors: list[str]) -> None:
-        """Its log is created by the first request after space is free."""
+        """If a topic is created on a full disk, its log is created by the first request after space is freed."""
         world.leave_free(0)
         world.cluster.run_until(world.client.create_topic("late"))
         assert "late-0 cannot be opened" in logged_errors.pop()
@@ -124,7 +124,7 @@ class TestFull:
         assert world.read("late") == [b"first"]
 
     def test_while_the_session_with_zookeeper_is_lost(self, world: World) -> None:
-        """A broker that can store neither its session nor new epochs still registers and becomes controller again."""
+        """A broker that cannot store its session or new epochs still registers and becomes controller again."""
         broker = world.machine.program
         before = broker.fence.broker_epoch
         world.leave_free(0)
@@ -145,7 +145,7 @@ class TestFull:
 
     @pytest.mark.parametrize("free", range(0, 4000, 250))
     def test_at_any_byte(self, logged_errors: list[str], free: int) -> None:
-        """During a batch, a roll or an index write: acknowledged records exist once."""
+        """If the disk fills up during a batch, a segment roll or an index write, acknowledged records exist once."""
         world = World({"segment.bytes": "1500", "index.interval.bytes": "100"})
         written: list[bytes] = []
         rejected: set[ErrorCode] = set()
@@ -176,7 +176,7 @@ class TestFull:
 class TestFailingSync:
     @pytest.mark.parametrize("acks", [-1, 1])
     def test_is_never_retried(self, logged_errors: list[str], acks: int) -> None:
-        """Waiting requests fail, the directory is offline until a restart, which finds acknowledged records."""
+        """After a failed sync, waiting requests fail, and the directory is offline until the broker is restarted."""
         world = World(EVERY_ACK_SYNCED)
         world.produce(b"synced", acks=acks)
         world.disk.fail("sync", LOG, times=1)
@@ -193,8 +193,8 @@ class TestFailingSync:
         found = values(retry_until_success(world.cluster, lambda: again.read_all("orders", 0)))
         assert found in ([b"synced"], [b"synced", b"unknown"])
 
-    def test_default_settings_do_not_wait_for_it(self, world: World) -> None:
-        """Without flush.messages acknowledgements do not wait for the disk."""
+    def test_default_settings_do_not_wait_for_a_sync(self, world: World) -> None:
+        """Without flush.messages, acknowledgements do not wait for the disk."""
         world.produce(b"synced")
         world.cluster.run(1)
         world.disk.fail("sync", LOG, times=1)
@@ -204,7 +204,7 @@ class TestFailingSync:
 
 class TestUnusableAtStart:
     def test_one_of_two_directories(self, logged_errors: list[str]) -> None:
-        """The broker serves the other directory, creates new topics there, and has everything again with the device."""
+        """The broker serves its other directory and creates topics there; once the device is back, it has all data."""
         world = World(overrides=["log.dirs=/data/logs,/data/more"])
         topics = ["orders", "others"]
         for topic in topics:
@@ -227,8 +227,8 @@ class TestUnusableAtStart:
         for topic in (*topics, "new"):
             assert world.read(topic) == [topic.encode()]
 
-    def test_all_of_them(self) -> None:
-        """The broker does not start, and names the directories."""
+    def test_all_directories(self) -> None:
+        """The broker does not start, and the error names the directories."""
         world = World()
         world.machine.kill()
         world.disk.fail("open", "/data/logs/*", errno.EIO)
@@ -239,12 +239,12 @@ class TestUnusableAtStart:
 class TestFlippedBit:
     @staticmethod
     def damaged(position: int) -> World:
-        """A broker that started with the only copy of a log, which has a flipped bit below its recovery point."""
+        """Start a broker that has the only copy of a log, with a flipped bit below the recovery point."""
         world = World(EVERY_ACK_SYNCED)
         for number in range(10):
             world.produce(b"%d" % number)
             world.produce(b"%d" % number, "others")
-        world.cluster.run(61)  # until the recovery point is in a checkpoint
+        world.cluster.run(61)  # until the recovery point is checkpointed
         world.machine.kill()
         world.disk.flip_bit(LOG, position)
         world.cluster.run_until(world.machine.start())
@@ -252,7 +252,7 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("position", [17, 40, HEADER_SIZE + 3])
     def test_with_intact_batch_boundaries(self, logged_errors: list[str], position: int) -> None:
-        """The damaged batch is never served; all other batches are, and the partition accepts new ones."""
+        """If only one batch is damaged, it is never served; all others are, and the partition accepts new ones."""
         world = self.damaged(position)
         assert any("is damaged but stays in use" in text for text in logged_errors)
         logged_errors.clear()
@@ -265,7 +265,7 @@ class TestFlippedBit:
 
     @pytest.mark.parametrize("position", [3, 300])
     def test_below_the_recovery_point(self, logged_errors: list[str], position: int) -> None:
-        """If the extent of the damage is unknown, the partition is rejected; other partitions are served."""
+        """If the extent of the damage is unknown, the partition is not served; other partitions are."""
         world = self.damaged(position)
         assert "is damaged" in logged_errors.pop(0)
         assert world.rejection() is ErrorCode.KAFKA_STORAGE_ERROR
@@ -276,8 +276,8 @@ class TestFlippedBit:
         assert world.produce(b"10", "others") == 10
         assert "orders-0" in logged_errors.pop()
 
-    def test_beyond_it(self, world: World) -> None:
-        """The log is truncated there, because the data was not known to be durable, and continues."""
+    def test_beyond_the_recovery_point(self, world: World) -> None:
+        """Beyond the recovery point data may not be durable: the log is truncated at the damage and continues there."""
         for number in range(10):
             world.produce(b"%d" % number)
         world.machine.kill()
@@ -291,7 +291,7 @@ class TestFlippedBit:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_power_lost_just_after_the_first_start(logged_errors: list[str], seed: int) -> None:
-    """The first synced record survives although all its parent directories are new."""
+    """The first synced record survives a power loss, although all its parent directories are new."""
     simulation = Simulation(seed)
     host = simulation.host("laptop")
     config = StandaloneConfig("/data/new/kreplica", overrides=("log.flush.interval.messages=1",))

@@ -1,4 +1,4 @@
-"""Mutation tests of the crash runs: without a guard, they must fail."""
+"""Mutation tests of the crash runs, which must fail if any one guard is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SEEDS_MAX = 10
 def test_a_missing_guard_is_detected(
     monkeypatch: pytest.MonkeyPatch, where: Any, guard: str, without: Any, run: Callable[[int], None]
 ) -> None:
-    """Within ten seeds a run without the guard fails, which proves that the guard is needed."""
+    """Without the guard, one of ten seeds fails, which proves that the guard is needed and tested."""
     monkeypatch.setattr(where, guard, without)
     for seed in range(1, SEEDS_MAX + 1):
         try:

@@ -1,4 +1,4 @@
-"""Whole brokers, built by the real composition root, with a coordinator and clients, in virtual time."""
+"""Whole brokers, assembled by the production code, with a coordinator and clients, in virtual time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ pytestmark = pytest.mark.usefixtures("logged_errors")
 
 @pytest.fixture
 def cluster() -> SimulatedCluster:
-    """One running broker."""
+    """A cluster with one running broker."""
     cluster = SimulatedCluster(seed=1)
     cluster.start()
     return cluster
 
 
 def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
-    """A connected ZooKeeper client of an operator."""
+    """An operator's connected ZooKeeper client."""
     runtime = cluster.simulation.host("operator").runtime
     client = ZooKeeperClient(runtime.reactor, "coordinator:2181", random=runtime.random)
     cluster.run_until(client.start())
@@ -44,7 +44,7 @@ def operator(cluster: SimulatedCluster) -> ZooKeeperClient:
 
 class TestOneSeed:
     def test_typical_requests_of_a_client(self) -> None:
-        """A topic is created, written with all kinds of acks, read by long polls, listed and deleted."""
+        """A topic is created, written with every acks setting, read by long polls, listed and deleted."""
         lines = ordinary_use(seed=1).splitlines()
         seen = next(line for line in lines if line.startswith("["))
         assert seen.startswith("[0, 2, [Record(offset=2")
@@ -52,7 +52,7 @@ class TestOneSeed:
         assert seen.endswith(", []]"), "after the deletion there are no topics"
 
     def test_determines_the_run(self) -> None:
-        """The same seed gives the same events and bytes on disk; another seed gives others."""
+        """The same seed gives the same events and bytes on disk; another seed gives different ones."""
         first = ordinary_use(seed=1)
         assert ordinary_use(seed=1) == first
         assert ordinary_use(seed=2) != first
@@ -71,7 +71,7 @@ class TestOneSeed:
         assert finished.stdout == ordinary_use(seed=1) + "\n"
 
     def test_idle_time_is_cheap(self, cluster: SimulatedCluster) -> None:
-        """An idle broker needs a few thousand events per hour, and nothing accumulates."""
+        """An idle broker causes a few thousand events per hour, and accumulates nothing."""
         cluster.run(60)
         pending, events = len(cluster.simulation.scheduler.pending()), cluster.simulation.scheduler.events_count
         cluster.run(3600)
@@ -81,7 +81,7 @@ class TestOneSeed:
 
 class TestStopping:
     def test_in_order(self, cluster: SimulatedCluster) -> None:
-        """A broker that stopped in order leaves no timer, is deregistered, and scans no log at its next start."""
+        """A broker that was stopped cleanly leaves no timer, is deregistered, and scans no log at its next start."""
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
         cluster.run_until(client.produce("orders", 0, batch(b"kept")))
@@ -114,7 +114,7 @@ class TestStopping:
 
 class TestSeveralBrokers:
     def test_in_one_process(self) -> None:
-        """Standalone with three brokers: each has its own port, directory and partitions; all form one cluster."""
+        """Three brokers in a standalone process form one cluster; each has its own port, directory and partitions."""
         simulation = Simulation(seed=1)
         host = simulation.host("laptop")
         config = StandaloneConfig("/data", brokers=3)
@@ -148,7 +148,7 @@ class TestSeveralBrokers:
         assert simulation.failures == []
 
     def test_one_of_them_killed(self) -> None:
-        """The other brokers continue; its records are back after its restart."""
+        """When one broker is killed, the others continue; its records are back after its restart."""
         cluster = SimulatedCluster(seed=2, brokers=3)
         cluster.start()
         client = cluster.client(broker=1)
@@ -171,7 +171,7 @@ class TestSeveralBrokers:
 
 class TestZooKeeper:
     def test_session_lost(self, cluster: SimulatedCluster) -> None:
-        """A broker disconnected for longer than its session registers again, and is elected controller again."""
+        """A broker that was disconnected for longer than its session registers and is elected controller again."""
         broker = cluster.brokers[1].program
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))
@@ -195,7 +195,7 @@ class TestZooKeeper:
         cluster.stop()
 
     def test_connection_lost_during_registration(self, cluster: SimulatedCluster) -> None:
-        """The new session survives, so only the registration is retried."""
+        """If the connection is lost during registration, the session survives, and only the registration is retried."""
         broker = cluster.brokers[1].program
         before, session = broker.fence.broker_epoch, broker.client.session_id
         cluster.simulation.network.cut("broker-1", "coordinator")
@@ -211,7 +211,7 @@ class TestZooKeeper:
 
     @pytest.mark.parametrize("fault", ["deleted", "overwritten"])
     def test_controller_removed_by_an_operator(self, cluster: SimulatedCluster, fault: str) -> None:
-        """Deleting or overwriting /controller causes an election, and a working controller."""
+        """If an operator deletes or overwrites /controller, a working controller is elected."""
         broker = cluster.brokers[1].program
         term = broker.controller.context
         assert term is not None
@@ -230,7 +230,7 @@ class TestZooKeeper:
 
     @pytest.mark.parametrize("crash", ["kill", "power_loss"])
     def test_coordinator_crashes(self, cluster: SimulatedCluster, crash: str) -> None:
-        """A coordinator that restarts within the session timeout has lost nothing; brokers keep their epochs."""
+        """If the coordinator restarts within the session timeout, nothing is lost, and brokers keep their epochs."""
         broker = cluster.brokers[1].program
         client = cluster.client()
         cluster.run_until(client.create_topic("orders"))

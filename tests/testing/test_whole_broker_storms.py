@@ -1,4 +1,4 @@
-"""A simulated broker under load with one fault of each kind after the other; it recovers at the end."""
+"""A simulated broker under load, with one fault of each kind after the other, recovers in the end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PEERS = ("coordinator", "producer", "consumer-0")
 
 
 class Storm:
-    """Faults of one run; each ends by itself or by a restart."""
+    """Injects faults into one run; each fault ends after a while or with a restart."""
 
     def __init__(self, run: CrashRun) -> None:
         self.run = run
@@ -83,7 +83,7 @@ class Storm:
 
 
 def storm(seed: int) -> None:
-    """Run all faults with acks=all or acks=1, and a topic whose acknowledgements are synced."""
+    """Inject all faults, with acks=all or acks=1 and a topic that is synced before acknowledgements."""
     run = CrashRun(seed, partitions=2, acks=-1 if seed % 2 else 1, configs=EVERY_ACK_SYNCED, interval_s=0.1)
     faults = Storm(run)
     for _ in range(FAULTS_COUNT):
@@ -103,7 +103,7 @@ def storm(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_storm(seed: int) -> None:
-    """Acknowledged and read records exist once and in order; after the storm everything works."""
+    """Acknowledged and read records exist once and in order; after the storm, everything works again."""
     storm(seed)
 
 
