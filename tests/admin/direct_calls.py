@@ -1,4 +1,4 @@
-"""Calls of resources without HTTP; parameters and responses are checked against their schemas."""
+"""Calls to admin resources without HTTP; parameters and responses are checked against their schemas."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Run = Callable[[Deferred[Any]], Any]
 
 
 class PeerAdminApis:
-    """The other brokers' admin APIs, called like ``Forwarding`` but without HTTP."""
+    """The admin APIs of other brokers, with the interface of ``Forwarding`` but without HTTP."""
 
     def __init__(self, broker_id: int, cluster: DirectCluster) -> None:
         self._broker_id = broker_id
@@ -48,7 +48,7 @@ class PeerAdminApis:
         if not self._cluster.reaches(self._broker_id, broker_id):
             raise Problem(504, "no response in time", f"broker {broker_id} did not respond within 5 s")
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        document = (await other.asked("GET", unquote(path), forwarded=True, **given)).document
+        document = (await other.answer_async("GET", unquote(path), forwarded=True, **given)).document
         return validator.read(broker_id, 200, dumped(document))
 
     async def request_all(
@@ -67,9 +67,9 @@ class PeerAdminApis:
 class DirectCluster:
     """The admin API of each broker of a simulated cluster, by broker ID.
 
-    :ivar known: the brokers that are registered, or were recently.
+    :ivar known: brokers that are registered or were recently.
     :ivar loads: the load of each broker whose API was used; its sampler is not started.
-    :ivar watches: records the faults of each broker on the timeline when a test calls ``check``.
+    :ivar watches: per broker, a watch that records faults on the timeline when a test calls ``check``.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -82,7 +82,7 @@ class DirectCluster:
         self.known = set(cluster.brokers)
 
     def running(self, broker_id: int) -> Direct | None:
-        """Return the broker, or None if it does not run."""
+        """Return the broker's admin API, or None if the broker is not running."""
         machine = self._cluster.brokers[broker_id]
         return self[broker_id] if machine.running else None
 
@@ -121,7 +121,7 @@ class DirectCluster:
         return self._health[broker_id]
 
     def stall(self, broker_id: int, cause: str, seconds: float) -> None:
-        """Make the stall watch of a broker, which has its own clock, see a stall."""
+        """Report a stall to a broker's stall watch, which has its own clock."""
         assert self[broker_id]
         stalls, clock = self._stalls[broker_id]
         stalls.note(cause, seconds)
@@ -134,23 +134,29 @@ class DirectCluster:
 
 
 class Direct:
-    """:param run: advances time until a Deferred ends, and returns its result."""
+    """The admin API of one broker, called without HTTP.
+
+    :param run: advances time until a Deferred fires, and returns its result.
+    """
 
     def __init__(self, resources: Sequence[Resource], run: Run) -> None:
         self._routes = [route for resource in resources for route in resource.routes()]
         self._run = run
 
     def answer(self, method: str, path: str, body: Any = None, **more: Any) -> JsonResponse:
-        """:param more: query parameters, and attributes of ``Call``."""
-        return self._run(Deferred.fromCoroutine(self.asked(method, path, body, **more)))
+        """Call a route and wait for its response.
+
+        :param more: query parameters, and attributes of ``Call``.
+        """
+        return self._run(Deferred.fromCoroutine(self.answer_async(method, path, body, **more)))
 
     def document(self, method: str, path: str, body: Any = None, **more: Any) -> Any:
         """Return the document of the response."""
         return self.answer(method, path, body, **more).document
 
-    async def asked(self, method: str, path: str, body: Any = None, **more: Any) -> JsonResponse:
-        """Return the same as a coroutine."""
-        route, in_path = self._found(method, path)
+    async def answer_async(self, method: str, path: str, body: Any = None, **more: Any) -> JsonResponse:
+        """Call a route and return its response, as ``answer`` does without a coroutine."""
+        route, in_path = self._find_route(method, path)
         reply = await route.handler(_call(route, in_path, body, more))
         assert isinstance(reply, JsonResponse)
         if route.response is not None:
@@ -158,11 +164,11 @@ class Direct:
         return reply
 
     def handler(self, method: str, path: str) -> tuple[Callable[[Call], Any], Call]:
-        """Return a handler and a call for it, for responses that are not documents."""
-        route, in_path = self._found(method, path)
+        """Return a route's handler and the call to pass to it, for responses that are not documents."""
+        route, in_path = self._find_route(method, path)
         return route.handler, _call(route, in_path, None, {})
 
-    def _found(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
+    def _find_route(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
         for route in self._routes:
             pattern = re.sub(r"\{(\w+):path\}", r"(?P<\1>.+)", route.path)
             pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", pattern)

@@ -1,4 +1,4 @@
-"""The admin API's HTTP without sockets, on a virtual clock."""
+"""HTTP requests to the admin API without sockets, on a virtual clock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kreplica.admin.security.guard import Guard
 from kreplica.runtime import Runtime
 
 
-class AtOnce:
+class SynchronousOffload:
     """An ``Offload`` that runs functions synchronously."""
 
     def run(self, function, *args, **kwargs):
@@ -31,7 +31,7 @@ class AtOnce:
 
 
 @dataclass
-class Received:
+class Response:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -40,8 +40,8 @@ class Received:
         return json.loads(self.body)
 
 
-class Wire(StringTransport):
-    """A client connection."""
+class ClientTransport(StringTransport):
+    """The client's end of a connection."""
 
     aborted = False
 
@@ -55,14 +55,14 @@ class Api:
 
     def __init__(self, *resources, access=None, guard=None):
         self.clock = Clock()
-        runtime = Runtime(self.clock, None, AtOnce(), Random(1), lambda: 1_700_000_000_000)
+        runtime = Runtime(self.clock, None, SynchronousOffload(), Random(1), lambda: 1_700_000_000_000)
         root = Root(runtime, resources, access or Access(), guard or Guard())
         self.site = AdminSite(self.clock, root, host="127.0.0.1", port=0)
 
     def connect(self, host="192.168.1.1"):
-        """Open a connection; return its protocol and the received data."""
+        """Open a connection, and return its protocol and the transport that collects responses."""
         protocol = self.site._site.buildProtocol(None)
-        wire = Wire(peerAddress=IPv4Address("TCP", host, 54321))
+        wire = ClientTransport(peerAddress=IPv4Address("TCP", host, 54321))
         protocol.makeConnection(wire)
         return protocol, wire
 
@@ -73,9 +73,9 @@ class Api:
         return protocol, wire
 
     def ask(self, method, path, headers=(), body=None):
-        """Return the immediate response."""
+        """Send a request and return its response, which must be immediate."""
         _, wire = self.begin(method, path, headers, body)
-        return received(wire.value())
+        return parse_response(wire.value())
 
 
 class Resource:
@@ -89,7 +89,10 @@ class Resource:
 
 
 def request(method, path, headers=(), body=None):
-    """:param body: bytes are sent unchanged, other values as JSON."""
+    """Encode a request.
+
+    :param body: bytes are sent unchanged, other values as JSON.
+    """
     lines = {"Host": "localhost", **dict(headers)}
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
     if content is not None:
@@ -99,13 +102,13 @@ def request(method, path, headers=(), body=None):
     return f"{method} {path} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b"")
 
 
-def received(data):
+def parse_response(data):
     head, _, body = data.partition(b"\r\n\r\n")
     status, *lines = head.decode().split("\r\n")
     headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
-    return Received(int(status.split()[1]), headers, body)
+    return Response(int(status.split()[1]), headers, body)
 
 
-def gone(protocol):
+def disconnect(protocol):
     """Close the client's connection."""
     protocol.connectionLost(Failure(ConnectionLost()))

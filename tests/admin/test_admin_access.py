@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from http_in_memory import Api, AtOnce, Resource
+from http_in_memory import Api, Resource, SynchronousOffload
 from twisted.internet.task import Clock
 
 from kreplica.admin.http.access import Access
@@ -45,7 +45,7 @@ def api(access=None, guard=None):
     return Api(
         Resource(
             Route("GET", "/v1/things", answered, "Things."),
-            Route("POST", "/v1/things", answered, "Make one.", body={"type": "object"}),
+            Route("POST", "/v1/things", answered, "Create a thing.", body={"type": "object"}),
             Route("GET", "/health/live", answered, "Alive."),
             Route("GET", "/", paged, "A page."),
             Route("GET", "/dashboard/{file:path}", paged, "A file."),
@@ -60,13 +60,13 @@ def api(access=None, guard=None):
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:8080", "127.0.0.1:8080", "[::1]:8080", "[::1]"])
 def test_local_names(host):
-    """Requests for this machine's names are accepted."""
+    """Requests to a name of this machine are accepted."""
     assert api().ask("GET", "/v1/things", {"Host": host}).status == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example:8080", "localhost.evil.example", "", None])
 def test_other_names(host):
-    """A foreign host name is rejected, against DNS rebinding."""
+    """Requests to other host names are refused, as protection against DNS rebinding."""
     answer = api().ask("GET", "/v1/things", {"Host": host})
     assert answer.status in (400, 421)
     if answer.status == 421:
@@ -85,7 +85,7 @@ def test_other_names(host):
     ],
 )
 def test_pages_of_other_origins_cannot_write(headers):
-    """Writes from a page of another origin are rejected."""
+    """Writes from pages of another origin are refused."""
     answer = api().ask("POST", "/v1/things", {"Host": "localhost:8080", **headers}, {})
     assert (answer.status, answer.json()["title"]) == (403, "FORBIDDEN")
 
@@ -100,7 +100,7 @@ def test_dashboard_and_programs_can_write(headers):
 
 
 def test_content_security_headers():
-    """Every response forbids foreign content and embedding in a frame."""
+    """Every response has headers that forbid foreign content and embedding in frames."""
     for path in ("/", "/v1/things", "/nothing"):
         headers = api().ask("GET", path).headers
         policy = headers["content-security-policy"]
@@ -126,7 +126,7 @@ def test_request_without_the_token(given):
 
 
 def test_request_with_the_token():
-    """With the token, every request is accepted under any host name."""
+    """A request with the token is accepted under any host name."""
     guarded = api(Access(hosts=None), Guard(token=TOKEN.encode()))
     headers = {"Authorization": f"bearer  {TOKEN}", "Host": "kafka.example"}
     assert guarded.ask("GET", "/v1/things", headers).status == 200
@@ -160,7 +160,7 @@ def settings(**given):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "", "[::]", "192.0.2.1", "kafka.example"])
 def test_listener_reachable_from_other_machines(host):
-    """A non-loopback listener without token and TLS is rejected with advice."""
+    """A non-loopback listener without a token and TLS is refused, with advice."""
     for more in ({}, {"token_file": "/t"}, {"tls_certificate_file": "/c", "tls_key_file": "/k"}):
         with pytest.raises(SettingsError, match="listen on 127"):
             settings(listener=f"{host}:8080", **more)
@@ -182,7 +182,7 @@ def test_certificate_without_a_key():
 
 @pytest.mark.parametrize("content", [None, b"", b"short", b"two words are not a token", b"\xff" * 20])
 def test_file_without_a_token(tmp_path, content):
-    """An empty token file is rejected with its name."""
+    """An empty token file is refused, and the error names the file."""
     path = tmp_path / "token"
     if content is not None:
         path.write_bytes(content)
@@ -191,7 +191,7 @@ def test_file_without_a_token(tmp_path, content):
 
 
 def test_file_with_a_token(tmp_path):
-    """A line feed at the end of the token file is ignored."""
+    """A trailing line feed in the token file is ignored."""
     path = tmp_path / "token"
     path.write_text(f"{TOKEN}\n")
     assert admin_token(OsDisk(), settings(token_file=path)) == TOKEN.encode()
@@ -221,7 +221,7 @@ def certificate(directory, key=None):
 
 
 def test_invalid_certificate_files(tmp_path):
-    """A missing file, a malformed certificate and a key of another certificate are rejected with the file's name."""
+    """The error for a missing file, a malformed certificate or the wrong private key names the file."""
     cert, key = certificate(tmp_path, ec.generate_private_key(ec.SECP256R1()))
     with pytest.raises(SettingsError, match="cannot load a PEM certificate"):
         load_admin_tls(OsDisk(), settings(tls_certificate_file=cert, tls_key_file=key))
@@ -236,12 +236,12 @@ def test_changed_certificate_is_read_again(tmp_path):
     """New connections use the changed files; invalid ones are logged, and the previous certificate stays in use."""
     cert, key = certificate(tmp_path)
     clock = Clock()
-    runtime = Runtime(clock, OsDisk(), AtOnce(), Random(1), lambda: 0)
+    runtime = Runtime(clock, OsDisk(), SynchronousOffload(), Random(1), lambda: 0)
     tls = admin_tls(runtime, settings(tls_certificate_file=cert, tls_key_file=key))
 
     def served():
         clock.advance(reloading.CHECK_INTERVAL_S)
-        tls.serverConnectionForTLS(None)  # notices a change
+        tls.serverConnectionForTLS(None)  # detects changed files
         return tls.serverConnectionForTLS(None).get_context()
 
     first = served()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from http_in_memory import Api, Resource, gone, received, request
+from http_in_memory import Api, Resource, disconnect, parse_response, request
 from twisted.internet.defer import Deferred
 
 from kreplica.admin.http import routing
@@ -20,7 +20,7 @@ HALF = b"GET /health/live HTTP/1.1\r\nHost: local"
 
 
 class Scene:
-    """A health check that is answered at once, and a call that waits."""
+    """An API with a health check that responds at once, and a handler that waits."""
 
     def __init__(self):
         self.waits = []
@@ -44,8 +44,8 @@ class Scene:
     def is_healthy(self, host="10.0.0.9"):
         protocol, wire = self.api.connect(host)
         protocol.dataReceived(request("GET", LIVE))
-        status = received(wire.value()).status if wire.value() else 0
-        gone(protocol)
+        status = parse_response(wire.value()).status if wire.value() else 0
+        disconnect(protocol)
         return status == 200
 
 
@@ -56,7 +56,7 @@ def scene():
 
 @pytest.mark.parametrize("hosts", [1, 3, 1100])
 def test_incomplete_requests_do_not_block_the_port(scene, hosts):
-    """The oldest of 1,100 incomplete requests are closed, and health checks are always answered (S11)."""
+    """The oldest of 1,100 incomplete requests are closed, and health checks are still answered (S11)."""
     opened = []
     for number in range(1100):
         opened.append(scene.half_sent(f"10.1.{number % hosts // 250}.{number % hosts % 250}"))
@@ -66,12 +66,12 @@ def test_incomplete_requests_do_not_block_the_port(scene, hosts):
     assert opened[0][1].aborted
     assert not opened[-1][1].aborted
     for protocol, _ in opened:
-        gone(protocol)
+        disconnect(protocol)
     assert scene.connections.count == 0
 
 
 def test_connections_per_address_are_bounded(scene):
-    """One address cannot use all connections; its oldest one is closed for its next one."""
+    """One address cannot use all connections: when it opens one too many, its oldest is closed."""
     opened = [scene.half_sent() for _ in range(ADDRESS_CONNECTIONS_MAX)]
     assert not any(wire.aborted for _, wire in opened)
     scene.half_sent()
@@ -80,7 +80,7 @@ def test_connections_per_address_are_bounded(scene):
 
 
 def test_address_with_most_connections_loses_one(scene):
-    """Another host that sends slowly keeps its connection while one address fills the port."""
+    """While one address fills the port, other hosts keep their connections, even if they send slowly."""
     other = scene.half_sent("10.0.0.7")
     for number in range(1100):
         scene.half_sent(f"10.0.1.{number % 3}")
@@ -88,7 +88,7 @@ def test_address_with_most_connections_loses_one(scene):
 
 
 def test_connections_with_pending_responses_are_not_closed(scene, monkeypatch):
-    """If every connection waits for a response, a new one is refused."""
+    """If all connections wait for responses, a new connection is refused."""
     monkeypatch.setattr(routing, "CALLS_MAX", CONNECTIONS_MAX)
     busy = []
     for number in range(CONNECTIONS_MAX):
@@ -113,7 +113,7 @@ def test_idle_connection_is_closed_for_a_new_one(scene):
 
 @pytest.mark.parametrize("step_s", [1.0, 100.0])
 def test_headers_have_a_deadline(scene, step_s):
-    """The connection of a client that occasionally sends a header is closed, however often it sends."""
+    """A connection whose headers are incomplete at the deadline is closed, however often the client sends."""
     protocol, wire = scene.half_sent()
     passed = 0.0
     while passed < HEADER_SECONDS_MAX and not wire.aborted:
@@ -136,20 +136,20 @@ def test_body_has_a_deadline(scene):
 
 
 def test_pending_response_has_no_deadline(scene):
-    """A request with a slow handler is not treated as a slow client, and the next request has its own deadline."""
+    """A slow handler does not exhaust the client's deadline, and the next request has its own."""
     protocol, wire = scene.api.connect()
     protocol.dataReceived(request("GET", "/slow"))
     scene.api.clock.advance(HEADER_SECONDS_MAX + BODY_SECONDS_MAX)
     assert not wire.aborted
     scene.waits[0].callback(None)
-    assert received(wire.value()).status == 200
+    assert parse_response(wire.value()).status == 200
     protocol.dataReceived(HALF)
     scene.api.clock.advance(HEADER_SECONDS_MAX)
     assert wire.aborted
 
 
 def test_health_is_answered_when_all_calls_are_in_use(scene):
-    """Slow calls leave a reserve for health checks."""
+    """Slow calls cannot use up the capacity that is reserved for health checks."""
     for number in range(routing.CALLS_MAX):
         protocol, _ = scene.api.connect(f"10.0.0.{number % 3}")
         protocol.dataReceived(request("GET", "/slow"))

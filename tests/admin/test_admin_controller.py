@@ -1,4 +1,4 @@
-"""The controller resource: the elected controller and the numbers of ZooKeeper watches."""
+"""The controller resource: the elected controller, and the number of ZooKeeper watches per broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def apis(cluster):
 
 
 def test_the_controller_and_its_watches(cluster, apis):
-    """Any broker shows the controller and all numbers of watches; a broker that is down is listed without numbers."""
+    """Any broker returns the controller and all watch counts; a broker that is down is listed without counts."""
     found = apis[2].document("GET", "/v1/controller")
     assert (found["broker_id"], found["epoch"], found["problems"]) == (1, 1, [])
     assert found["elected_at_ms"] > 0
@@ -32,7 +32,7 @@ def test_the_controller_and_its_watches(cluster, apis):
     assert controller["is_controller"]
     assert controller["zookeeper_watches"] > controller["controller_watches"] > 3
     assert [(row["is_controller"], row["controller_watches"]) for row in others] == [(False, 0)] * 2
-    # The server counts the same watches as the clients.
+    # The counts of the ZooKeeper server match those of its clients.
     held = sum(row["zookeeper_watches"] for row in found["brokers"])
     serving = cluster.zookeeper.program.serving
     assert held == len(serving.watches.data) + len(serving.watches.children)
@@ -60,7 +60,7 @@ def resign(api, **more):
 
 
 def test_resignation(cluster, apis):
-    """Any broker can request it; another broker is elected, and the first one runs for election again later."""
+    """Any broker can request a resignation: another broker is elected, and later the former one can be again."""
     found = resign(apis[3], dry_run=True)
     assert (found["broker_id"], found["epoch"], cluster.controller()) == (1, 1, 1)
     (row,) = found["znodes"]
@@ -76,7 +76,7 @@ def test_resignation(cluster, apis):
     assert found["broker_id"] != 1
     entries = [e.text for e in cluster.brokers[1].program.controller.history.audit_events.newest()]
     assert any("its resignation was requested" in text for text in entries)
-    # It is a candidate again after about a second.
+    # After a moment, the former controller is a candidate again.
     cluster.run(2)
     for other in (2, 3):
         cluster.brokers[other].kill()
@@ -85,7 +85,7 @@ def test_resignation(cluster, apis):
 
 
 def test_the_only_broker_is_elected_again():
-    """Without another broker, the same one is elected about a second later."""
+    """Without another broker, a controller that resigns is elected again about a second later."""
     cluster = SimulatedCluster(seed=3, brokers=1)
     cluster.start()
     cluster.run(1)
@@ -96,7 +96,7 @@ def test_the_only_broker_is_elected_again():
 
 
 def test_refused_resignations(cluster, apis):
-    """A controller that was already asked, no controller, and a controller that does not react."""
+    """A resignation is refused if one is pending, if there is no controller, or if the controller does not react."""
     cluster.brokers[1].host.pause()
     with pytest.raises(Problem, match="broker 1 was asked to resign") as late:
         resign(apis[2])

@@ -24,7 +24,10 @@ class SlowClock(Clock):
 
 
 def update(*topics):
-    """:param topics: name, then (leader, replicas, isr) of each partition."""
+    """Return a metadata update.
+
+    :param topics: name, then (leader, replicas, isr) of each partition.
+    """
     states = [
         {
             "topic_name": name,
@@ -47,29 +50,27 @@ def clock():
 @pytest.fixture
 def metadata(clock):
     cache = MetadataCache(clock)
-    cache.update(
-        update(("b", (1, [1, 2], [1]), (-1, [2], [2])), ("a", (2, [2, 1, 3], [2, 1, 3])))
-    )
+    cache.update(update(("b", (1, [1, 2], [1]), (-1, [2], [2])), ("a", (2, [2, 1, 3], [2, 1, 3]))))
     return cache
 
 
 @pytest.fixture
-def asked():
+def settings_reads():
     return []
 
 
 @pytest.fixture
-def counted(clock, metadata, asked):
-    return CachedCounts(clock, metadata, lambda topic: asked.append(topic) or 2)
+def cached_counts(clock, metadata, settings_reads):
+    return CachedCounts(clock, metadata, lambda topic: settings_reads.append(topic) or 2)
 
 
-def now(counted):
-    return Deferred.fromCoroutine(counted.current())
+def count_now(cached_counts):
+    return Deferred.fromCoroutine(cached_counts.current())
 
 
-def test_counts(counted):
+def test_counts(cached_counts):
     """Each broker, topic and partition is counted once per category."""
-    counts = now(counted).result
+    counts = count_now(cached_counts).result
     assert counts.partitions == 3
     assert counts.topics == {"a": TopicCounts(1, 3, 0, 0, 0), "b": TopicCounts(2, 2, 1, 1, 1)}
     assert counts.offline == [TopicPartition("b", 1)]
@@ -78,28 +79,30 @@ def test_counts(counted):
     assert counts.brokers == {1: BrokerCounts(1, 2, 1), 2: BrokerCounts(1, 3, 0), 3: BrokerCounts(0, 1, 0)}
 
 
-def test_topic_with_fewer_replicas_than_min_insync_replicas(metadata, counted):
-    """A partition with all of its replicas in sync accepts records, even if they are fewer than the setting."""
+def test_topic_with_fewer_replicas_than_min_insync_replicas(metadata, cached_counts):
+    """A partition whose replicas are all in sync accepts records, even if it has fewer than min.insync.replicas."""
     metadata.update(update(("single", (1, [1], [1]), (-1, [2], []))))
-    assert now(counted).result.under_min_isr == [TopicPartition("b", 0)], "not the one without a leader"
+    assert count_now(cached_counts).result.under_min_isr == [TopicPartition("b", 0)], (
+        "a partition without a leader is not listed"
+    )
 
 
-def test_counts_are_cached(counted, clock, metadata, asked):
-    """Counts are computed again after a change or a timeout."""
-    first = now(counted).result
-    assert now(counted).result is first
-    assert asked == ["a", "b"]
+def test_counts_are_cached(cached_counts, clock, metadata, settings_reads):
+    """Counts are reused until a change or a timeout."""
+    first = count_now(cached_counts).result
+    assert count_now(cached_counts).result is first
+    assert settings_reads == ["a", "b"]
     metadata.update(update(("c", (1, [1], [1]))))
-    second = now(counted).result
+    second = count_now(cached_counts).result
     assert sorted(second.topics) == ["a", "b", "c"]
     clock.advance(KEPT_SECONDS_MAX)
-    assert now(counted).result is not second
+    assert count_now(cached_counts).result is not second
 
 
-def test_concurrent_requests_share_a_count(counted, clock, metadata):
-    """A request that is cancelled does not affect the others."""
+def test_concurrent_requests_share_a_count(cached_counts, clock, metadata):
+    """Concurrent requests share one count; cancelling one does not affect the others."""
     clock.step_s = 0.006
-    first, second, third = now(counted), now(counted), now(counted)
+    first, second, third = count_now(cached_counts), count_now(cached_counts), count_now(cached_counts)
     assert not first.called
     second.addErrback(lambda _: None)
     second.cancel()
@@ -108,19 +111,19 @@ def test_concurrent_requests_share_a_count(counted, clock, metadata):
     assert third.result is first.result
 
 
-def test_change_during_a_count(counted, clock, metadata):
-    """The result of a count with a concurrent change is not cached."""
+def test_change_during_a_count(cached_counts, clock, metadata):
+    """If the metadata changes during a count, the result is not cached."""
     clock.step_s = 0.006
-    first = now(counted)
+    first = count_now(cached_counts)
     metadata.update(update(("c", (1, [1], [1]))))
     while not first.called:
         clock.advance(0)
     clock.step_s = 0.0
-    assert sorted(now(counted).result.topics) == ["a", "b", "c"]
+    assert sorted(count_now(cached_counts).result.topics) == ["a", "b", "c"]
 
 
 def test_failed_count(clock, metadata):
-    """All waiting requests get the error, and the next request starts another count."""
+    """If a count fails, all waiting requests get the error, and the next request starts another count."""
     trouble = [KeyError("settings")]
 
     def needed(topic):
@@ -128,8 +131,8 @@ def test_failed_count(clock, metadata):
             raise trouble.pop()
         return 1
 
-    counted = CachedCounts(clock, metadata, needed)
-    failed = now(counted)
+    cached_counts = CachedCounts(clock, metadata, needed)
+    failed = count_now(cached_counts)
     assert failed.result.check(KeyError)
     failed.addErrback(lambda _: None)
-    assert now(counted).result.partitions == 3
+    assert count_now(cached_counts).result.partitions == 3

@@ -1,4 +1,4 @@
-"""Requests to other brokers' admin listeners: results and errors."""
+"""Requests that are forwarded to other brokers' admin listeners: results and errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Listener(Resource):
 
     def __init__(self, document, *, status=200, never=False, location=None):
         super().__init__()
-        self.asked = []
+        self.requests = []
         self.principals = []
         self._location = location
         self._document, self._status, self._never = document, status, never
@@ -51,7 +51,7 @@ class Listener(Resource):
         self.principals.append(
             (request.getHeader("x-kreplica-principal"), request.getHeader("x-kreplica-principal-host"))
         )
-        self.asked.append((request.method.decode(), request.uri.decode(), headers, request.content.read()))
+        self.requests.append((request.method.decode(), request.uri.decode(), headers, request.content.read()))
         if self._never:
             return NOT_DONE_YET
         request.setResponseCode(self._status)
@@ -64,7 +64,7 @@ def listener(number):
     return Endpoint("PLAINTEXT", f"broker-{number}", 9092)
 
 
-class Known:
+class FixedRegistrations:
     def __init__(self, registrations):
         self._registrations = registrations
 
@@ -83,7 +83,7 @@ class World:
             for number in (1, 2, 3)
         }
         reactor = self.hosts[1].reactor
-        self.forwarding = Forwarding(reactor, self.hosts[1].offload, 1, Known(self.registrations))
+        self.forwarding = Forwarding(reactor, self.hosts[1].offload, 1, FixedRegistrations(self.registrations))
 
     def serve(self, number, document, **more):
         listener = Listener(document, **more)
@@ -106,13 +106,13 @@ def world():
 
 
 def test_request_is_forwarded_for_the_caller(world):
-    """The other broker gets the path and parameters of the caller, and that the request was forwarded."""
+    """The other broker gets the caller's path and parameters, and a header that marks the request as forwarded."""
     listener = world.serve(2, {"state": "led"})
     call = Call()
     query = {"limit": 5, "after": None, "name": "é&b", "internal": True}
     assert world.result(world.forwarding.request(2, call, "/v1/why/a%2Fb", ANYTHING, query=query)) == {"state": "led"}
     headers = {"authorization": None, "x-kreplica-forwarded": "1", "content-type": None}
-    assert listener.asked == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
+    assert listener.requests == [("GET", "/v1/why/a%2Fb?limit=5&name=%C3%A9%26b&internal=true", headers, b"")]
 
 
 SECRET = Call(authorization="Bearer secret")
@@ -120,7 +120,7 @@ SECRET = Call(authorization="Bearer secret")
 
 @pytest.mark.parametrize("url", ["http://broker-3:8080", "https://broker-3:8080", "http://2130706433:8080"])
 def test_registration_cannot_redirect_requests_to_another_host(world, url):
-    """A forged registration receives neither the caller's token nor the request."""
+    """A forged registration gets neither the caller's token nor the request."""
     listener = world.serve(3, {})
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     for call in (SECRET, Call()):
@@ -128,14 +128,14 @@ def test_registration_cannot_redirect_requests_to_another_host(world, url):
         assert (problem.status, problem.title) == (502, "untrusted admin listener")
         assert "but none of its listeners has this host (PLAINTEXT://broker-2:9092)" in problem.detail
         assert "/brokers/ids/2" in problem.what_to_do
-    assert listener.asked == []
+    assert listener.requests == []
 
 
 @pytest.mark.parametrize(
     "url", ["ftp://broker-2", "http://user@broker-2:1", "http://broker-2:x", "http://[", "", "http://broker-2/?a"]
 )
 def test_invalid_admin_url_is_refused(world, url):
-    """A malformed registration is a problem that names the broker, not an error of this one."""
+    """A malformed registration is reported as a problem of its broker, not as an error of this one."""
     world.registrations[2] = replace(world.registrations[2], admin_url=url)
     problem = world.problem(world.forwarding.request(2, SECRET, "/v1/x", ANYTHING))
     assert problem.status == 502
@@ -143,13 +143,13 @@ def test_invalid_admin_url_is_refused(world, url):
 
 
 def test_token_is_not_sent_in_clear(world):
-    """Without TLS a token is sent only to this machine; a request without a token is sent anywhere."""
+    """Without TLS, a token is sent only to this machine; a request without a token is sent to any machine."""
     listener = world.serve(2, {})
     problem = world.problem(world.forwarding.request(2, SECRET, "/v1/x", ANYTHING))
     assert (problem.status, problem.title) == (502, "untrusted admin listener")
     assert "sent unencrypted" in problem.detail
     assert "kreplica.admin.tls.certificate.file" in problem.what_to_do
-    assert listener.asked == []
+    assert listener.requests == []
     assert world.result(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) == {}
 
 
@@ -164,18 +164,18 @@ def test_brokers_authenticate_with_the_token_and_name_the_caller(world, monkeypa
 
     monkeypatch.setattr(forwarding, "peer_url", accepted)
     host = world.hosts[1]
-    brokers = Forwarding(host.reactor, host.offload, 1, Known(world.registrations), token=b"shared")
+    brokers = Forwarding(host.reactor, host.offload, 1, FixedRegistrations(world.registrations), token=b"shared")
     alice = Caller("User:é\r\nX: 1", "10.0.0.9", method="basic")
     for caller in (alice, Caller("User:admin-token", "10.0.0.9", is_super=True)):
         call = Call(caller=caller, authorization="Basic secret")
         assert world.result(brokers.request(2, call, "/v1/x", ANYTHING)) == {}
-    assert [headers["authorization"] for _, _, headers, _ in listener.asked] == ["Bearer shared", "Bearer shared"]
+    assert [headers["authorization"] for _, _, headers, _ in listener.requests] == ["Bearer shared", "Bearer shared"]
     assert listener.principals == [("User%3A%C3%A9%0D%0AX%3A%201", "10.0.0.9"), (None, None)]
-    assert checked == [True, True]  # the URL is checked for a request with a secret
+    assert checked == [True, True]  # the URL is checked as for a request with a secret
 
 
 def test_token_is_sent_to_brokers_of_this_machine():
-    """A token may be sent over TLS, or on loopback under any of the listener's names."""
+    """A token may be sent over TLS, or on loopback under any name of the listener."""
     endpoint = Endpoint("PLAINTEXT", "127.0.0.1", 9092)
     for host in ("127.0.0.1", "localhost", "[::1]"):
         registration = BrokerRegistration(2, (endpoint,), admin_url=f"http://{host}:8080")
@@ -190,16 +190,16 @@ def test_redirect_is_not_followed(world):
     world.serve(2, b"", status=307, location=f"http://broker-3:{PORT}/v1/x")
     problem = world.problem(world.forwarding.request(2, Call(), "/v1/x", ANYTHING))
     assert problem.status == 502
-    assert target.asked == []
+    assert target.requests == []
 
 
 def test_write_is_forwarded_with_its_body(world):
     """A body is forwarded as JSON; a response without a body is None."""
     listener = world.serve(2, b"", status=204)
     nothing = PeerResponseValidator(None)
-    asked = world.forwarding.request(2, Call(), "/v1/x", nothing, method="DELETE", body={"a": 1})
-    assert world.result(asked) is None
-    method, _, headers, body = listener.asked[0]
+    deletion = world.forwarding.request(2, Call(), "/v1/x", nothing, method="DELETE", body={"a": 1})
+    assert world.result(deletion) is None
+    method, _, headers, body = listener.requests[0]
     assert (method, headers["content-type"], json.loads(body)) == ("DELETE", "application/json", {"a": 1})
     assert headers["authorization"] is None
 
@@ -212,11 +212,11 @@ def test_problem_of_another_broker_is_returned(world):
 
 
 def test_forwarded_request_is_not_forwarded_again(world):
-    """Two brokers must not forward a request to each other endlessly."""
+    """A broker does not forward a request that was forwarded to it, so that two brokers cannot loop."""
     listener = world.serve(2, {})
     assert world.problem(world.forwarding.request(2, Call(forwarded=True), "/v1/x", ANYTHING)).status == 421
     answers = world.result(world.forwarding.request_all(Call(forwarded=True), "/v1/x", ANYTHING, here("mine")))
-    assert (answers.documents, list(answers.problems), listener.asked) == ({1: "mine"}, [], [])
+    assert (answers.documents, list(answers.problems), listener.requests) == ({1: "mine"}, [], [])
 
 
 def here(document):
@@ -227,7 +227,7 @@ def here(document):
 
 
 def test_brokers_that_do_not_respond_are_named(world):
-    """A dead and a hanging broker do not hide other results, and together cause only one timeout."""
+    """A dead and a hanging broker do not hide other results, and together delay the response by one timeout."""
     world.serve(2, None, never=True)
     began = world.simulation.scheduler.now_s
     answers = world.result(world.forwarding.request_all(Call(), "/v1/x", ANYTHING, here({"mine": 1})))
@@ -256,7 +256,7 @@ def test_invalid_response_names_its_broker(world, monkeypatch, document, status)
 
 
 def test_unreachable_broker_is_named(world):
-    """A missing broker, or one without an admin listener, is a problem with advice."""
+    """For a missing broker, or one without an admin listener, the problem has advice."""
     world.registrations[2] = BrokerRegistration(2, ())
     del world.registrations[3]
     silent, gone = (world.problem(world.forwarding.request(number, Call(), "/v1/x", ANYTHING)) for number in (2, 3))
@@ -266,7 +266,7 @@ def test_unreachable_broker_is_named(world):
 
 
 def test_forwarded_requests_are_bounded(world, monkeypatch):
-    """When other brokers hang, requests that wait for them do not accumulate."""
+    """While other brokers hang, the number of requests that wait for them is limited."""
     monkeypatch.setattr(forwarding, "IN_FLIGHT_MAX", 2)
     world.serve(2, None, never=True)
     waiting = [Deferred.fromCoroutine(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) for _ in range(2)]
@@ -277,7 +277,7 @@ def test_forwarded_requests_are_bounded(world, monkeypatch):
 
 
 def test_stopping_broker_cancels_forwarded_requests(world):
-    """The requests fail at once, and no timer remains."""
+    """When a broker stops, its forwarded requests fail at once, and no timer remains."""
     world.serve(2, {})
     world.serve(3, None, never=True)
     assert world.result(world.forwarding.request(2, Call(), "/v1/x", ANYTHING)) == {}
@@ -292,8 +292,8 @@ def test_stopping_broker_cancels_forwarded_requests(world):
     assert world.hosts[1].reactor.getDelayedCalls() == []
 
 
-class Tree:
-    """Registrations in ZooKeeper, returned one response at a time."""
+class RegistrationZnodes:
+    """A ZooKeeper client with registrations, whose responses the test releases one at a time."""
 
     def __init__(self):
         self.reads = 0
@@ -318,7 +318,7 @@ class Tree:
 
 
 def test_concurrent_callers_share_one_read_of_the_registrations():
-    tree, clock = Tree(), Clock()
+    tree, clock = RegistrationZnodes(), Clock()
     registrations = RegistrationReader(clock, tree)
     first, second = (Deferred.fromCoroutine(registrations.live()) for _ in range(2))
     first.cancel()
@@ -340,8 +340,8 @@ def test_concurrent_callers_share_one_read_of_the_registrations():
 
 
 def test_failed_read_of_registrations_is_not_cached():
-    """A lost connection to ZooKeeper fails only the current callers."""
-    tree = Tree()
+    """If a read of the registrations fails, only the current callers get the error."""
+    tree = RegistrationZnodes()
     registrations = RegistrationReader(Clock(), tree)
     lost = Deferred.fromCoroutine(registrations.live())
     tree.waiting.errback(ConnectionLoss("/brokers/ids"))
@@ -354,8 +354,8 @@ def test_failed_read_of_registrations_is_not_cached():
 
 
 def test_last_known_registrations_while_zookeeper_does_not_respond():
-    """Callers wait at most a second, later ones not at all, and the problem says that the data is old."""
-    tree, clock = Tree(), Clock()
+    """Callers get the last known registrations after a second, or at once, with a notice that they are old."""
+    tree, clock = RegistrationZnodes(), Clock()
     registrations = RegistrationReader(clock, tree)
     first = Deferred.fromCoroutine(registrations.live())
     tree.waiting.callback(None)
@@ -382,8 +382,8 @@ def test_last_known_registrations_while_zookeeper_does_not_respond():
 
 
 def test_registrations_that_were_never_read_time_out():
-    """Callers do not wait longer than with earlier registrations."""
-    tree, clock = Tree(), Clock()
+    """If registrations were never read, callers wait no longer than with old ones."""
+    tree, clock = RegistrationZnodes(), Clock()
     registrations = RegistrationReader(clock, tree)
     hanging = Deferred.fromCoroutine(registrations.live())
     failures = []
@@ -396,7 +396,7 @@ def test_registrations_that_were_never_read_time_out():
 
 
 def test_brokers_with_tokens_and_tls(tmp_path):
-    """Brokers with a shared certificate and token answer for the cluster, only to callers with the token."""
+    """Brokers with a shared certificate and token answer for the whole cluster, but only callers with the token."""
     cert, key = certificate(tmp_path)
     token = tmp_path / "token"
     token.write_text(TOKEN)

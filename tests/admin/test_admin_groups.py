@@ -1,4 +1,4 @@
-"""Groups through the admin API of a cluster, for any coordinator and any broker that gets the request."""
+"""Groups in the admin API of a cluster, through any broker and for any coordinator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC, OTHER = "read", "unread"
 GROUP = "readers/of é?"
 BEGIN_MS = 1_700_000_000_000
 RECORDS = 10
-"""One-second intervals in each partition."""
+"""Number of records per partition, one second apart."""
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +37,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
         yield running
 
 
-def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "") -> Any:
-    """Return the document or the problem."""
+def request_json(cluster: StandaloneProcess, path: str, method: str = "GET", body: Any = None, url: str = "") -> Any:
+    """Send a request, and return its document or problem."""
     headers = {"content-type": "application/json"} if body is not None else {}
     data = None if body is None else json.dumps(body).encode()
     request = Request((url or cluster.admin_url) + path, data, headers, method=method)
@@ -49,25 +49,25 @@ def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: Any 
         return json.load(error)
 
 
-def at(group: str) -> str:
+def group_path(group: str) -> str:
     return f"/v1/groups/{quote(group, safe='')}"
 
 
-def committed(cluster: StandaloneProcess, group: str, offsets: dict[int, int]) -> None:
+def commit_offsets(cluster: StandaloneProcess, group: str, offsets: dict[int, int]) -> None:
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     positions = [TopicPartition(TOPIC, partition, offset) for partition, offset in offsets.items()]
     consumer.commit(offsets=positions, asynchronous=False)
     consumer.close()
 
 
-def reading(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
-    """Create a member that has read and committed everything."""
+def join_and_read(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
+    """Create a member, and let it read and commit everything."""
     settings = {"group.protocol": protocol, "auto.offset.reset": "earliest", "client.id": "a-reader"}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, **settings})
     consumer.subscribe([TOPIC])
     deadline_s, count = time.monotonic() + 30, 0
     while count < 3 * RECORDS:
-        assert time.monotonic() < deadline_s, f"{count} were read"
+        assert time.monotonic() < deadline_s, f"{count} records were read"
         message = consumer.poll(1.0)
         count += message is not None and message.error() is None
     consumer.commit(asynchronous=False)
@@ -78,28 +78,27 @@ def reading(cluster: StandaloneProcess, group: str, protocol: str) -> Consumer:
 
 
 def test_list_has_the_groups_of_all_brokers(cluster: StandaloneProcess) -> None:
-    """The list has the groups of every coordinator, page by page, and can be searched ignoring case."""
+    """The list has pages with the groups of every coordinator, and its search ignores case."""
     names = [f"listed-{number}" for number in range(12)]
     for name in names:
-        committed(cluster, name, {0: 1})
-    found = asked(cluster, "/v1/groups?search=LISTED-")
+        commit_offsets(cluster, name, {0: 1})
+    found = request_json(cluster, "/v1/groups?search=LISTED-")
     assert (found["next"], found["is_complete"], found["problems"]) == (None, True, [])
     assert [row["group"] for row in found["groups"]] == sorted(names)
     assert {row["coordinator"] for row in found["groups"]} == {1, 2, 3}
     assert {(row["type"], row["state"], row["members"]) for row in found["groups"]} == {("classic", "Empty", 0)}
-    first = asked(cluster, "/v1/groups?search=listed&limit=7")
-    rest = asked(cluster, f"/v1/groups?search=listed&limit=7&after={first['next']}")
+    first = request_json(cluster, "/v1/groups?search=listed&limit=7")
+    rest = request_json(cluster, f"/v1/groups?search=listed&limit=7&after={first['next']}")
     assert first["groups"] + rest["groups"] == found["groups"]
     assert rest["next"] is None
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
-    """Groups of both protocols show the member, its partitions and offsets; operations that would harm it are rejected.
-    """
+    """With both protocols, a group shows its member with partitions and offsets, and refuses harmful operations."""
     group = f"used-{protocol}"
-    consumer = reading(cluster, group, protocol)
-    found = asked(cluster, at(group))
+    consumer = join_and_read(cluster, group, protocol)
+    found = request_json(cluster, group_path(group))
     assert (found["type"], found["state"], found["protocol_type"]) == (protocol, "Stable", "consumer")
     (member,) = found["members"]
     assert (member["client_id"], member["topics"]) == ("a-reader", [TOPIC])
@@ -108,27 +107,27 @@ def test_group_with_a_member(cluster: StandaloneProcess, protocol: str) -> None:
         (TOPIC, partition, RECORDS) for partition in range(3)
     ]
     refused = [
-        asked(cluster, at(group), "DELETE"),
-        asked(cluster, f"{at(group)}?dry_run=true", "DELETE"),
-        asked(cluster, f"{at(group)}/offsets", "POST", {"to": {"kind": "earliest"}}),
+        request_json(cluster, group_path(group), "DELETE"),
+        request_json(cluster, f"{group_path(group)}?dry_run=true", "DELETE"),
+        request_json(cluster, f"{group_path(group)}/offsets", "POST", {"to": {"kind": "earliest"}}),
     ]
     assert [(problem["status"], problem["title"]) for problem in refused] == [(409, "NON_EMPTY_GROUP")] * 3
     assert refused[0]["detail"] == f"the group '{group}' is in use: it has 1 member: a-reader"
     for suffix in ("", "&dry_run=true"):
-        problem = asked(cluster, f"{at(group)}/offsets?topic={TOPIC}{suffix}", "DELETE")
+        problem = request_json(cluster, f"{group_path(group)}/offsets?topic={TOPIC}{suffix}", "DELETE")
         assert (problem["status"], problem["title"]) == (409, "GROUP_SUBSCRIBED_TO_TOPIC")
     consumer.close()
-    assert asked(cluster, at(group), "DELETE") == {"group": group, "dry_run": False, "znodes": []}
-    assert asked(cluster, at(group))["status"] == 404
+    assert request_json(cluster, group_path(group), "DELETE") == {"group": group, "dry_run": False, "znodes": []}
+    assert request_json(cluster, group_path(group))["status"] == 404
 
 
 def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
-    """The lag is returned for any group name by any broker, with all records of a partition never committed."""
-    committed(cluster, GROUP, {0: 2, 1: RECORDS})
-    urls = [broker["admin_url"] for broker in asked(cluster, "/v1/brokers")["brokers"]]
+    """Any broker returns the lag of a group; without a commit, it includes all records of a partition."""
+    commit_offsets(cluster, GROUP, {0: 2, 1: RECORDS})
+    urls = [broker["admin_url"] for broker in request_json(cluster, "/v1/brokers")["brokers"]]
     assert len(set(urls)) == 3
     for url in urls:
-        found = asked(cluster, f"{at(GROUP)}/lag", url=url)
+        found = request_json(cluster, f"{group_path(GROUP)}/lag", url=url)
         assert (found["group"], found["state"], found["lag"], found["status"]) == (
             GROUP,
             "Empty",
@@ -145,8 +144,8 @@ def test_lag_of_a_group(cluster: StandaloneProcess) -> None:
 
 @pytest.mark.parametrize("path", ["", "/lag"])
 def test_missing_group(cluster: StandaloneProcess, path: str) -> None:
-    """Every operation returns a problem with advice."""
-    problem = asked(cluster, f"/v1/groups/unknown{path}")
+    """Every operation on a missing group returns a problem with advice."""
+    problem = request_json(cluster, f"/v1/groups/unknown{path}")
     assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
     assert problem["instance"] == f"/v1/groups/unknown{path}"
     assert "GET /v1/groups" in problem["what_to_do"]
@@ -171,29 +170,29 @@ RESETS = [
 
 @pytest.mark.parametrize(("to", "after"), RESETS, ids=[str(row[0]) for row in RESETS])
 def test_offset_reset(cluster: StandaloneProcess, to: Any, after: dict[int, int]) -> None:
-    """Every kind of target is tried first, and limited to the offsets in the logs."""
-    committed(cluster, GROUP, {0: 2, 1: 8})
+    """Each kind of target is limited to the offsets in the log, and can be tried with a dry run first."""
+    commit_offsets(cluster, GROUP, {0: 2, 1: 8})
     rows = [
         {"topic": TOPIC, "partition": partition, "before": before, "after": after[partition]}
         for partition, before in ((0, 2), (1, 8))
     ]
-    tried = asked(cluster, f"{at(GROUP)}/offsets?dry_run=true", "POST", {"to": to})
+    tried = request_json(cluster, f"{group_path(GROUP)}/offsets?dry_run=true", "POST", {"to": to})
     assert tried == {"group": GROUP, "offsets": rows, "dry_run": True, "znodes": []}
-    assert [row["offset"] for row in asked(cluster, at(GROUP))["offsets"]] == [2, 8]
-    done = asked(cluster, f"{at(GROUP)}/offsets", "POST", {"to": to})
+    assert [row["offset"] for row in request_json(cluster, group_path(GROUP))["offsets"]] == [2, 8]
+    done = request_json(cluster, f"{group_path(GROUP)}/offsets", "POST", {"to": to})
     assert done == {"group": GROUP, "offsets": rows, "dry_run": False, "znodes": []}
-    assert [row["offset"] for row in asked(cluster, at(GROUP))["offsets"]] == list(after.values())
+    assert [row["offset"] for row in request_json(cluster, group_path(GROUP))["offsets"]] == list(after.values())
 
 
 def test_offset_reset_creates_a_group(cluster: StandaloneProcess) -> None:
-    """A missing group is created with offsets of the given partitions."""
+    """Resetting offsets of a missing group creates the group with offsets for the given partitions."""
     body = {"to": {"kind": "latest"}, "topics": {TOPIC: [1, 2], OTHER: None}}
-    done = asked(cluster, f"{at('to come')}/offsets", "POST", body)
+    done = request_json(cluster, f"{group_path('to come')}/offsets", "POST", body)
     rows = [(row["topic"], row["partition"], row["before"], row["after"]) for row in done["offsets"]]
     assert rows == [(TOPIC, 1, None, 10), (TOPIC, 2, None, 10), (OTHER, 0, None, 0)]
-    forgotten = asked(cluster, f"{at('to come')}/offsets?topic={TOPIC}", "DELETE")
+    forgotten = request_json(cluster, f"{group_path('to come')}/offsets?topic={TOPIC}", "DELETE")
     assert [(row["partition"], row["before"]) for row in forgotten["offsets"]] == [(1, 10), (2, 10)]
-    assert [row["topic"] for row in asked(cluster, at("to come"))["offsets"]] == [OTHER]
+    assert [row["topic"] for row in request_json(cluster, group_path("to come"))["offsets"]] == [OTHER]
 
 
 BAD = [
@@ -215,19 +214,19 @@ BAD = [
 
 @pytest.mark.parametrize(("body", "status", "detail"), BAD, ids=[row[2] for row in BAD])
 def test_invalid_resets(cluster: StandaloneProcess, body: Any, status: int, detail: str) -> None:
-    """The reason is returned, and nothing is committed."""
-    committed(cluster, GROUP, {0: 2})
-    before = asked(cluster, at(GROUP))["offsets"]
-    problem = asked(cluster, f"{at(GROUP)}/offsets", "POST", body)
+    """An invalid reset is refused with a reason, and commits nothing."""
+    commit_offsets(cluster, GROUP, {0: 2})
+    before = request_json(cluster, group_path(GROUP))["offsets"]
+    problem = request_json(cluster, f"{group_path(GROUP)}/offsets", "POST", body)
     assert (problem["status"], problem["detail"]) == (status, detail)
-    assert asked(cluster, at(GROUP))["offsets"] == before
+    assert request_json(cluster, group_path(GROUP))["offsets"] == before
 
 
 def test_required_topics(cluster: StandaloneProcess) -> None:
-    """Resetting a missing group requires topics; offsets are deleted per topic."""
-    problem = asked(cluster, "/v1/groups/unknown/offsets", "POST", {"to": {"kind": "latest"}})
+    """Topics are required to reset a missing group, and to delete offsets."""
+    problem = request_json(cluster, "/v1/groups/unknown/offsets", "POST", {"to": {"kind": "latest"}})
     assert (problem["status"], problem["title"]) == (404, "GROUP_ID_NOT_FOUND")
-    problem = asked(cluster, f"{at(GROUP)}/offsets", "DELETE")
+    problem = request_json(cluster, f"{group_path(GROUP)}/offsets", "DELETE")
     assert (problem["status"], "?topic=" in problem["what_to_do"]) == (400, True)
 
 
@@ -235,17 +234,17 @@ def test_required_topics(cluster: StandaloneProcess) -> None:
 
 
 def test_unresponsive_broker_is_named(cluster: StandaloneProcess) -> None:
-    """The groups of other brokers are listed; the notice disappears when the broker is back."""
-    asked(cluster, "/v1/standalone/brokers/2/pause", "POST")
+    """If a broker does not respond, the list has the other brokers' groups and a notice, until the broker is back."""
+    request_json(cluster, "/v1/standalone/brokers/2/pause", "POST")
     try:
-        found = asked(cluster, "/v1/groups")
+        found = request_json(cluster, "/v1/groups")
         assert not found["is_complete"]
         assert len(found["problems"]) == 1
         assert found["problems"][0].startswith("broker 2 did not list its groups: ")
         assert {row["coordinator"] for row in found["groups"]} <= {1, 3}
     finally:
-        asked(cluster, "/v1/standalone/brokers/2/resume", "POST")
+        request_json(cluster, "/v1/standalone/brokers/2/resume", "POST")
     deadline_s = time.monotonic() + 20
-    while not asked(cluster, "/v1/groups")["is_complete"]:
+    while not request_json(cluster, "/v1/groups")["is_complete"]:
         assert time.monotonic() < deadline_s
         time.sleep(0.1)

@@ -6,7 +6,7 @@ import json
 from base64 import b64encode
 
 import pytest
-from http_in_memory import Api, AtOnce, Resource, gone, received, request
+from http_in_memory import Api, Resource, SynchronousOffload, disconnect, parse_response, request
 from twisted.internet.defer import Deferred
 
 from kreplica.admin.http.access import Access
@@ -28,7 +28,7 @@ PASSWORD = "planted-secret-1"
 
 
 class Users:
-    """SCRAM credentials of users."""
+    """SCRAM credentials by user."""
 
     def __init__(self, **users):
         self.users = users
@@ -41,20 +41,20 @@ def credential(password=PASSWORD, mechanism=SCRAM_SHA_512, salt=b"a salt"):
     return {mechanism: ScramCredential.of_password(mechanism, password, salt, 4096)}
 
 
-class Permitted:
-    """An authorizer with a set of permissions."""
+class FixedAuthorizer:
+    """An authorizer with fixed permissions, which records the principals that it is asked about."""
 
     def __init__(self, *allowed):
         self.allowed = set(allowed)
-        self.asked = []
+        self.principals = []
 
     def permits(self, principal, operation, resource):
-        self.asked.append(principal)
+        self.principals.append(principal)
         return (principal.user, operation, resource) in self.allowed
 
 
-class Counted(AtOnce):
-    """An ``Offload`` that counts its calls."""
+class CountingOffload(SynchronousOffload):
+    """An ``Offload`` that counts calls."""
 
     calls = 0
 
@@ -64,12 +64,12 @@ class Counted(AtOnce):
 
 
 class Scene:
-    """An API with all ways to authenticate; ``GET /v1/cluster`` returns the caller."""
+    """An API with all authentication methods; ``GET /v1/cluster`` returns the caller."""
 
     def __init__(self, authorizer=None, offload=None, user_of=None):
         self.now_s = 100.0
         self.users = Users(alice=credential())
-        self.offload = offload or Counted()
+        self.offload = offload or CountingOffload()
         verifier = PasswordVerifier(self.users, self.offload, lambda: self.now_s)
         self.sessions = Sessions(
             "kreplica-session-1",
@@ -118,14 +118,14 @@ def basic(user="alice", password=PASSWORD):
 
 
 def test_token_makes_a_super_user():
-    scene = Scene(Permitted())
+    scene = Scene(FixedAuthorizer())
     answer = scene.get(Authorization=f"Bearer {TOKEN}")
     assert (answer.status, scene.callers[0].is_super) == (200, True)
     assert scene.get("/v1/without-a-rule", Authorization=f"Bearer {TOKEN}").status == 200
 
 
 def test_password_of_a_user():
-    """The password is verified once in a thread, and remembered for a minute."""
+    """A password is verified once, in a thread, and cached for a minute."""
     scene = Scene()
     assert scene.get(Authorization=basic()).json() == {"user": "User:alice", "host": "192.168.1.1"}
     assert not scene.callers[0].is_super
@@ -154,7 +154,7 @@ def test_password_of_a_user():
     ],
 )
 def test_wrong_credentials(given):
-    """The response names the ways to authenticate, and repeats no part of the credentials."""
+    """The response to wrong credentials names the authentication methods, and repeats no part of the credentials."""
     answer = Scene().get(Authorization=given)
     assert (answer.status, answer.json()["title"]) == (401, "UNAUTHORIZED")
     assert answer.json()["accepts"] == ["token", "basic"]
@@ -170,7 +170,7 @@ def test_unknown_user_takes_as_long_as_a_wrong_password():
 
 
 def test_unknown_user_with_the_password_of_another():
-    """The credentials of another user, which are used only for the time that they take, give no access."""
+    """An unknown user gets no access with the password of the user whose credentials equalize the response time."""
     scene = Scene()
     assert scene.get(Authorization=basic(user="nobody")).status == 401
     scene.users.users.clear()
@@ -178,8 +178,8 @@ def test_unknown_user_with_the_password_of_another():
     assert scene.offload.calls == 2
 
 
-def test_browser_shows_no_dialog_for_the_password():
-    """Scripts of the dashboard get no challenge that opens the browser's own dialog."""
+def test_browser_shows_no_password_dialog():
+    """A response to the dashboard has no challenge that would open the browser's own password dialog."""
     _, wire = Scene().api.begin("GET", "/v1/cluster", {"Sec-Fetch-Mode": "cors"})
     assert b"Basic realm" not in wire.value()
     _, wire = Scene().api.begin("GET", "/v1/cluster")
@@ -187,7 +187,7 @@ def test_browser_shows_no_dialog_for_the_password():
 
 
 def test_changed_password():
-    """A remembered password is rejected once the user's credentials change or are deleted."""
+    """A cached password is refused once the user's credentials change or are deleted."""
     scene = Scene()
     assert scene.get(Authorization=basic()).status == 200
     scene.users.users["alice"] = credential("another", SCRAM_SHA_256)
@@ -198,7 +198,7 @@ def test_changed_password():
 
 
 def test_password_that_changes_while_it_is_verified():
-    class Waiting(AtOnce):
+    class Waiting(SynchronousOffload):
         waiting = None
 
         def run(self, function, *args):
@@ -210,14 +210,14 @@ def test_password_that_changes_while_it_is_verified():
     _, wire = scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()})
     scene.users.users["alice"] = credential("another")
     offload.waiting.callback(None)
-    assert received(wire.value()).status == 401
+    assert parse_response(wire.value()).status == 401
 
 
 @pytest.mark.parametrize(
     "name", ["Authorization", "Host", "Origin", "If-Match", "Content-Type", "Sec-Fetch-Site", "X-Kreplica-Forwarded"]
 )
 def test_header_that_is_not_text(name):
-    """The response is 400, not an internal error."""
+    """A header that is not UTF-8 gets a 400, not an internal error."""
     headers = {"Authorization": f"Bearer {TOKEN}", "X-Kreplica-Forwarded": "1", name: "Basic \xff"}
     for method, path, body in (("GET", "/v1/cluster", None), ("POST", "/v1/elections", {})):
         answer = Scene().api.ask(method, path, headers, body)
@@ -225,7 +225,7 @@ def test_header_that_is_not_text(name):
 
 
 def test_failures_are_limited_by_address(monkeypatch):
-    """After too many failures, an address is refused for a minute; the token and other addresses are not."""
+    """After too many failures, an address is refused for a minute, except with the token; others are not affected."""
     monkeypatch.setattr(failures, "FAILURES_MAX", 3)
     scene = Scene()
     for _ in range(3):
@@ -235,7 +235,7 @@ def test_failures_are_limited_by_address(monkeypatch):
     assert scene.get(Authorization=f"Bearer {TOKEN}").status == 200
     protocol, wire = scene.api.connect("192.168.1.2")
     protocol.dataReceived(request("GET", "/v1/cluster", {"Authorization": basic()}))
-    assert received(wire.value()).status == 200
+    assert parse_response(wire.value()).status == 200
     scene.now_s += failures.WINDOW_S
     assert scene.get(Authorization=basic()).status == 200
 
@@ -245,7 +245,7 @@ def test_pending_verifications_are_limited(monkeypatch):
 
     waiting = []
 
-    class Never(AtOnce):
+    class Never(SynchronousOffload):
         def run(self, function, *args):
             waiting.append(Deferred())
             return waiting[-1]
@@ -254,7 +254,7 @@ def test_pending_verifications_are_limited(monkeypatch):
     started = [scene.api.begin("GET", "/v1/cluster", {"Authorization": basic()}) for _ in range(2)]
     assert scene.get(Authorization=basic()).status == 503
     for protocol, _ in started:
-        gone(protocol)
+        disconnect(protocol)
     assert not scene.callers
 
 
@@ -267,7 +267,7 @@ def test_failures_are_logged_without_secrets(monkeypatch):
 
 
 def test_writes_are_logged_with_their_user():
-    """The access log names the user; the path and the headers contain no secret."""
+    """The access log names the user and contains no secret."""
     lines = []
     scene = Scene()
     scene.api.site._site._logDateTime = ""
@@ -279,11 +279,11 @@ def test_writes_are_logged_with_their_user():
 
 
 def test_disconnect_does_not_evade_the_limits(monkeypatch):
-    """A verification whose client has disconnected is still counted as pending, and then as a failure."""
+    """A verification counts against the limits even if its client has disconnected."""
     monkeypatch.setattr(passwords, "PENDING_MAX", 2)
     started = []
 
-    class Slow(AtOnce):
+    class Slow(SynchronousOffload):
         def run(self, function, *args):
             started.append(Deferred().addCallback(lambda _: function(*args)))
             return started[-1]
@@ -292,7 +292,7 @@ def test_disconnect_does_not_evade_the_limits(monkeypatch):
     monkeypatch.setattr(failures.log, "warn", lambda text, **more: lines.append(text))
     scene = Scene(offload=Slow())
     for _ in range(2):
-        gone(scene.api.begin("GET", "/v1/cluster", {"Authorization": basic(password="wrong")})[0])
+        disconnect(scene.api.begin("GET", "/v1/cluster", {"Authorization": basic(password="wrong")})[0])
     assert scene.get(Authorization=basic()).status == 503
     for waiting in started:
         waiting.callback(None)
@@ -300,11 +300,11 @@ def test_disconnect_does_not_evade_the_limits(monkeypatch):
     assert not scene.callers
 
 
-def test_few_verifications_run_at_a_time():
-    """Others wait, so that they do not occupy all threads."""
+def test_concurrent_verifications_are_limited():
+    """Only a few verifications run at once, so that they do not occupy all threads; others wait."""
     started = []
 
-    class Slow(AtOnce):
+    class Slow(SynchronousOffload):
         def run(self, function, *args):
             started.append(Deferred().addCallback(lambda _: function(*args)))
             return started[-1]
@@ -316,15 +316,15 @@ def test_few_verifications_run_at_a_time():
     assert len(started) == passwords.THREADS_MAX + 1
     for waiting in started[1:]:
         waiting.callback(None)
-    assert [received(wire.value()).status for wire in wires] == [200, 200, 200]
+    assert [parse_response(wire.value()).status for wire in wires] == [200, 200, 200]
 
 
 # --- forwarded requests ----------------------------------------------------------------------------------------------
 
 
 def test_broker_acts_for_a_user():
-    """A forwarded request with the token has the permissions of the user that it names, with the user's address."""
-    scene = Scene(Permitted(("User:é,", Operation.DESCRIBE, CLUSTER)))
+    """A request forwarded with the token has the permissions of the user and the client address that it names."""
+    scene = Scene(FixedAuthorizer(("User:é,", Operation.DESCRIBE, CLUSTER)))
     headers = {"Authorization": f"Bearer {TOKEN}", "X_Kreplica_Forwarded": "1", "X_Kreplica_Principal_Host": "10.0.0.9"}
     answer = scene.get(X_Kreplica_Principal="User%3A%C3%A9%2C", **headers)
     assert answer.json() == {"user": "User:é,", "host": "10.0.0.9"}
@@ -334,8 +334,8 @@ def test_broker_acts_for_a_user():
 
 
 def test_users_cannot_act_for_others():
-    """Only brokers, which have the token, can name another user."""
-    scene = Scene(Permitted(("User:admin", Operation.DESCRIBE, CLUSTER)))
+    """Only brokers, which have the token, can act for another user."""
+    scene = Scene(FixedAuthorizer(("User:admin", Operation.DESCRIBE, CLUSTER)))
     answer = scene.get(Authorization=basic(), X_Kreplica_Forwarded="1", X_Kreplica_Principal="User:admin")
     assert (answer.status, answer.json()["principal"]) == (403, "User:alice")
 
@@ -348,7 +348,7 @@ def cookie_of(set_cookie):
 
 
 def test_session():
-    """A session has the user's rights until it ends; its cookie is protected from scripts and other sites."""
+    """A session has the user's rights until it ends; scripts and other sites cannot use its cookie."""
     scene = Scene()
     _, set_cookie = scene.sessions.open(Login("User:alice", name="alice"))
     assert set_cookie.endswith("; Path=/; Max-Age=60; HttpOnly; SameSite=Strict; Secure")
@@ -368,7 +368,7 @@ def test_session_ends_when_the_password_changes():
 
 
 def test_writes_with_a_session_need_the_dashboard_header():
-    """A page of another site cannot write with the cookie: it cannot send the header, and has another origin."""
+    """Another site cannot write with the cookie: it cannot send the header, and has another origin."""
     scene = Scene()
     cookie = cookie_of(scene.sessions.open(Login("User:alice", name="alice"))[1])
 
@@ -383,17 +383,17 @@ def test_writes_with_a_session_need_the_dashboard_header():
 
 
 def test_sessions_are_limited(monkeypatch):
-    """The oldest session of a user ends, then the oldest of all."""
+    """Beyond a limit per user the user's oldest session ends; beyond the total limit the oldest of all ends."""
     monkeypatch.setattr(sessions, "USER_SESSIONS_MAX", 2)
     monkeypatch.setattr(sessions, "SESSIONS_MAX", 3)
     scene = Scene()
 
-    def opened(user):
+    def open_session(user):
         return cookie_of(scene.sessions.open(Login(user))[1])
 
-    first = [opened("User:alice") for _ in range(3)]
+    first = [open_session("User:alice") for _ in range(3)]
     assert [scene.get(Cookie=each).status for each in first] == [401, 200, 200]
-    others = [opened("User:bob"), opened("User:carol")]
+    others = [open_session("User:bob"), open_session("User:carol")]
     assert [scene.get(Cookie=each).status for each in [*first, *others]] == [401, 401, 200, 200, 200]
 
 
@@ -401,7 +401,7 @@ def test_sessions_are_limited(monkeypatch):
 
 
 def test_denial_names_the_principal_the_operation_and_the_resource():
-    scene = Scene(Permitted())
+    scene = Scene(FixedAuthorizer())
     answer = scene.api.ask("POST", "/v1/elections", {"Authorization": basic()}, {}).json()
     assert (answer["status"], answer["title"]) == (403, "CLUSTER_AUTHORIZATION_FAILED")
     assert answer["detail"] == "User:alice from 192.168.1.1 is not authorized for alter on the cluster"
@@ -415,23 +415,23 @@ def test_denial_names_the_principal_the_operation_and_the_resource():
 
 
 def test_route_without_a_rule_is_refused():
-    assert Scene(Permitted()).get("/v1/without-a-rule", Authorization=basic()).status == 403
+    assert Scene(FixedAuthorizer()).get("/v1/without-a-rule", Authorization=basic()).status == 403
 
 
 def test_anonymous_callers_are_authorized_as_well():
-    """Without authentication, an authorizer decides about User:ANONYMOUS."""
-    permitted = Permitted(("User:ANONYMOUS", Operation.DESCRIBE, CLUSTER))
+    """Without authentication, the authorizer is asked about User:ANONYMOUS."""
+    permitted = FixedAuthorizer(("User:ANONYMOUS", Operation.DESCRIBE, CLUSTER))
     api = Api(*[Resource(Route("GET", "/v1/cluster", Scene().answer, "x"))], guard=Guard(authorizer=permitted))
     assert api.ask("GET", "/v1/cluster").status == 200
     permitted.allowed.clear()
     assert api.ask("GET", "/v1/cluster").status == 403
-    assert permitted.asked[0]._asdict() == {
+    assert permitted.principals[0]._asdict() == {
         "user": "User:ANONYMOUS", "host": "192.168.1.1", "listener": "admin", "client_id": None,
     }  # fmt: skip
 
 
 def test_stream_ends_when_the_permission_is_lost():
-    permitted = Permitted(("User:alice", Operation.READ, topic("orders")))
+    permitted = FixedAuthorizer(("User:alice", Operation.READ, topic("orders")))
     scene = Scene(permitted)
     _, wire = scene.api.begin("GET", "/v1/topics/orders/messages/tail", {"Authorization": basic()})
     assert b"event: one" in wire.value()
@@ -451,14 +451,14 @@ def test_secrets_are_not_shown():
 
 
 def test_client_certificate():
-    """The rules convert the subject to a user; a certificate that no rule matches is rejected."""
+    """Rules map the certificate's subject to a user; a certificate that matches no rule is refused."""
     users = {"cert-a": "alice", "cert-x": None}
     scene = Scene(user_of=users.get)
     for certificate, expected in (("cert-a", 200), ("cert-x", 401), (None, 401)):
         protocol, wire = scene.api.connect()
         wire.getPeerCertificate = lambda certificate=certificate: certificate
         protocol.dataReceived(request("GET", "/v1/cluster"))
-        answer = received(wire.value())
+        answer = parse_response(wire.value())
         assert answer.status == expected
         if expected == 200:
             assert answer.json()["user"] == "User:alice"
@@ -499,7 +499,7 @@ def test_anonymous_access_from_other_machines_needs_a_setting():
 
 
 def test_hosts():
-    """Names of the listener, of the advertised listeners and of the setting are accepted, and IP addresses."""
+    """IP addresses, and host names of the listener, of advertised listeners and of the setting, are accepted."""
     access = admin_access(settings(listener="0.0.0.0:8080", allow_anonymous="true", hosts="Proxy.example"), "0.0.0.0")
     assert {"localhost", "kafka.example", "proxy.example"} < set(access.hosts)
     api = Api(Resource(Route("GET", "/v1/things", Scene().answer, "x")), access=access)

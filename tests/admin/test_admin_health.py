@@ -1,4 +1,4 @@
-"""Each fault is named, with its cause, by health, cluster, broker, explanation, metric and timeline, and then ends."""
+"""Each fault is reported with its cause by health, cluster, broker, explanation, metric and timeline until it ends."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ End = Callable[[], Any]
 
 
 class HealthScene(Scene):
-    """A scene whose faults begin and end."""
+    """A scene with methods that wait until a fault is reported or has ended."""
 
     def __init__(self, **more):
         super().__init__(**more)
-        self.sending = None
+        self.pending_produce = None
 
     def disk(self, broker):
         return self.cluster.brokers[broker].host.disk
@@ -56,33 +56,33 @@ class HealthScene(Scene):
     def send(self, count=1):
         """Send records without waiting for an acknowledgement."""
         leader = self.cluster.leader_client("orders", 0, name="sender")
-        self.sending = Deferred.fromCoroutine(leader.produce("orders", 0, batch(*[b"x" * 1000] * count)))
-        self.sending.addErrback(lambda _: None)
+        self.pending_produce = Deferred.fromCoroutine(leader.produce("orders", 0, batch(*[b"x" * 1000] * count)))
+        self.pending_produce.addErrback(lambda _: None)
         self.cluster.run(2)
 
-    def health(self, asked=LEADER):
-        return self.apis[asked].document("GET", "/v1/health")
+    def health(self, via=LEADER):
+        return self.apis[via].document("GET", "/v1/health")
 
-    def fault(self, kind, asked=LEADER, timeout_s=60.0):
-        """Return the fault of a kind; run until it is reported."""
+    def fault(self, kind, via=LEADER, timeout_s=60.0):
+        """Run until a fault of this kind is reported, and return it."""
         until_s = self.cluster.simulation.now_s + timeout_s
         while True:
             for number, machine in self.cluster.brokers.items():
                 if machine.running and not machine.host.is_paused:
                     assert self.apis[number]
                     self.run(Deferred.fromCoroutine(self.apis.watches[number].check()))
-            health = self.health(asked)
+            health = self.health(via)
             found = [fault for fault in health["faults"] if fault["kind"] == kind]
             if found:
                 return found[0]
             assert self.cluster.simulation.now_s < until_s, (kind, health)
             self.cluster.run(1)
 
-    def wait_ended(self, kind, asked=LEADER, timeout_s=150.0):
-        """Run until a fault is no longer reported."""
+    def wait_ended(self, kind, via=LEADER, timeout_s=150.0):
+        """Run until no fault of this kind is reported."""
         until_s = self.cluster.simulation.now_s + timeout_s
-        while any(fault["kind"] == kind for fault in self.health(asked)["faults"]):
-            assert self.cluster.simulation.now_s < until_s, self.health(asked)
+        while any(fault["kind"] == kind for fault in self.health(via)["faults"]):
+            assert self.cluster.simulation.now_s < until_s, self.health(via)
             self.cluster.run(2)
         for number, machine in self.cluster.brokers.items():
             if machine.running:
@@ -96,7 +96,7 @@ class HealthScene(Scene):
         self.cluster.wait_in_sync("orders", [0])
 
     def metric_of_api(self, broker, kind):
-        """Return the number of faults of a kind in a broker's metrics."""
+        """Return the number of faults of this kind in a broker's metrics."""
         program = self.cluster.brokers[broker].program
 
         async def collect():
@@ -106,8 +106,8 @@ class HealthScene(Scene):
         (family,) = self.run(Deferred.fromCoroutine(collect()))
         return {sample.labels[0]: sample.value for sample in family.samples}[kind]
 
-    def timeline(self, kind, asked=OTHER):
-        entries = self.apis[asked].document("GET", "/v1/timeline")["entries"]
+    def timeline(self, kind, via=OTHER):
+        entries = self.apis[via].document("GET", "/v1/timeline")["entries"]
         return [entry for entry in entries if entry["kind"] == kind]
 
 
@@ -142,7 +142,7 @@ def failed_disk(scene: HealthScene) -> End:
 
 
 def damaged_log(scene: HealthScene) -> End:
-    """The follower is down, so the leader has the only copy."""
+    """Damage the leader's log while the follower is down, so that it is the only copy."""
     scene.produce(5)
     scene.cluster.run(2)
     scene.cluster.brokers[FOLLOWER].kill()
@@ -221,7 +221,7 @@ def no_leader(scene: HealthScene) -> End:
 
 
 def no_controller(scene: HealthScene) -> End:
-    """All brokers lose ZooKeeper and one of them learns of no controller."""
+    """Disconnect all brokers from ZooKeeper, and delete the controller from the metadata of one of them."""
     scene.cluster.zookeeper.kill()
     scene.cluster.brokers[OTHER].kill()
     scene.cluster.run(20)
@@ -262,25 +262,25 @@ def no_space_for_a_replica(scene: HealthScene) -> End:
 
 @dataclass(frozen=True)
 class Case:
-    """A fault and where it is reported.
+    """A fault, and where it must be reported.
 
-    :param broker: the broker that has it; None for a fault of the cluster.
-    :param words: parts of the sentence: the object and the cause.
+    :param broker: the broker that has the fault; None for a fault of the cluster.
+    :param words: parts of the sentence that reports it: the object and the cause.
     :param asked: the broker whose admin API is used.
-    :param state: state of the explanation of ``orders-0``; None if it does not concern that partition.
+    :param state: the state that the explanation of ``orders-0`` has; None if the fault does not affect ``orders-0``.
     """
 
     begin: Callable[[HealthScene], End]
     kind: str
     broker: int | None
     words: tuple[str, ...]
-    asked: int = LEADER
+    via: int = LEADER
     state: str | None = None
     configs: dict[str, str] | None = None
 
 
 CASES = (
-    Case(full_disk, "full_disk", 2, ("Broker 2", f"{LOGS} is full"), asked=FOLLOWER, state="full_disk"),
+    Case(full_disk, "full_disk", 2, ("Broker 2", f"{LOGS} is full"), via=FOLLOWER, state="full_disk"),
     Case(full_disk_of_a_follower, "full_disk", 3, ("Broker 3", f"{LOGS} is full")),
     Case(failed_disk, "failed_disk", 3, ("Broker 3", LOGS, "EIO, Input/output error"), state="under_replicated"),
     Case(damaged_log, "damaged_log", 2, ("Broker 2", "orders-0", "position"), state="damaged_log"),
@@ -290,13 +290,13 @@ CASES = (
     Case(lost_zookeeper, "zookeeper_lost", 2, ("Broker 2", "no connection to ZooKeeper")),
     Case(slow_disk, "slow_disk", 2, ("Broker 2", LOGS, " s in the last minute"), state="healthy", configs=SYNCED),
     Case(throttled_plan, "throttled_replicas", 1, ("Broker 1", "orders-0", "1,000 bytes per second"), state="moving"),
-    Case(cut_link, "leader_unreachable", 3, ("Broker 3", "orders-0", "from broker 2"), asked=OTHER),
+    Case(cut_link, "leader_unreachable", 3, ("Broker 3", "orders-0", "from broker 2"), via=OTHER),
     Case(no_descriptors, "rejected_appends", 2, ("Broker 2", "orders-0", "EMFILE"), state="rejected_appends",
          configs={"segment.bytes": "4000"}),
-    Case(no_space_for_a_replica, "unopened_replicas", 2, ("Broker 2", "new-0"), asked=FOLLOWER),
+    Case(no_space_for_a_replica, "unopened_replicas", 2, ("Broker 2", "new-0"), via=FOLLOWER),
     Case(gone_broker, "broker_gone", 3, ("Broker 3", "is not registered")),
     Case(paused_broker, "broker_silent", 3, ("Broker 3", "does not respond")),
-    Case(no_leader, "no_leader", None, ("orders-0", "has no leader"), asked=OTHER, state="offline"),
+    Case(no_leader, "no_leader", None, ("orders-0", "has no leader"), via=OTHER, state="offline"),
     Case(no_controller, "no_controller", None, ("No broker is the controller",)),
     Case(expired_certificate, "certificate_expired", 2, ("Broker 2", "SASL_SSL expired 2 days ago")),
     Case(expiring_certificate, "certificate_expiring", 2, ("Broker 2", "SASL_SSL expires in")),
@@ -310,12 +310,12 @@ def test_every_kind_of_fault_has_a_case():
 
 @pytest.mark.parametrize("case", CASES, ids=[case.begin.__name__ + "-" + case.kind for case in CASES])
 def test_a_fault_is_named_everywhere_and_ends(case):
-    """All sources have the same sentence; afterwards none of them has it."""
+    """All sources report a fault with the same sentence, and none of them does after it has ended."""
     scene = HealthScene(configs=case.configs)
-    api = scene.apis[case.asked]
-    assert scene.health(case.asked)["summary"].startswith("All is well: 3 brokers")
+    api = scene.apis[case.via]
+    assert scene.health(case.via)["summary"].startswith("All is well: 3 brokers")
     end = case.begin(scene)
-    fault = scene.fault(case.kind, case.asked)
+    fault = scene.fault(case.kind, case.via)
     assert all(words in fault["text"] for words in case.words), fault
     cluster = api.document("GET", "/v1/cluster")["health"]
     assert fault["text"] in [each["text"] for each in cluster["faults"]] or case.kind in ("slow_disk",), cluster
@@ -327,31 +327,31 @@ def test_a_fault_is_named_everywhere_and_ends(case):
         assert case.kind in [each["kind"] for each in row["faults"]]
         rows = api.document("GET", "/v1/brokers", fields="faults")["brokers"]
         assert row["faults"] in [each["faults"] for each in rows if each["broker_id"] == case.broker]
-        why = scene.why(f"brokers/{case.broker}", asked=case.asked)
+        why = scene.why(f"brokers/{case.broker}", via=case.via)
         assert all(words in why["summary"] for words in case.words), why["summary"]
     if case.kind in BROKER_KINDS and case.broker is not None:
         assert scene.metric_of_api(case.broker, case.kind) >= 1
         if case.kind != "zookeeper_lost":
-            begun = scene.timeline("fault_started", case.asked)
+            begun = scene.timeline("fault_started", case.via)
             assert case.kind in [entry["details"]["fault"] for entry in begun], begun
     if case.state is not None:
-        why = scene.why(asked=case.asked)
+        why = scene.why(via=case.via)
         assert why["state"] == case.state, why
         if case.broker is not None:
             assert all(words in str(why) for words in case.words), why
     end()
-    scene.wait_ended(case.kind, case.asked)
+    scene.wait_ended(case.kind, case.via)
     if case.kind in BROKER_KINDS and case.kind not in ("zookeeper_lost", "under_replicated", "failed_disk"):
-        ended = scene.timeline("fault_ended", case.asked)
+        ended = scene.timeline("fault_ended", case.via)
         assert case.kind in [entry["details"]["fault"] for entry in ended], ended
 
 
 def test_a_stall_is_named_by_its_broker_only():
-    """A busy machine always has some stalls; they are not faults of the cluster."""
+    """Stalls appear only in their broker's explanation: they are not faults, because busy machines always have some."""
     scene = HealthScene()
     scene.apis.stall(LEADER, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.24)
     scene.cluster.run(1)
-    assert scene.why(f"brokers/{LEADER}", asked=FOLLOWER)["state"] == "stalling"
+    assert scene.why(f"brokers/{LEADER}", via=FOLLOWER)["state"] == "stalling"
     assert scene.metric_of_api(LEADER, "stalling") == 1
     assert scene.health()["faults"] == []
     assert scene.why()["state"] == "healthy"
@@ -379,7 +379,7 @@ FIRST, SECOND = (TopicPartition("orders", number) for number in range(2))
     ids=["two directories", "one kind of fault with changing partitions"],
 )
 def test_timeline_has_one_entry_for_each_begin_and_end(checks, recorded):
-    """The directory distinguishes faults of the same kind, and a fault lasts although its partitions change."""
+    """Faults of two directories are separate entries, and one fault whose partitions change is one entry."""
     entries = []
     local = SimpleNamespace()
     history = SimpleNamespace(record=lambda kind, subject, text, **_: entries.append((kind, text)))
@@ -408,7 +408,7 @@ OPERATIONS = get_args(Operation)
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_failing_operation_of_a_disk_is_named(operation):
-    """Whichever operation of a disk fails, the broker's explanation names its directory and the error."""
+    """Whichever disk operation fails, the broker's explanation names the directory and the error."""
     scene = HealthScene(configs={**SYNCED, "file.delete.delay.ms": "0"})
     scene.run(scene.cluster.client().create_topic("old", assignment=((3, 2),)))
     scene.produce(3)
@@ -420,7 +420,7 @@ def test_a_failing_operation_of_a_disk_is_named(operation):
         scene.send(3)
     kinds = ("failed_disk", "damaged_log")
     until_s = scene.cluster.simulation.now_s + 120
-    while (why := scene.why(f"brokers/{FOLLOWER}", asked=OTHER))["state"] not in kinds:
+    while (why := scene.why(f"brokers/{FOLLOWER}", via=OTHER))["state"] not in kinds:
         assert scene.cluster.simulation.now_s < until_s, why
         scene.send(3)
     assert LOGS in why["summary"]
@@ -428,10 +428,8 @@ def test_a_failing_operation_of_a_disk_is_named(operation):
 
 
 def test_figures_agree_while_brokers_fail():
-    """Metadata, leaders, metrics and ZooKeeper have the same numbers in each state of a cluster."""
-    scene = HealthScene(
-        assignment=((2, 3), (3, 2), (1, 3), (2, 1)), configs={"min.insync.replicas": "2"}
-    )
+    """While brokers fail, metadata, leaders, metrics and ZooKeeper agree on all figures."""
+    scene = HealthScene(assignment=((2, 3), (3, 2), (1, 3), (2, 1)), configs={"min.insync.replicas": "2"})
     scene.run(scene.cluster.client().create_topic("single", assignment=((3,), (1,))))
     wait_until_health_agrees(scene.cluster)
     for broker in (3, 2):
@@ -443,7 +441,7 @@ def test_figures_agree_while_brokers_fail():
         for name in ("offline_partitions", "under_min_isr_partitions", "under_replicated_partitions"):
             assert cluster[name] == figures[name]
         names = [*(f"orders/{number}" for number in range(4)), "single/0", "single/1"]
-        states = [scene.why(f"partitions/{name}", asked=1)["state"] for name in names]
+        states = [scene.why(f"partitions/{name}", via=1)["state"] for name in names]
         assert states.count("offline") == figures["offline_partitions"]
         assert states.count("under_min_isr") == figures["under_min_isr_partitions"]
         rows = scene.apis[1].document("GET", "/v1/brokers")["brokers"]
@@ -465,7 +463,7 @@ def test_a_silent_broker_delays_a_report_by_a_second_at_most():
 
 
 def test_brokers_are_not_silent_because_zookeeper_does_not_respond():
-    """Without registrations no broker is asked, so the report says that the faults are not known."""
+    """Without registrations, no broker can be queried, and the report says that their faults are not known."""
 
     async def request(*arguments, **more):
         raise OperationTimeout("/brokers/ids")
@@ -484,7 +482,7 @@ def test_brokers_are_not_silent_because_zookeeper_does_not_respond():
 
 @pytest.mark.parametrize("known", [True, False], ids=["read before", "never read"])
 def test_brokers_and_cluster_answer_while_zookeeper_is_unreachable(known):
-    """The last known state is returned within two seconds, before and after the loss is noticed, and marked as old."""
+    """The last known state is returned within two seconds, with a notice once the loss of ZooKeeper is detected."""
     scene = HealthScene()
     if known:
         scene.apis[LEADER].document("GET", "/v1/brokers")

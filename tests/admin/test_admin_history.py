@@ -1,4 +1,4 @@
-"""History of charts: ring buffers, sampling, and the merged history of all brokers."""
+"""History for charts: ring buffers, sampling, and the merged history of all brokers."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def read(history, from_ms, to_ms=NOW_MS, name="bytes_in"):
 
 
 def test_fine_points():
-    """The last 15 minutes have a point every 5 seconds; a time without samples has null."""
+    """The last 15 minutes have a point every 5 seconds, or null if there is no sample."""
     span, points = read(history_of([1.0, None, 3.0]), NOW_MS - 20_000)
     assert (span.step_ms, span.from_ms, span.count) == (FINE_MS, NOW_MS - 20_000, 5)
     assert points == {"mean": [None, None, 1.0, None, 3.0], "peak": [None, None, 1.0, None, 3.0]}
 
 
 def test_coarse_points():
-    """Longer ranges have the mean and the maximum of each minute, so that short peaks stay visible."""
+    """Longer ranges have the mean and the maximum per minute, so that short peaks remain visible."""
     span, points = read(history_of([float(number % 12) for number in range(24)]), NOW_MS - 3_600_000)
     assert (span.step_ms, span.count) == (COARSE_MS, 61)
     assert points["mean"][-3:-1] == [5.0, 5.5]
@@ -42,7 +42,7 @@ def test_coarse_points():
 
 
 def test_six_hours_in_constant_memory():
-    """Six hours are kept; older points are overwritten, and the memory does not grow."""
+    """Points older than six hours are overwritten, so that memory use does not grow."""
     history = History()
     size = history.size_bytes
     assert size < 200_000
@@ -56,14 +56,14 @@ def test_six_hours_in_constant_memory():
 
 
 def test_old_range_uses_coarse_points():
-    """A short range of an hour ago is read from the minutes that are kept."""
+    """A short range an hour ago is read from the points per minute."""
     span = span_of(NOW_MS - 3_600_000, NOW_MS - 3_300_000, NOW_MS)
     assert (span.step_ms, span.count) == (COARSE_MS, 6)
     assert span_of(NOW_MS - FINE_MS * FINE_POINTS, NOW_MS, NOW_MS).count == FINE_POINTS
 
 
 def test_clock_that_was_set_back():
-    """A sample at an earlier time does not fail, and old values are not shown as new ones."""
+    """If the clock is set back, sampling continues, and old values are not shown as new ones."""
     history = history_of([1.0])
     history.add(NOW_MS - FINE_POINTS * FINE_MS, {"bytes_in": 9.0})
     _, points = read(history, NOW_MS - 10_000)
@@ -78,7 +78,7 @@ def test_each_series_has_a_unit(name):
 
 
 class SlowClock(Clock):
-    """A clock that advances with each call, so that a loop yields after each of its elements."""
+    """A clock that advances with each call, so that a loop yields after each element."""
 
     def seconds(self):
         self.rightNow += 0.01
@@ -86,7 +86,7 @@ class SlowClock(Clock):
 
 
 class LiveMetrics:
-    """Live metrics that are all zero."""
+    """Live metrics, all of them zero."""
 
     async def live_metrics(self):
         requests = {"requests": 0, "time_ms": 0.0, "waits": 0, "wait_ms": 0.0}
@@ -94,8 +94,8 @@ class LiveMetrics:
         return {**gauges, "produce": requests, "fetch": requests}
 
 
-def test_offline_partitions_of_metadata_that_changes_while_they_are_counted():
-    """The next sample counts again."""
+def test_metadata_that_changes_while_offline_partitions_are_counted():
+    """If metadata changes while offline partitions are counted, the next sample counts them again."""
     clock, changed, values = SlowClock(), [], []
     topics = {name: SimpleNamespace(partitions={0: SimpleNamespace(leader=1)}) for name in ("a", "b")}
     metadata = SimpleNamespace(topics=topics, on_change=changed.append)

@@ -1,4 +1,4 @@
-"""Columns, conditions, order and pages of lists, up to ten thousand rows."""
+"""Columns, filters, order and pages of lists with up to ten thousand rows."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SMALL = Columns(
 )
 
 
-def done(coroutine, clock):
-    """Return the result of a coroutine that only waits for the next iteration of the reactor."""
+def run_to_completion(coroutine, clock):
+    """Return the result of a coroutine that waits only for the next iteration of the reactor."""
     deferred = Deferred.fromCoroutine(coroutine)
     for _ in range(100_000):
         if deferred.called:
@@ -61,7 +61,7 @@ def page(clock=None, **query):
     call = Call(query={"limit": 10, "after": None, "page": None, "fields": None, "sort": None, "filter": None, **query})
     selection = SMALL.selection(call)
     values = {name: (lambda key, name=name: ROWS[key][name]) for name in SMALL.names}
-    return done(read_page(clock, list(ROWS), call, selection, values), clock)
+    return run_to_completion(read_page(clock, list(ROWS), call, selection, values), clock)
 
 
 def names(**query):
@@ -69,7 +69,7 @@ def names(**query):
 
 
 def test_only_requested_columns():
-    """The key is always part of a row; without names, a row has the default columns."""
+    """A row has the key and the requested columns, or the default columns if none are requested."""
     assert page(limit=1).rows == [{"name": "a", "state": "Stable"}]
     assert page(limit=1, fields="tags, lag").rows == [{"name": "a", "tags": ["x"], "lag": 5}]
 
@@ -79,7 +79,7 @@ def test_only_requested_columns():
     [("name", "abcd"), ("-name", "dcba"), ("lag", "adcb"), ("-lag", "cadb"), ("state", "dbac"), ("is_new", "bcda")],
 )
 def test_order(sort, expected):
-    """Equal rows keep the order of their keys, and rows without a value are last in both directions."""
+    """Rows with equal values are ordered by key, and rows without a value are last in both directions."""
     assert names(sort=sort) == expected
 
 
@@ -101,7 +101,7 @@ def test_order(sort, expected):
     ],
 )
 def test_conditions(condition, expected):
-    """All conditions must hold; an unknown value is neither smaller nor larger than another."""
+    """All conditions must hold; an unknown value satisfies no comparison."""
     assert names(filter=condition) == expected
 
 
@@ -129,7 +129,7 @@ def test_invalid_parameters(query, detail, advice):
 
 
 def test_pages():
-    """Pages are read by number in any order, and by the last key in the order of keys."""
+    """Pages are read by number in any order, or after the last key if the list is ordered by key."""
     assert [names(limit=3, page=number, sort="-lag") for number in (1, 2, 3)] == ["cad", "b", ""]
     first = page(limit=3)
     assert (first.following, first.total) == ("c", 4)
@@ -138,7 +138,7 @@ def test_pages():
 
 
 def test_sources():
-    """A source is read only if a shown column, the order or a condition needs it."""
+    """A data source is read only if a column, the order or a condition needs it."""
     assert not SMALL.selection(Call(query={})).needs("load")
     for query in ({"fields": "lag"}, {"sort": "lag"}, {"filter": "lag>1"}):
         assert SMALL.selection(Call(query=query)).needs("load")
@@ -163,14 +163,14 @@ class Settings:
 
 
 class Loads:
-    """A load for each topic."""
+    """Load per topic; counts how often it is read."""
 
     def __init__(self, content, problems=()):
         self.load = Load(content, problems)
-        self.asked = 0
+        self.reads = 0
 
     async def all(self, call):
-        self.asked += 1
+        self.reads += 1
         return self.load
 
 
@@ -196,7 +196,7 @@ def topic_page(metadata, clock, loads, groups, **query):
     counts = CachedCounts(clock, metadata, lambda topic: 1)
     topics = TopicList(clock, metadata, Zookeeper(), counts, Settings(), loads, groups)
     call = Call(query={"limit": 100, "after": None, "search": None, "internal": True, **query})
-    return done(topics.read(call), clock).document
+    return run_to_completion(topics.read(call), clock).document
 
 
 def loads_of(metadata, problems=()):
@@ -205,7 +205,7 @@ def loads_of(metadata, problems=()):
 
 
 def test_topics_by_size(metadata):
-    """The largest of ten thousand topics, in slices: two steps that follow each other take at most 5 ms each."""
+    """The largest of ten thousand topics are found in slices of at most 5 ms each."""
     clock = SlowClock()
     clock.step_s = 0.0001
     slices = []
@@ -234,20 +234,20 @@ def test_topics_by_size(metadata):
 
 
 def test_cheap_requests_stay_cheap(metadata):
-    """Names alone need neither other brokers nor more than a few bytes; all columns of a page are below 40 kB."""
+    """A list of names queries no other broker and is small; a page with all columns has less than 40 kB."""
     loads, groups = loads_of(metadata), Loads(ClusterGroups())
     document = topic_page(metadata, SlowClock(), loads, groups, fields="name")
     assert document["topics"][0] == {"name": "t-00000"}
-    assert (loads.asked, groups.asked) == (0, 0)
+    assert (loads.reads, groups.reads) == (0, 0)
     assert len(dumped(document)) < 2_500
     fields = ",".join(name for name in COLUMNS.names if name != "brokers")
     document = topic_page(metadata, SlowClock(), loads, groups, fields=fields)
     assert len(dumped(document)) < 60_000
-    assert (loads.asked, groups.asked) == (1, 1)
+    assert (loads.reads, groups.reads) == (1, 1)
 
 
 def test_conditions_on_ten_thousand_topics(metadata):
-    """Health and load can be filtered; the total counts all matches."""
+    """Health and load can be filtered; the total includes all matches."""
     groups = Loads(ClusterGroups())
     found = topic_page(metadata, SlowClock(), loads_of(metadata), groups, filter="health=deleting", fields="health")
     assert found["topics"] == [{"name": "t-00007", "health": "deleting"}]
@@ -256,7 +256,7 @@ def test_conditions_on_ten_thousand_topics(metadata):
 
 
 def test_unknown_load(metadata):
-    """The load of a topic whose leader's broker did not respond is unknown, not zero."""
+    """If a leader's broker did not respond, the load of the topic is unknown, not zero."""
     loads = Loads({"t-00000": TopicLoad(1, 7, 1, 2)}, ["broker 2: it did not respond"])
     groups = Loads(ClusterGroups(), ["broker 2: it did not respond"])
     document = topic_page(metadata, SlowClock(), loads, groups, fields="size_bytes,groups", limit=2)
@@ -268,7 +268,7 @@ def test_unknown_load(metadata):
 
 
 def test_load_is_requested_on_behalf_of_this_broker():
-    """Callers with different permissions share the result, so it does not depend on those of the first one."""
+    """Callers with different permissions share the load, so it is requested with this broker's permissions."""
     calls = []
 
     class Others:
@@ -283,11 +283,11 @@ def test_load_is_requested_on_behalf_of_this_broker():
     clock = SlowClock()
     loads = TopicLoads(clock, lambda: 7, Local(), Others())
     alice = Call(caller=Caller(user="User:alice", host="10.0.0.7"), authorization="Basic x")
-    found = [done(loads.all(alice), clock).content for _ in range(2)]
+    found = [run_to_completion(loads.all(alice), clock).content for _ in range(2)]
     assert found == [{"a": TopicLoad(1, 2, 3, 4, 5.0, 6.0, 7.0)}] * 2
     assert [(call.caller.is_super, call.authorization) for call in calls] == [(True, "Basic x")]
     clock.advance(REUSE_SECONDS)
-    done(loads.all(alice), clock)
+    run_to_completion(loads.all(alice), clock)
     assert len(calls) == 2
 
 
@@ -296,14 +296,14 @@ def test_load_is_requested_on_behalf_of_this_broker():
     [{"records": [1, 2]}, {"records": ["x"]}, {"topic": [7]}, {"records": [None]}],
 )
 def test_invalid_table(change):
-    """A table with a column of another length or type is rejected."""
+    """A table with a column of the wrong length or type is rejected."""
     clock = SlowClock()
-    document = {**done(TABLE.document(clock, 7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), clock), **change}
+    document = {**run_to_completion(TABLE.document(clock, 7, [("a", 1, 2, 3, 4, 5.0, 6.0, 7.0)]), clock), **change}
     with pytest.raises(Problem, match=f"broker 3: the column {next(iter(change))} of its response is invalid"):
-        done(TABLE.rows(clock, 3, document), clock).raiseException()
+        run_to_completion(TABLE.rows(clock, 3, document), clock).raiseException()
 
 
-class CountedClock(SlowClock):
+class CountingClock(SlowClock):
     """A slow clock that counts how often work yields."""
 
     step_s = 0.001
@@ -315,36 +315,36 @@ class CountedClock(SlowClock):
 
 
 def test_tables_are_sliced():
-    """A table of ten thousand rows is built and validated in slices, and is the same afterwards."""
+    """A table of ten thousand rows is built and validated in slices, and the result is unchanged."""
     rows = [(f"t-{number}", 1, number, 3, 4, 5.0, 6.0, 7.0) for number in range(TOPICS)]
-    clock = CountedClock()
-    document = done(TABLE.document(clock, 7, iter(rows)), clock)
+    clock = CountingClock()
+    document = run_to_completion(TABLE.document(clock, 7, iter(rows)), clock)
     assert clock.yields > 5
     assert (document["topic"][-1], document["records"][:3]) == ("t-9999", [0, 1, 2])
-    clock = CountedClock()
-    assert done(TABLE.rows(clock, 3, document), clock) == rows
+    clock = CountingClock()
+    assert run_to_completion(TABLE.rows(clock, 3, document), clock) == rows
     assert clock.yields > 5
 
 
 def test_names_are_checked_in_slices():
-    clock = CountedClock()
-    found = done(keys_with(clock, range(TOPICS), lambda number: number % 2 == 0), clock)
+    clock = CountingClock()
+    found = run_to_completion(keys_with(clock, range(TOPICS), lambda number: number % 2 == 0), clock)
     assert found == list(range(0, TOPICS, 2))
     assert clock.yields > 20
 
 
 def test_elections_are_searched_in_slices(metadata):
-    """A search through ten thousand partitions without a result does not block the reactor."""
-    clock = CountedClock()
+    """A fruitless search through ten thousand partitions does not block the reactor."""
+    clock = CountingClock()
     client = SimpleNamespace(state=SessionState.SUSPENDED)
     elections = Elections(clock, metadata, client, None)
-    response = done(elections.list_all(Call(query={"limit": 10})), clock)
+    response = run_to_completion(elections.list_all(Call(query={"limit": 10})), clock)
     assert response.document == {"pending": None, "needed": []}
     assert clock.yields > 100
 
 
 def test_health():
-    """The worst state is shown."""
+    """A topic's health is the worst state of its partitions."""
     assert health(TopicCounts(3, 3, 0, 0, 0), is_deleting=False) == "healthy"
     assert health(TopicCounts(3, 3, 0, 2, 0), is_deleting=False) == "under_replicated"
     assert health(TopicCounts(3, 3, 0, 2, 1), is_deleting=False) == "under_min_isr"

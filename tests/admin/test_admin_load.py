@@ -21,7 +21,7 @@ LOAD_FIELDS = "name,records,size_bytes,disk_bytes,records_in_rate,bytes_in_rate,
 
 
 class Scene:
-    """Three brokers; ``orders`` has a leader on each of them."""
+    """Three brokers; each leads a partition of ``orders``."""
 
     def __init__(self):
         self.cluster = SimulatedCluster(seed=5, brokers=3)
@@ -47,7 +47,7 @@ class Scene:
         return {row["name"]: row for row in document["topics"]}
 
     def sample(self):
-        """Take a sample on each broker."""
+        """Take a load sample on each broker."""
         for broker_id in self.cluster.brokers:
             if self.apis.running(broker_id) is not None:
                 self.run(Deferred.fromCoroutine(self.apis.loads[broker_id].sampler.sample()))
@@ -59,7 +59,7 @@ def scene():
 
 
 def test_load_of_topics(scene):
-    """Records and bytes count each partition once, on disk each replica; rates are those of the last seconds."""
+    """Records and bytes are counted once per partition, disk usage per replica; rates cover the last seconds."""
     scene.topics()
     for partition, count in ((0, 30), (1, 20), (2, 10)):
         scene.produce(partition, count)
@@ -77,7 +77,7 @@ def test_load_of_topics(scene):
 
 
 def test_bytes_that_consumers_fetch(scene):
-    """Bytes to consumers are counted; those to followers are not."""
+    """Bytes sent to consumers are counted, but not those sent to followers."""
     scene.produce(0, 30)
     scene.cluster.run(10)
     scene.topics()
@@ -88,13 +88,13 @@ def test_bytes_that_consumers_fetch(scene):
 
 
 def test_broker_that_does_not_respond(scene):
-    """Without one broker, the load of the topics that it leads is unknown, and a notice says so."""
+    """If a broker does not respond, the load of the topics that it leads is unknown, and a notice says so."""
     scene.produce(0, 30)
     scene.run(scene.client.create_topic("other", 3))
     scene.cluster.run(5)
-    asked, killed = (broker_id for broker_id in (1, 2, 3) if broker_id != scene.cluster.leader_of("idle", 0))
+    queried, killed = (broker_id for broker_id in (1, 2, 3) if broker_id != scene.cluster.leader_of("idle", 0))
     scene.cluster.brokers[killed].kill()
-    document = scene.apis[asked].document("GET", "/v1/topics", fields=LOAD_FIELDS, internal=False)
+    document = scene.apis[queried].document("GET", "/v1/topics", fields=LOAD_FIELDS, internal=False)
     assert document["problems"] == [f"broker {killed}: cannot send a request to broker {killed}"]
     assert {row["name"]: row["records"] for row in document["topics"]} == {"orders": None, "idle": 0, "other": None}
 
@@ -125,7 +125,7 @@ def groups(scene, broker_id=2, **query):
 
 
 def test_lag_of_groups(scene):
-    """The lag has all records of partitions in which the group never committed, and says how many these are."""
+    """The lag includes all records of partitions without a commit, and the response has their number."""
     for partition, count in ((0, 30), (1, 20), (2, 10)):
         scene.produce(partition, count)
     commit(scene, "kitchen", {0: 25, 1: 20})
@@ -149,13 +149,13 @@ def test_lag_of_groups(scene):
     assert [row["group"] for row in groups(scene, filter="lag>0")["groups"]] == ["kitchen"]
     assert scene.topics()["orders"]["groups"] == 2
     commit(scene, "elsewhere", {0: 0}, topic="idle")
-    scene.cluster.run(3)  # loads are reused for two seconds
+    scene.cluster.run(3)  # loads are cached for two seconds
     assert [row["group"] for row in groups(scene, topic="orders")["groups"]] == ["bar", "kitchen"]
     assert groups(scene, topic="idle", fields="state")["total"] == 1
 
 
 def test_lag_of_one_group_by_partition(scene):
-    """A partition in which the group never committed has a row without an offset, with all its records as lag."""
+    """A partition without a commit has a row without an offset, and all its records as lag."""
     scene.produce(2, 10)
     commit(scene, "kitchen", {0: 0})
     lag = scene.apis[3].document("GET", "/v1/groups/kitchen/lag")
@@ -166,7 +166,7 @@ def test_lag_of_one_group_by_partition(scene):
 
 
 def test_subscribed_topic_without_commits(scene):
-    """A group with members counts the partitions of subscribed topics before its first commit."""
+    """A group with members includes partitions of subscribed topics before its first commit."""
     scene.produce(0, 7)
     commit(scene, "other", {0: 7, 1: 0, 2: 0})  # creates the offsets topic
     scene.cluster.run(2)
@@ -187,14 +187,14 @@ def test_subscribed_topic_without_commits(scene):
 
 
 def test_group_that_does_not_exist(scene):
-    """The error names the group."""
+    """The error for a missing group names it."""
     commit(scene, "kitchen", {0: 0})
     with pytest.raises(KafkaError, match="group 'nosuch' does not exist"):
         scene.apis[1].document("GET", "/v1/groups/nosuch/lag")
 
 
 def test_brokers(scene):
-    """Live metrics are columns; a broker that does not run has none."""
+    """Live metrics are columns of the broker list; a broker that is not running has none."""
     scene.topics()
     scene.sample()
     scene.produce(0, 30)
@@ -216,7 +216,7 @@ def test_brokers(scene):
 
 
 def test_history(scene):
-    """Any broker returns the points of all brokers, on the same grid; waiting and processing times are separate."""
+    """Any broker returns the points of all brokers at the same times; waiting and processing are separate series."""
     scene.topics()
     scene.sample()
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_history(scene):
     assert messages == [pytest.approx(6, rel=0.3)] * 3
     waits = [value for value in rows[leader]["produce_wait_ms"]["mean"] if value is not None]
     assert waits, "produce requests with acks=all wait for the follower"
-    # A fetch of a follower waits for up to replica.fetch.wait.max.ms.
+    # A follower's fetch waits for up to replica.fetch.wait.max.ms.
     fetch_waits = [value for value in rows[leader]["fetch_wait_ms"]["mean"] if value is not None]
     assert max(fetch_waits) > 100
     assert all(value < 50 for value in rows[leader]["produce_ms"]["mean"] if value is not None)
@@ -249,14 +249,14 @@ def test_history(scene):
     ],
 )
 def test_invalid_history(scene, query, detail):
-    """The problem names the parameter."""
+    """The problem for an invalid history request names the parameter."""
     with pytest.raises(Problem) as refused:
         scene.apis[1].document("GET", "/v1/history", **query)
     assert refused.value.detail == detail
 
 
 def test_connections(scene):
-    """Each connection has the names of its client; the list is that of the broker in the path."""
+    """The list has the connections of the broker in the path, with the names of their clients."""
     client = scene.cluster.client(broker=3)
     scene.run(client.metadata())
     rows = scene.apis[1].document("GET", "/v1/brokers/3/connections", fields="client_id,in_flight,is_broker,user")

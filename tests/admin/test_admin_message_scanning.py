@@ -1,4 +1,4 @@
-"""Scan of a fetched chunk: the matching records, without those of aborted transactions."""
+"""Scans of fetched chunks for matching records, without those of aborted transactions."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def offsets(
 class TestScan:
     @pytest.mark.parametrize("codec", list(Codec))
     def test_batches_of_each_codec(self, codec: Codec) -> None:
-        """Records of every codec are found, from the first requested to the last."""
+        """In batches of every codec, exactly the records in the requested range are found."""
         data = records(0, 3, codec=codec) + records(3, 4, codec=codec)
         assert offsets(data) == ([0, 1, 2, 3, 4, 5, 6], 7, 7)
         assert offsets(data, start=2, end=5) == ([2, 3, 4], 5, 3)
 
     def test_bounds(self) -> None:
-        """The numbers of found and scanned records are limited; the next chunk starts after the last scanned one."""
+        """The numbers of found and scanned records are limited; the next chunk starts after the last scanned record."""
         data = records(0, 3) + records(3, 4)
         assert offsets(data, ScanLimits(matches=4, records=100, match_bytes=1000)) == ([0, 1, 2, 3], 4, 4)
         assert offsets(data, ScanLimits(matches=9, records=2, match_bytes=1000)) == ([0, 1], 2, 2)
@@ -83,13 +83,13 @@ class TestScan:
         assert (len(found), next_offset, count) == (9, 9, 9)
 
     def test_truncated_last_batch(self) -> None:
-        """The batch is left to the next fetch."""
+        """A truncated last batch is left for the next fetch."""
         data = records(0, 3) + records(3, 4)
         assert offsets(data[:-1]) == ([0, 1, 2], 3, 3)
         assert offsets(data[: HEADER_SIZE - 1]) == ([], 0, 0)
 
     def test_batch_that_cannot_be_decompressed(self) -> None:
-        """The batch is skipped with a notice; later batches are shown."""
+        """A batch that cannot be decompressed is skipped with a notice; later batches are shown."""
         bad = bytearray(records(3, 4, codec=Codec.GZIP))
         bad[HEADER_SIZE + 2] ^= 0xFF
         chunk = Chunk(0, records(0, 3) + bytes(bad) + records(7, 1), 0, 100)
@@ -113,7 +113,7 @@ class TestScan:
         assert offsets(data) == ([0, 1, 2, 3, 5, 6, 9], 11, 7)
 
     def test_json_encoding(self) -> None:
-        """Printable UTF-8 is text, other bytes are hex; a missing timestamp is null; sizes are those on the wire."""
+        """Printable UTF-8 is encoded as text, other bytes as hex, and a missing timestamp as null."""
         headers = (("a", b"\xff"), ("b", None), ("bad\udcff", b"x"))
         data = build_batch([Record(0, -1, None, b"\x00\xff", headers), Record(1, 5, "ké".encode(), None)])
         first, second = scan(Chunk(3, data, 0, 10), SELECTION, ALL).found
@@ -135,7 +135,7 @@ class TestScan:
         assert (second["key"]["value"], second["value"]["format"], second["size_bytes"]) == ("ké", "null", 3)
 
     def test_filter(self) -> None:
-        """Records that match are found; records for which the filter fails are counted, with the first reason."""
+        """Matching records are found; records for which the filter fails are counted, with the first reason."""
         rows = [Record(at, at, b"k", b'{"total": %d}' % at if at % 3 else b"{}") for at in range(7)]
         view = replace(VIEW, record_filter=compile_filter("value.total > 3"))
         found = scan(Chunk(0, build_batch(rows), 0, 10), Selection(view), ALL)
@@ -144,7 +144,7 @@ class TestScan:
         assert found.filter_error.startswith("partition 0, offset 0: ")
 
     def test_control_records(self) -> None:
-        """Transaction markers are shown as fields if they are requested."""
+        """If requested, transaction markers are shown with their fields."""
         data = in_transaction(0, 1, producer=1) + marker(1, 1, committed=False) + marker(2, 3, committed=True)
         found = scan(Chunk(0, data, 0, 10), replace(SELECTION, with_control_records=True), ALL).found
         assert [row["control"] for row in found] == [
@@ -161,20 +161,20 @@ class TestSearch:
         "text", ["key-", "KAFFEE", "GRÖSSER", "trace", "abc\n", "/^Key/", "/größ.r$/", "/c\\s\\d+$/"]
     )
     def test_matches(self, text: str) -> None:
-        """Key, value, and header names and values are searched; text ignores case, expressions do not."""
+        """Keys, values, and header names and values are searched; text ignores case, regular expressions do not."""
         search = search_for(text)
         assert search is not None
         assert search(self.RECORD)
 
     @pytest.mark.parametrize("text", ["key-2", "/^key/", "/Kaffee$/", "/abc./", "/Key.*Zwei/"])
     def test_no_match(self, text: str) -> None:
-        """Each part is searched separately, and a dot does not match a line break."""
+        """A match must be within one part of a record, and a dot does not match a line break."""
         search = search_for(text)
         assert search is not None
         assert not search(self.RECORD)
 
     def test_empty_search(self) -> None:
-        """An empty text matches everything; one or two slashes are text."""
+        """Empty text matches everything; one or two slashes are text, not an expression."""
         assert search_for("") is None
         assert search_for(None) is None
         search = search_for("//")
@@ -183,7 +183,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("expression", ["(", "a{1001}", "(?=a)", "(a{100}){100}"])
     def test_invalid_expressions(self, expression: str) -> None:
-        """Invalid expressions are rejected with the reason."""
+        """An invalid expression is refused with the reason."""
         with pytest.raises(Problem) as refused:
             search_for(f"/{expression}/")
         assert (refused.value.status, refused.value.title) == (400, "INVALID_REGULAR_EXPRESSION")
@@ -214,7 +214,7 @@ class TestSearch:
 
 class TestPositions:
     def test_round_trip(self) -> None:
-        """The remaining offsets of each partition are encoded; the result is empty when all records were read."""
+        """The remaining offsets per partition survive encoding; the result is empty when all records were read."""
         spans = {0: Span(3, 9), 1: Span(9, 9), 7: Span(0, 2**62)}
         text = encode_spans(TOPIC_ID, OLDEST, spans)
         assert text is not None
@@ -222,7 +222,7 @@ class TestPositions:
         assert encode_spans(TOPIC_ID, OLDEST, {1: Span(9, 9)}) is None
 
     def test_many_partitions(self) -> None:
-        """The encoded positions fit into the request line."""
+        """Encoded positions of many partitions fit into the request line."""
         random = Random(1)
         spans = {number: Span(random.randrange(10**9), 10**9 + random.randrange(10**9)) for number in range(500)}
         text = encode_spans(TOPIC_ID, OLDEST, spans)
@@ -231,7 +231,7 @@ class TestPositions:
         assert len(text) < 12_000
 
     def test_invalid_positions(self) -> None:
-        """Any other text, also that of another topic or order, is rejected."""
+        """Any other text, including positions of another topic or order, is refused."""
         good = encode_spans(UUID(int=8), OLDEST, {0: Span(0, 1)})
         backwards = encode_spans(TOPIC_ID, NEWEST, {0: Span(0, 1)})
         assert good is not None
@@ -243,7 +243,7 @@ class TestPositions:
 
 
 def test_partitions_are_merged_by_time() -> None:
-    """Records of one partition keep their order, whatever their timestamps are."""
+    """Partitions are merged by timestamp, but each partition's records keep their order, whatever their timestamps."""
     found = {
         0: [{"partition": 0, "timestamp_ms": at} for at in (5, 1, 9)],
         1: [{"partition": 1, "timestamp_ms": at} for at in (None, 6)],
@@ -253,7 +253,7 @@ def test_partitions_are_merged_by_time() -> None:
 
 
 def test_keys_are_partitioned_like_in_other_clients() -> None:
-    """The expected partitions were computed by another implementation."""
+    """Keys are assigned to the same partitions as by another implementation, which computed the expected values."""
     random = Random(2)
     for _ in range(200):
         key = random.randbytes(random.randrange(12))

@@ -1,4 +1,4 @@
-"""A broker's metrics, read by Prometheus's own parser."""
+"""A broker's metrics, read by the parser of Prometheus's client library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def process(tmp_path_factory):
         yield running
 
 
-def scraped(process):
+def scrape(process):
     with urlopen(f"{process.admin_url}/metrics") as answer:
         assert answer.headers["content-type"].startswith("text/plain")
         return {family.name: family for family in text_string_to_metric_families(answer.read().decode())}
@@ -33,20 +33,20 @@ def value(families, name, **labels):
     return sample.value
 
 
-def with_totals(families):
-    """Return the families, or None if they were read before the partition was counted."""
+def complete_families(families):
+    """Return the families, or None if they do not include the partition yet."""
     counted = value(families, "kafka_server_replicamanager_partitioncount")
     return families if counted == len(families["kafka_log_log_size"].samples) else None
 
 
 def test_prometheus_reads_the_metrics(process):
-    """Kafka's metric names are present and count requests."""
+    """Metrics with Kafka's names are present, and count requests."""
     producer = Producer({"bootstrap.servers": process.bootstrap_servers})
     for number in range(10):
         producer.produce("counted", str(number), partition=0)
     assert producer.flush(20) == 0
-    # The totals are those of the health report, which is reused for half a second.
-    families = wait_until(lambda: with_totals(scraped(process)), "the totals to count the replica")
+    # The totals come from the health report, which is cached for half a second.
+    families = wait_until(lambda: complete_families(scrape(process)), "the totals to count the replica")
     assert value(families, "kafka_brokers") == 3
     assert value(families, "kafka_topic_partitions", topic="counted") == 1
     assert value(families, "kafka_controller_kafkacontroller_activecontrollercount") == 1
@@ -59,7 +59,7 @@ def test_prometheus_reads_the_metrics(process):
 
 
 def test_invalid_paths(process):
-    """A wrong path or method is a problem document that names it."""
+    """A wrong path or method is named in a problem document."""
     with pytest.raises(HTTPError) as refused:
         urlopen(f"{process.admin_url}/metrix")
     assert refused.value.code == 404
@@ -69,8 +69,8 @@ def test_invalid_paths(process):
     assert refused.value.code == 405
 
 
-def test_log_lines_name_no_objects_of_the_program(process):
-    """Requests between brokers write nothing such as ``<Factory object at 0x7f...>`` to the log."""
+def test_log_lines_contain_no_object_addresses(process):
+    """Requests between brokers log nothing such as ``<Factory object at 0x7f...>``."""
     with urlopen(f"{process.admin_url}/v1/brokers?fields=connections,faults") as answer:
         rows = json.load(answer)["brokers"]
     assert [row["connections"] >= 0 for row in rows] == [True] * 3

@@ -1,4 +1,4 @@
-"""``/metrics`` is built in slices and has the text of Prometheus's client library."""
+"""``/metrics`` is built in slices, with the same text as Prometheus's client library produces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.iterated_clock import IteratedClock
 VALUES = (0, 1, 0.5, -1.0, 1e-9, 123456.0, 1234567.0, 1e15, 1e300, math.inf, -math.inf, math.nan)
 
 
-class Collected(Collector):
+class FamilyCollector(Collector):
     def __init__(self, family: Family) -> None:
         self._family = family
 
@@ -48,14 +48,14 @@ class Collected(Collector):
     ],
 )
 def test_text_equals_the_client_library(kind: MetricKind, labels: tuple[str, ...], values: list[Any]) -> None:
-    """Labels are sorted and escaped, and numbers are written as Go does."""
+    """The text equals that of the client library: sorted and escaped labels, and numbers formatted as in Go."""
     samples = [Sample(each, value) for each in values for value in VALUES]
     family = Family("kreplica_something", kind, 'Help with \\ and "quotes"\nand lines.', labels, samples)
-    assert b"".join(exposition(family, {})) == generate_latest(Collected(family))
+    assert b"".join(exposition(family, {})) == generate_latest(FamilyCollector(family))
 
 
 def test_long_family_is_sliced() -> None:
-    """Each slice has at most ``SAMPLES_AT_ONCE`` lines."""
+    """A long family is split into slices of at most ``SAMPLES_AT_ONCE`` lines."""
     samples = [Sample((str(number),), number) for number in range(10 * SAMPLES_AT_ONCE + 1)]
     pieces = list(exposition(Family("many", MetricKind.GAUGE, "Many.", ("n",), samples), {}))
     assert max(piece.count(b"\n") for piece in pieces) == SAMPLES_AT_ONCE
@@ -80,7 +80,7 @@ PARTITIONS = [
 
 
 def scraped(detail: Detail) -> dict[str, dict[tuple[str, ...], float]]:
-    """Return the values of a scrape of many partitions, by name and labels."""
+    """Scrape the metrics of many partitions, and return the values by name and labels."""
 
     class Source:
         async def families(self) -> AsyncIterator[Family | Histogram]:
@@ -100,7 +100,7 @@ def scraped(detail: Detail) -> dict[str, dict[tuple[str, ...], float]]:
 
 
 def test_sums_by_topic_equal_the_sums_of_partitions() -> None:
-    """A query that sums by topic returns the same with both values of ``kreplica.metrics.detail``."""
+    """A query that sums by topic returns the same result with both values of ``kreplica.metrics.detail``."""
     detailed, summed = scraped(Detail.PARTITION), scraped(Detail.TOPIC)
     assert detailed.keys() - summed.keys() == {"kafka_topic_partition_leader"}
     for name, samples in summed.items():
@@ -114,7 +114,7 @@ def test_sums_by_topic_equal_the_sums_of_partitions() -> None:
 
 
 def test_ten_thousand_partitions() -> None:
-    """The text of six gauges of ten thousand partitions takes less than 0.2 s of CPU time."""
+    """Six gauges for ten thousand partitions are formatted in less than 0.2 s of CPU time."""
     partitions = range(10_000)
     families = [
         Family(f"gauge_{number}", MetricKind.GAUGE, "", ("topic", "partition"), samples)
@@ -128,13 +128,13 @@ def test_ten_thousand_partitions() -> None:
 
 
 def test_slices_yield_to_the_reactor() -> None:
-    """Other work runs between the slices, and the page is complete."""
+    """The page is complete although other work runs between its slices."""
     clock = IteratedClock()
     seconds = clock.seconds
     looks = 0
 
     def busy() -> float:
-        """Advance the clock with each call, so that one slice uses its time."""
+        """Advance the clock with each call, so that each slice uses up its time."""
         nonlocal looks
         looks += 1
         return seconds() + looks * SLICE_SECONDS_MAX

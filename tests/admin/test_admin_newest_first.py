@@ -1,4 +1,4 @@
-"""Pages of records, the newest first, over random logs."""
+"""Pages with the newest records first, read from random logs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kreplica.model import TopicPartition
 VIEW = RecordView(Formats(SchemaStore(lambda: 0.0, has_registry=False)), "orders")
 TOPIC = TopicQuery("orders", UUID(int=7), 0, Selection(VIEW))
 Logs = dict[int, list[tuple[int, int, bool]]]
-"""Offset, timestamp and whether it matches, of each record of each partition."""
+"""For each partition, a tuple per record: offset, timestamp, and True if the record matches."""
 
 
 class FakeFetcher:
-    """Returns a limited number of records of a random choice of partitions; some partitions have no leader."""
+    """Returns a limited number of records from randomly chosen partitions; some partitions have no leader."""
 
     def __init__(self, logs: Logs, random: Random, clock: Clock, lost: int | None, sizes: Mapping[int, int]) -> None:
         self.logs = logs
@@ -88,7 +88,7 @@ def pages(
 ) -> list[list[dict[str, Any]]]:
     """Read all pages.
 
-    :param sizes: size of the records by partition, otherwise 100 bytes.
+    :param sizes: record size by partition; 100 bytes for other partitions.
     """
     clock = Clock()
     clock.advance(1000)
@@ -118,7 +118,7 @@ def pages(
 
 @pytest.mark.parametrize("seed", range(60))
 def test_ordered_timestamps(seed: int) -> None:
-    """All pages together are every matching record, in the order of time."""
+    """Together the pages have every matching record, in order of time."""
     random = Random(seed)
     logs = random_logs(random, is_ordered=True)
     rows = [row for page in pages(logs, random) for row in page]
@@ -130,7 +130,7 @@ def test_ordered_timestamps(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_large_records_in_one_partition(seed: int) -> None:
-    """Large records that do not fit into a page are read later, but the order of time holds across pages."""
+    """Large records that do not fit into a page are read later; records are still in order of time across pages."""
     random = Random(3000 + seed)
     logs = {
         0: [(offset, 20 * offset, True) for offset in range(60)],
@@ -145,7 +145,7 @@ def test_large_records_in_one_partition(seed: int) -> None:
 @pytest.mark.parametrize("size", [100, 1_200_000])
 @pytest.mark.parametrize("seed", range(60))
 def test_any_timestamps(seed: int, size: int) -> None:
-    """Each record is in one page, and the records of a partition keep their order, whatever their timestamps are."""
+    """Each record is in one page, and each partition's records keep their order, whatever their timestamps."""
     random = Random(1000 + seed)
     logs = random_logs(random, is_ordered=False)
     rows = [row for page in pages(logs, random, sizes={0: size}) for row in page]
@@ -156,7 +156,7 @@ def test_any_timestamps(seed: int, size: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_partition_without_leader(seed: int) -> None:
-    """The other partitions are read to their ends."""
+    """If a partition has no leader, the other partitions are read to their ends."""
     random = Random(2000 + seed)
     logs = {number: log for number, log in random_logs(random, is_ordered=True).items() if log}
     lost = min(logs, default=None)

@@ -1,4 +1,4 @@
-"""Invalid responses of other brokers: the caller gets a problem, never an error 500."""
+"""Invalid responses from other brokers: the caller gets a problem, never an error 500."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def _later(value):
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
 @pytest.mark.parametrize("read", [read_timeline, read_figures])
 def test_invalid_response_is_a_problem_of_its_broker(world, read, document):
-    """The other brokers' results are returned, and a notice names the broker whose response is not used."""
+    """The results of other brokers are returned, with a notice that names the broker whose response is invalid."""
     world.serve(2, document)
     world.serve(3, document)
     answer = world.result(read(world)).document
@@ -84,7 +84,7 @@ def lag_of(world):
 
 @pytest.mark.parametrize("document", UNEXPECTED, ids=repr)
 def test_invalid_response_of_the_only_broker_is_a_bad_gateway(world, document):
-    """The problem has status 502, the broker and the reason."""
+    """If the only queried broker's response is invalid, the problem has status 502, the broker and the reason."""
     world.serve(2, document)
     problem = world.problem(lag_of(world))
     assert (problem.status, problem.title) == (502, "unexpected response")
@@ -108,7 +108,7 @@ ROWS = PeerResponseValidator(record({"rows": listing(record({"count": COUNT, "st
 
 
 def test_unknown_members_are_accepted():
-    """A newer release may send more members and values, so that brokers can be upgraded one by one."""
+    """Additional members and values from newer releases are accepted, so that brokers can be upgraded one by one."""
     document = {"rows": [{"count": 1, "state": "paused", "since": 7}], "more": [1]}
     assert ROWS.read(2, 200, json.dumps(document).encode()) == document
 
@@ -133,7 +133,7 @@ def test_unknown_members_are_accepted():
     ids=lambda value: repr(value[:30]),
 )
 def test_problem_describes_the_error(text, wrong):
-    """For any response the problem is short and names the broker and the location of the error."""
+    """For any invalid response, the problem is short and names the broker and the location of the error."""
     problem = refused(ROWS, text)
     assert problem.status == 502
     assert problem.detail.startswith(f"broker 2: its response (status 200) {wrong}")
@@ -145,7 +145,7 @@ def test_problem_describes_the_error(text, wrong):
 @pytest.mark.parametrize("document", [*UNEXPECTED, {"title": 1, "detail": [], "what_to_do": {"a": 1}, "status": "x"}])
 @pytest.mark.parametrize(("status", "answered"), [(500, 500), (404, 404), (302, 502), (199, 502)])
 def test_malformed_problem_of_another_broker(document, status, answered):
-    """Any document with an error status becomes a problem with text fields."""
+    """Any document with an error status becomes a problem whose fields are text."""
     problem = refused(ROWS, json.dumps(document), status)
     assert problem.status == answered
     assert isinstance(problem.title, str)
@@ -154,7 +154,7 @@ def test_malformed_problem_of_another_broker(document, status, answered):
 
 
 def test_large_response_is_checked_in_a_thread(world):
-    """The response is rejected if it is invalid."""
+    """A large response is validated in a thread, and rejected if it is invalid."""
     world.serve(2, {"entries": [{"id": "x"}] * 5000})
     world.serve(3, {})
     runs = []

@@ -1,4 +1,4 @@
-"""Searches for the ongoing moves of large plans, whose finished steps are skipped."""
+"""Searches for ongoing moves in large plans, which skip finished steps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STAT = Stat(1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 
 class StoredPlan:
-    """A ZooKeeper client that reads one plan, with chunks of ``CHUNK_SIZE`` steps."""
+    """A ZooKeeper client with one plan, stored in chunks of ``CHUNK_SIZE`` steps."""
 
     def __init__(self, states: Sequence[StepState]) -> None:
         plan = Plan(PLAN_ID, PlanKind.REASSIGN, PlanState.RUNNING, 0, len(states))
@@ -68,15 +68,15 @@ FINISHED, MOVING, WAITING = StepState.FINISHED, StepState.MOVING, StepState.WAIT
 
 
 def test_finished_chunks_are_skipped() -> None:
-    """Only the outcomes of a finished chunk are read, and the numbers count its steps."""
+    """Of a finished chunk only the outcomes are read; its steps are still included in the numbering."""
     client = StoredPlan([*[FINISHED] * 9, MOVING, FINISHED, *[WAITING] * 3])
     assert result_of(numbers_of(PlanReader(client).unfinished_steps(PLAN_ID))) == [9, 11, 12, 13]  # type: ignore[arg-type]
     steps_read = [path for path in client.read if "/steps/" in path]
     assert steps_read == [znodes.plan_steps_path(PLAN_ID, chunk) for chunk in (2, 3)]
 
 
-def test_plan_of_a_move_behind_many_finished_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plan that moves a partition is found, however many steps finished before."""
+def test_plan_of_a_move_after_many_finished_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan that moves a partition is found, however many of its steps have finished."""
     monkeypatch.setattr("kreplica.admin.why.partition_facts.STEPS_SEARCHED_MAX", 5)
     plans = PlanReader(StoredPlan([*[FINISHED] * 21, MOVING, WAITING]))  # type: ignore[arg-type]
     facts = PartitionFactsReader(*[None] * 5, plans, None)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Plans through REST: dry run, creation, listing, change and cancellation, each as znode writes."""
+"""Plans in the REST API: dry run, creation, listing, change and cancellation, and the resulting znode writes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scene:
         return raised.value
 
     def move(self, partition=0, **more):
-        """Request a move of a partition to the broker without a replica of it."""
+        """Return the body of a plan that moves a partition to the broker without a replica of it."""
         replicas = self.broker.metadata.topics["orders"].partitions[partition].replicas
         (free,) = {1, 2, 3} - set(replicas)
         row = {"topic": "orders", "partition": partition, "replicas": [free, replicas[0]]}
@@ -69,7 +69,7 @@ def scene():
 
 
 def test_dry_run(shared):
-    """The response returns the moves, their size, each broker's resulting data and the znodes, and writes nothing."""
+    """A dry run returns the moves, their sizes, each broker's resulting data and the znodes, and writes nothing."""
     before = shared.run(shared.zookeeper.get_children(znodes.PLANS))
     request = shared.move(throttle_bytes_per_second=1000, comment="for é")
     tried = shared.api.document("POST", "/v1/plans", request, dry_run=True)
@@ -89,7 +89,7 @@ def test_dry_run(shared):
 
 
 def test_plan_is_created_in_one_transaction(scene):
-    """ZooKeeper then contains the result of the dry run; the response has the location of the plan."""
+    """One transaction writes the znodes that the dry run showed, and the response has the location of the plan."""
     answer = scene.api.answer("POST", "/v1/plans", scene.move())
     made = answer.document
     plan_id = made["plan"]["id"]
@@ -106,7 +106,7 @@ def test_plan_is_created_in_one_transaction(scene):
 
 
 def test_drained_broker_is_cordoned_with_the_plan(scene):
-    """One write contains the cordon and the plan, so that no new replica is placed on the broker in between."""
+    """The cordon and the plan are written together, so that no new replica is placed on the broker in between."""
     made = scene.api.document("POST", "/v1/plans", {"kind": "drain", "brokers": [3]})
     cordon = decode_cordon(3, scene.data(znodes.cordoned_path(3)))
     assert cordon.reason == f"drained by {made['plan']['id']}"
@@ -114,7 +114,7 @@ def test_drained_broker_is_cordoned_with_the_plan(scene):
 
 
 def test_sizes_come_from_the_leaders(scene):
-    """The bytes of a dry run are the sizes that the leaders report for their replicas."""
+    """A dry run computes bytes from the replica sizes that leaders report."""
     leader = scene.cluster.leader_client("orders", 0, name="producer")
     scene.run(leader.produce("orders", 0, batch(*[b"x" * 1000] * 5)))
     tried = scene.api.document("POST", "/v1/plans", scene.move(throttle_bytes_per_second=100), dry_run=True)
@@ -126,7 +126,7 @@ def test_sizes_come_from_the_leaders(scene):
 
 
 def test_rebalance_by_weights(shared):
-    """The response has the imbalance by weights; a body with weights matches its schema."""
+    """A rebalance can use weights; the response has the imbalance of these weights."""
     body = {"kind": "rebalance", "weights": [{"topic": "orders", "partition": 0, "weight": 5}]}
     tried = shared.api.document("POST", "/v1/plans", body, dry_run=True)
     assert any(each.startswith("The weight of a broker ranges from") for each in tried["warnings"])
@@ -144,18 +144,18 @@ def test_rebalance_by_weights(shared):
     ],
 )
 def test_impossible_plans_are_refused(shared, body, part):
-    """The reason names the missing, unknown or impossible part."""
+    """An impossible plan is refused, and the reason names the missing, unknown or impossible part."""
     assert part in str(shared.problem("POST", "/v1/plans", body, dry_run=True))
 
 
 def test_unknown_members_are_refused(shared):
-    """A misspelled member is an error."""
+    """A body with a misspelled member is refused."""
     with pytest.raises(ValidationError):
         shared.api.document("POST", "/v1/plans", {"kind": "rebalance", "topic_names": ["a"]})
 
 
 def stopped(plan_id, state, steps_count=1, **members):
-    """Return a header that no controller runs: ended or preparing."""
+    """Return the header of a plan that no controller runs, because it has ended or is being prepared."""
     plan = documents.decode_plan(plan_id, PLAIN_HEADER)
     return replace(plan, state=state, steps_count=steps_count, **members)
 
@@ -185,7 +185,7 @@ def steps_of(count):
 
 
 def test_plans_are_listed_newest_first(shared):
-    """A long list is split into pages."""
+    """Plans are listed newest first, in pages."""
     for number in (901, 902, 903):
         put(shared, number, PlanState.COMPLETED)
     first = shared.api.document("GET", "/v1/plans", limit=2)
@@ -196,7 +196,7 @@ def test_plans_are_listed_newest_first(shared):
 
 
 def test_pages_of_moves_span_chunks(shared):
-    """On every page of a large plan, moves have their number in the plan and their outcome."""
+    """On every page of a large plan, each move has its number within the plan and its outcome."""
     finished = [StepOutcome(StepState.FINISHED)] * documents.STEPS_PER_CHUNK_MAX
     outcomes = {0: finished, 1: [*finished[:-1], StepOutcome(StepState.FAILED, "no disk")]}
     plan_id = put(shared, 950, PlanState.FAILED, steps_of(2500), outcomes, reason="1 of 2500 steps failed")
@@ -215,7 +215,7 @@ def test_pages_of_moves_span_chunks(shared):
 
 
 def test_progress_includes_running_copies(scene):
-    """The bytes come from the brokers that copy."""
+    """Progress includes the bytes that brokers report for running copies."""
     leader = scene.cluster.leader_client("orders", 0, name="producer")
     scene.run(leader.produce("orders", 0, batch(*[b"x" * 1000] * 5)))
     replicas = scene.cluster.brokers[1].program.metadata.topics["orders"].partitions[0].replicas
@@ -232,7 +232,7 @@ def test_progress_includes_running_copies(scene):
 
 
 def test_change_with_an_etag(shared):
-    """If the plan has changed since it was read, nothing is written."""
+    """A change with an outdated ETag is refused, and writes nothing."""
     plan_id = put(shared, 960, PlanState.PREPARING)
     etag = shared.api.answer("GET", f"/v1/plans/{plan_id}").etag
     changed = shared.api.answer("PATCH", f"/v1/plans/{plan_id}", {"moves_at_once": 2}, if_match=etag)
@@ -246,7 +246,7 @@ def test_change_with_an_etag(shared):
 
 
 def test_change_without_an_etag_is_retried(shared, monkeypatch):
-    """The controller may write the plan at the same moment."""
+    """A change without an ETag is retried if the controller writes the plan at the same moment."""
     plan_id = put(shared, 961, PlanState.PREPARING)
     plans = next(r for r in shared.api._routes if r.path == "/v1/plans/{plan}").handler.__self__
     read = plans._plans.plan
@@ -271,7 +271,7 @@ def test_ended_plan_is_neither_changed_nor_cancelled(shared):
 
 
 def test_cancellation_is_one_write(scene):
-    """The state in the header says whether finished moves are reverted too."""
+    """A cancellation only writes the plan's header, whose state tells whether finished moves are reverted too."""
     scene.cluster.brokers[CONTROLLER_BROKER].kill()  # no controller runs the plan until the session ends
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     tried = scene.api.document("POST", f"/v1/plans/{plan_id}/cancel", {"rollback": True}, dry_run=True)
@@ -283,7 +283,7 @@ def test_cancellation_is_one_write(scene):
 
 
 def test_ended_plan_is_deleted(shared):
-    """All of its znodes are removed; running and missing plans are not deleted."""
+    """Deleting an ended plan removes all its znodes; a missing plan cannot be deleted."""
     outcomes = {0: [StepOutcome(StepState.FINISHED)] * documents.STEPS_PER_CHUNK_MAX}
     plan_id = put(shared, 970, PlanState.COMPLETED, steps_of(1500), outcomes)
     removed = shared.api.document("DELETE", f"/v1/plans/{plan_id}")
@@ -295,15 +295,14 @@ def test_ended_plan_is_deleted(shared):
 
 
 def test_running_plan_is_not_deleted(scene):
-    """The plan must be cancelled first."""
+    """A running plan must be cancelled before it can be deleted."""
     scene.cluster.brokers[CONTROLLER_BROKER].kill()
     plan_id = put(scene, 1, PlanState.PENDING, steps_of(1))
     assert scene.problem("DELETE", f"/v1/plans/{plan_id}").title == "PLAN_NOT_ENDED"
 
 
 def test_large_plan_is_written_in_chunks(scene, monkeypatch):
-    """The plan's header has the state preparing until the last chunk; the response shows the sizes of the other chunks.
-    """
+    """A large plan's header has the state preparing until its last chunk is written."""
     monkeypatch.setattr(documents, "BATCH_BYTES_MAX", 250)
     monkeypatch.setattr(documents, "STEPS_PER_CHUNK_MAX", 1)
     rows = [scene.move(number)["assignments"][0] for number in range(3)]
@@ -316,7 +315,7 @@ def test_large_plan_is_written_in_chunks(scene, monkeypatch):
 
 
 def test_only_one_plan_is_written_at_a_time(scene):
-    """The partitions of an incomplete plan are unknown; an abandoned one can be deleted."""
+    """While a plan is being written no other can be created, because its partitions are unknown; it can be deleted."""
     now_ms = scene.broker.runtime.wall_clock_ms()
     plan_id = put(scene, 1, PlanState.PREPARING, steps_of(1), created_at_ms=now_ms)
     problem = scene.problem("POST", "/v1/plans", scene.move(), dry_run=True)
@@ -326,8 +325,11 @@ def test_only_one_plan_is_written_at_a_time(scene):
 
 
 def test_concurrent_plans(scene):
-    """One of two plans created at the same moment is rejected, and can be retried on the new state."""
-    two = [Deferred.fromCoroutine(scene.api.asked("POST", "/v1/plans", scene.move(), dry_run=False)) for _ in range(2)]
+    """Of two plans created at the same moment one is refused; it can be retried."""
+    two = [
+        Deferred.fromCoroutine(scene.api.answer_async("POST", "/v1/plans", scene.move(), dry_run=False))
+        for _ in range(2)
+    ]
     outcomes = []
     for each in two:
         each.addErrback(lambda failure: failure.value.status)
@@ -336,7 +338,7 @@ def test_concurrent_plans(scene):
 
 
 def test_partition_is_in_one_plan_only(scene):
-    """The error for a second plan names the first, unfinished one."""
+    """A plan with a partition of an unfinished plan is refused, and the error names that plan."""
     scene.cluster.brokers[CONTROLLER_BROKER].kill()
     made = scene.api.document("POST", "/v1/plans", scene.move())
     error = scene.problem("POST", "/v1/plans", scene.move())
@@ -344,7 +346,7 @@ def test_partition_is_in_one_plan_only(scene):
 
 
 def test_plan_is_executed(scene):
-    """The controller, not the broker that got the request, executes it and updates the progress."""
+    """The controller, not the broker that received the request, executes a plan and updates its progress."""
     made = scene.api.document("POST", "/v1/plans", scene.move(moves_at_once=1))
     path = f"/v1/plans/{made['plan']['id']}"
     scene.cluster.run(20)

@@ -1,4 +1,4 @@
-"""Quotas, throttled clients and their explanation, on all brokers of a simulated cluster."""
+"""Quotas, throttled clients, and explanations of throttling, on all brokers of a simulated cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def quotas_of(scene: Scene, broker: int) -> list[Any]:
 
 
 def test_quotas_are_set_listed_and_removed(scene: Scene) -> None:
-    """The quotas take effect on all brokers; a dry run only shows the znodes."""
+    """Quotas take effect on all brokers; a dry run only returns the znodes."""
     tried = change(scene, {PRODUCER_BYTE_RATE: 1000}, dry_run=True, user="alice")
     assert [each["path"] for each in tried["znodes"]] == [
         "/config/users/alice",
@@ -81,7 +81,7 @@ def test_invalid_changes(scene: Scene, entity: dict[str, str], quotas: dict[str,
 
 @pytest.mark.parametrize("name", [".", "..", "...", "a/b", "\0", "x" * 1000])
 def test_any_name_can_have_a_quota(scene: Scene, name: str) -> None:
-    """Names that cannot be part of a path are encoded; the quota is read back."""
+    """A quota can be set and read for any name; names that cannot be part of a path are encoded."""
     for entity in ({"user": name}, {"client_id": name}, {"user": "u", "client_id": name}):
         change(scene, {PRODUCER_BYTE_RATE: 5}, **entity)
         scene.cluster.run(1)
@@ -90,13 +90,13 @@ def test_any_name_can_have_a_quota(scene: Scene, name: str) -> None:
 
 
 def test_unknown_host(scene: Scene) -> None:
-    """Its name is in the error."""
+    """The error for an unknown host has its name."""
     with pytest.raises(KafkaError, match=r"no\.such\.host is not a valid IP"):
         change(scene, {CONNECTION_CREATION_RATE: 1}, ip="no.such.host")
 
 
 def test_why_a_client_is_throttled() -> None:
-    """The explanation names the quota, the brokers and a way to raise it; later it reports the end, then nothing."""
+    """The explanation has the quota, the brokers and a way to raise it; an hour after the end it is forgotten."""
     scene = Scene()
     change(scene, {PRODUCER_BYTE_RATE: 1000}, user="alice")
     scene.cluster.run(2)
@@ -128,9 +128,7 @@ def test_why_a_client_is_throttled() -> None:
     }
     scene.apis[1].document(raise_it["method"], raise_it["path"], raise_it["body"])
     assert why(principal="User:alice", client_id="other")["state"] == "not_throttled"
-    assert why(principal="User:bob")["summary"] == (
-        "User:bob was not throttled in the last hour. No quota applies."
-    )
+    assert why(principal="User:bob")["summary"] == ("User:bob was not throttled in the last hour. No quota applies.")
     scene.cluster.brokers[3].kill()
     scene.cluster.run(90)
     found = why(principal="User:alice")
@@ -142,7 +140,7 @@ def test_why_a_client_is_throttled() -> None:
 
 
 def test_why_connections_are_not_served() -> None:
-    """The address has a quota, and the explanation shows it."""
+    """If connections from an address are throttled, the explanation shows the quota of the address."""
     scene = Scene()
     change(scene, {CONNECTION_CREATION_RATE: 5}, ip="192.0.2.1")
     change(scene, {CONNECTION_CREATION_RATE: 20}, ip=DEFAULT_ENTITY)
@@ -159,7 +157,7 @@ def test_why_connections_are_not_served() -> None:
 
 
 def test_quota_that_is_no_longer_set() -> None:
-    """The explanation does not invent a limit."""
+    """If the quota has been removed, the explanation says so instead of showing a limit."""
     from kreplica.admin.why.clients import ThrottledFacts
 
     row = ThrottledFacts(1, PRODUCER_BYTE_RATE, "User:a", "app", "192.0.2.1", 1, 10, 1000, None)
@@ -169,7 +167,7 @@ def test_quota_that_is_no_longer_set() -> None:
 
 
 def test_throttled_clients_are_bounded() -> None:
-    """Those that were throttled least recently are forgotten."""
+    """Only a limited number of throttled clients is remembered; those throttled least recently are forgotten."""
     clients = ThrottledClients(lambda: 1.0)
     for number in range(THROTTLED_MAX + 10):
         clients.add(ThrottledKey(PRODUCER_BYTE_RATE, "User:a", f"c{number}", "192.0.2.1"), 0.1)

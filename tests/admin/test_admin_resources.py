@@ -1,7 +1,6 @@
-"""Resources of the cluster, brokers, topics, partitions, settings and elections, served by a broker that is not the
-controller.
+"""Admin resources (cluster, brokers, topics, partitions, settings, elections) of a broker that is not the controller.
 
-Three simulated brokers; one may die and ZooKeeper may become unreachable.
+There are three simulated brokers; one may die, and ZooKeeper may become unreachable.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ ASKED = 2
 
 
 class NoOtherBrokers:
-    """Peers without an admin API."""
+    """Other brokers, none of which has an admin listener."""
 
     def __init__(self, broker_id):
         self._broker_id = broker_id
@@ -88,7 +87,7 @@ def test_cluster_summary(cluster, api):
 
 
 def test_brokers(cluster, api):
-    """Each broker shows its leaders and replicas; a dead one is listed as long as it has replicas."""
+    """Each broker is listed with its numbers of leaders and replicas; a dead one as long as it has replicas."""
     make(api, assignment={"0": [1, 2], "1": [3, 2]})
     first, second, third = api.document("GET", "/v1/brokers")["brokers"]
     assert (first["is_controller"], second["is_controller"]) == (True, False)
@@ -106,7 +105,7 @@ def test_brokers(cluster, api):
 
 
 def test_only_requests_for_faults_wait_for_other_brokers(api, others):
-    """A list without the column ``faults`` does not request the other brokers' faults, nor does a cordon."""
+    """Neither a list without the column ``faults`` nor a cordon requests faults from other brokers."""
     api.document("GET", "/v1/brokers", fields="broker_id,live")
     api.document("PUT", "/v1/brokers/3/cordon", {})
     assert others.requested == []
@@ -115,7 +114,7 @@ def test_only_requests_for_faults_wait_for_other_brokers(api, others):
 
 
 def test_cordons(cluster, api):
-    """A cordoned broker gets no replicas of new topics; cordoning it again only changes the reason."""
+    """No replica of a new topic is placed on a cordoned broker; cordoning it again only changes the reason."""
     done = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "old"})
     assert [(each["operation"], each["data"]["reason"]) for each in done["znodes"]] == [("create", "old")]
     again = api.document("PUT", "/v1/brokers/3/cordon", {"reason": "older"})
@@ -131,7 +130,7 @@ def test_cordons(cluster, api):
 
 
 def test_topic_pages(api):
-    """Topics are listed by name in pages, with a name filter, with or without internal topics."""
+    """Topics are listed by name, in pages, with a name filter, and with or without internal topics."""
     for name in ("b", "a", "Orders", "orders-2", "__consumer_offsets"):
         make(api, name, partitions=1)
     names, after = [], None
@@ -181,7 +180,7 @@ def test_topic(api):
     ],
 )
 def test_invalid_requests(api, method, path, body, code):
-    """The requests get the same error as Kafka's requests."""
+    """An invalid request gets the same error as in the Kafka protocol."""
     make(api, partitions=2)
     with pytest.raises(KafkaError) as refused:
         api.answer(method, path, body)
@@ -195,7 +194,7 @@ def test_assignment_and_replication_factor(api):
 
 
 def test_partitions(cluster, api):
-    """Partitions are listed in order and pages, for all topics or one, filtered by state."""
+    """Partitions are listed in order and in pages, for all topics or one, and can be filtered by state."""
     make(api, "b", assignment={"0": [1, 3], "1": [1, 2]})
     make(api, "a", assignment={"0": [3]})
     found, after = [], None
@@ -240,7 +239,7 @@ def test_reassignment(cluster, api):
 
 
 def test_partition(cluster, api):
-    """A partition shows its epochs, offsets and size, independent of its leader."""
+    """A partition shows its epochs, offsets and size, whichever broker is its leader."""
     make(api, assignment={"0": [3, 1]})
     cluster.run(1)  # broker 3 learns of the topic
     client = cluster.client(broker=3)
@@ -253,7 +252,7 @@ def test_partition(cluster, api):
 
 
 def test_topic_settings(cluster, api):
-    """Settings show their sources; a write based on an old version is rejected."""
+    """Settings are shown with their sources; a write based on an old version is refused."""
     make(api, partitions=1)
     first = api.answer("GET", "/v1/configs/topics/orders")
     assert row(first.document["configs"], "retention.ms")["is_default"] is True
@@ -271,7 +270,7 @@ def test_topic_settings(cluster, api):
 
 
 def test_broker_settings(api):
-    """Settings of each broker and of all brokers can be read and changed through any broker."""
+    """Settings of one broker or of all brokers can be read and changed through any broker."""
     api.answer("PATCH", "/v1/configs/brokers/default", {"set": {"log.retention.ms": 1000}})
     api.answer("PATCH", "/v1/configs/brokers/3", {"set": {"log.retention.ms": 2000}})
     own = row(api.document("GET", "/v1/configs/brokers/3")["configs"], "log.retention.ms")
@@ -284,7 +283,7 @@ def test_broker_settings(api):
 
 
 def test_elections(cluster, api):
-    """A preferred election restores leaders; an unclean one elects a leader despite possible loss."""
+    """A preferred election restores preferred leaders; an unclean one elects a leader that may lack records."""
     make(api, assignment={"0": [3, 2]})
     cluster.brokers[3].kill()
     cluster.run(30)
@@ -306,7 +305,7 @@ def test_elections(cluster, api):
 
 
 def test_zookeeper_outage(cluster, api):
-    """Without ZooKeeper, metadata can be read, other members are null, and writes fail."""
+    """Without ZooKeeper, metadata can be read, members stored elsewhere in ZooKeeper are null, and writes fail."""
     make(api, partitions=1)
     cluster.zookeeper.kill()
     cluster.run(3)

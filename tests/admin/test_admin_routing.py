@@ -1,11 +1,11 @@
-"""Responses of handlers, errors, and limits."""
+"""Responses from handlers, errors, and limits."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from http_in_memory import Api, Resource, gone, received
+from http_in_memory import Api, Resource, disconnect, parse_response
 from twisted.internet.defer import CancelledError, Deferred
 from twisted.logger import LogLevel, capturedLogs
 
@@ -30,7 +30,7 @@ def answering(reply, method="GET", **more):
     return Api(Resource(Route(method, "/it", handler, "It.", **more)))
 
 
-# --- answers ---------------------------------------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------------------------------
 
 
 def test_document():
@@ -63,7 +63,7 @@ def test_static_page():
 
 @pytest.mark.parametrize("count", [0, 1, ROWS_AT_ONCE, ROWS_AT_ONCE + 1, 3 * ROWS_AT_ONCE])
 def test_long_documents_are_complete(count):
-    """The JSON is the same as if it were encoded at once, for any number of rows."""
+    """Long documents, which are encoded in parts, equal those encoded at once."""
     document = {"rows": [{"n": number} for number in range(count)], "next": None, "more": list(range(count))}
     answer = answering(JsonResponse(document)).ask("GET", "/it")
     assert answer.body == json.dumps(document, separators=(",", ":")).encode() + b"\n"
@@ -115,7 +115,7 @@ def test_long_documents_yield():
     ],
 )
 def test_errors_are_problems(error, status, title):
-    """Each exception of a handler becomes a problem document with a matching status."""
+    """An exception raised by a handler becomes a problem document with an appropriate status."""
     answer = answering(error).ask("GET", "/it")
     problem = answer.json()
     assert (answer.status, problem["status"], problem["title"]) == (status, status, title)
@@ -125,7 +125,7 @@ def test_errors_are_problems(error, status, title):
 
 
 def test_uncertain_writes():
-    """The error of a failed write states whether it may have taken effect."""
+    """The error for a failed write states whether it may have taken effect."""
     assert "check the state before you retry" in answering(ConnectionLoss("/a")).ask("GET", "/it").json()["what_to_do"]
     assert answering(NotSent("/a")).ask("GET", "/it").json()["what_to_do"].startswith("Nothing was written.")
 
@@ -136,7 +136,7 @@ def test_every_kafka_error_has_a_status():
 
 
 def test_internal_error():
-    """The response has no details of the error; the log has."""
+    """An internal error is logged with details, which the response does not contain."""
     with capturedLogs() as logged:
         answer = answering(ZeroDivisionError("secret")).ask("GET", "/it")
     assert (answer.status, b"secret" in answer.body) == (500, False)
@@ -144,11 +144,11 @@ def test_internal_error():
     assert event["log_failure"].check(ZeroDivisionError)
 
 
-# --- bounds ----------------------------------------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------------------------
 
 
 class Waiting:
-    """A handler that waits, and the outcome of each call."""
+    """A handler that waits until the test fires a Deferred, and records the outcome of each call."""
 
     def __init__(self, method="GET"):
         self.waits, self.ended = [], []
@@ -166,36 +166,36 @@ class Waiting:
 
 
 def test_client_disconnects_during_a_read():
-    """The read is cancelled."""
+    """If a client disconnects, its read is cancelled."""
     waiting = Waiting()
     protocol, _ = waiting.api.begin("GET", "/it")
-    gone(protocol)
+    disconnect(protocol)
     assert waiting.ended == ["cancelled"]
 
 
 def test_client_disconnects_during_a_write():
-    """The write continues."""
+    """If a client disconnects, its write continues."""
     waiting = Waiting("DELETE")
     protocol, _ = waiting.api.begin("DELETE", "/it")
-    gone(protocol)
+    disconnect(protocol)
     assert waiting.ended == []
     waiting.waits[0].callback(None)
     assert waiting.ended == ["done"]
 
 
 def test_read_timeout():
-    """A read is cancelled after a minute with an error."""
+    """A read that takes longer than a minute is cancelled, and the response is an error."""
     waiting = Waiting()
     _, wire = waiting.api.begin("GET", "/it")
     waiting.api.clock.advance(routing.CALL_SECONDS_MAX - 1)
     assert not wire.value()
     waiting.api.clock.advance(1)
-    answer = received(wire.value())
+    answer = parse_response(wire.value())
     assert (answer.status, answer.json()["title"], waiting.ended) == (503, "REQUEST_TIMED_OUT", ["cancelled"])
 
 
 def test_calls_are_bounded():
-    """Calls beyond the limit are rejected at once until a call ends."""
+    """Calls beyond the limit are refused at once, until a call ends."""
     waiting = Waiting()
     for _ in range(routing.CALLS_MAX):
         waiting.api.begin("GET", "/it")
@@ -210,7 +210,7 @@ def test_calls_are_bounded():
 
 
 class Stream:
-    """Events that the test sends."""
+    """A route that streams the events which the test sends."""
 
     def __init__(self):
         self.closed = 0
@@ -220,7 +220,7 @@ class Stream:
         return EventStream(self.events())
 
     async def events(self):
-        own = self.next = Deferred()  # of the stream started last
+        own = self.next = Deferred()  # belongs to the most recent stream
         try:
             while True:
                 event = await own
@@ -241,7 +241,7 @@ def stream():
 
 
 def test_events_are_sent_at_once(stream):
-    """Each has its name, ID and data on one line."""
+    """Each event is sent at once, with its name, ID and data on one line each."""
     _, wire = stream.api.begin("GET", "/it")
     head = wire.value()
     assert b"content-type: text/event-stream" in head.lower()
@@ -255,7 +255,7 @@ def test_events_are_sent_at_once(stream):
 
 
 def test_idle_stream_sends_comments(stream):
-    """A comment is sent after fifteen idle seconds."""
+    """An idle stream sends a comment after fifteen seconds."""
     _, wire = stream.api.begin("GET", "/it")
     wire.clear()
     stream.api.clock.advance(HEARTBEAT_SECONDS - 1)
@@ -268,15 +268,15 @@ def test_idle_stream_sends_comments(stream):
 
 
 def test_client_disconnects_from_a_stream(stream):
-    """The event source is closed when the client disconnects, and no timer remains."""
+    """When the client of a stream disconnects, the event source is closed, and no timer remains."""
     protocol, _ = stream.api.begin("GET", "/it")
-    gone(protocol)
+    disconnect(protocol)
     assert stream.closed == 1
     assert stream.api.clock.getDelayedCalls() == []
 
 
 def test_slow_client_of_a_stream(stream):
-    """A slow client blocks the stream and is disconnected after a minute."""
+    """A slow client blocks only its stream, and is disconnected after a minute."""
     protocol, wire = stream.api.begin("GET", "/it")
     wire.producer.pauseProducing()
     wire.clear()
@@ -289,7 +289,7 @@ def test_slow_client_of_a_stream(stream):
     wire.producer.pauseProducing()
     stream.api.clock.advance(SLOW_SECONDS_MAX)
     assert wire.aborted
-    gone(protocol)
+    disconnect(protocol)
     assert stream.closed == 1
 
 
@@ -304,12 +304,12 @@ def test_streams_are_bounded(stream):
     """Streams beyond the limit are rejected until one ends."""
     begun = [stream.api.begin("GET", "/it") for _ in range(routing.STREAMS_MAX)]
     assert stream.api.ask("GET", "/it").status == 503
-    gone(begun[0][0])
+    disconnect(begun[0][0])
     assert b"200 OK" in stream.api.begin("GET", "/it")[1].value()
 
 
 def test_failure_during_a_stream(stream):
-    """A failure after the headers were sent is the last event."""
+    """If a stream fails after the headers were sent, the error is its last event."""
     _, wire = stream.api.begin("GET", "/it")
     stream.next.errback(KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone"))
     assert b'event: problem\ndata: {"title":"UNKNOWN_TOPIC_OR_PARTITION"' in wire.value()
@@ -317,16 +317,15 @@ def test_failure_during_a_stream(stream):
 
 
 def test_head_of_a_stream(stream):
-    """The request gets its response at once, and nothing is left."""
+    """A HEAD request for a stream gets a response at once, and leaves no timer or stream behind."""
     answer = stream.api.ask("HEAD", "/it")
     assert (answer.status, answer.headers["content-type"]) == (200, "text/event-stream")
     assert stream.api.begin("HEAD", "/it")[1].value().endswith(b"\r\n\r\n")
     assert stream.closed == 0
 
 
-
 def test_writes_are_logged():
-    """Reads are not logged."""
+    """The access log has writes, but not reads."""
     lines = []
     for method in ("GET", "DELETE"):
         api = answering(JsonResponse({}), method)

@@ -1,7 +1,7 @@
-"""Validation of ``/openapi.json``: schemathesis generates valid and invalid requests from it, and checks the responses.
+"""Validation of ``/openapi.json``: schemathesis generates valid and invalid requests, and checks the responses.
 
-A real broker gets the requests for all routes except streams, which do not end, and the start and stop routes of a
-standalone cluster, which would end the process.
+The requests are sent to a real broker, for all routes except streams, which do not end, and the routes that start and
+stop brokers of a standalone cluster, which would end the process.
 """
 
 from __future__ import annotations
@@ -72,16 +72,16 @@ def _streams(context):
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.name.lower())
 def test_responses_match_the_document(api, mode):
-    """For valid and invalid requests the status, headers and body match the document."""
+    """For valid and invalid requests, the status, headers and body match the document."""
     session = requests.Session()
     operations = [found.ok() for found in api.get_all_operations()]
     assert len(operations) >= 20
     for operation in operations:
-        _asked_often(operation, mode, session)
+        _send_repeatedly(operation, mode, session)
     session.close()
 
 
-def _asked_often(operation, mode, session):
+def _send_repeatedly(operation, mode, session):
     try:
         cases = operation.as_strategy(generation_mode=mode)
 

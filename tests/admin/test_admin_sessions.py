@@ -1,4 +1,4 @@
-"""Logins of the dashboard with tokens: of the admin API, and of an authorization server."""
+"""Logins to the dashboard with a token of the admin API or of an authorization server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ START_MS, LIFETIME_S = 1_700_000_000_000, 600.0
 
 
 class Validator:
-    """Accepts ``alice:EXPIRY`` with the expiry in seconds after the start, as a validator with a clock skew."""
+    """Accepts the token ``alice:EXPIRY`` at any time, as if within the clock skew; EXPIRY is in seconds since start."""
 
     def __init__(self):
         self.validated = []
@@ -57,7 +57,7 @@ class Scene:
 
 
 def test_session_ends_with_the_token():
-    """A session that is opened with a bearer token ends when the token expires, if that is before its usual end."""
+    """A session opened with a bearer token ends when the token expires, if that is before the session's usual end."""
     scene = Scene(Validator())
     opened = scene.log_in("alice:90.9")
     assert opened.status == 201
@@ -76,7 +76,7 @@ def test_session_ends_with_the_token():
 
 
 def test_usual_end_of_a_session():
-    """A token that expires later does not extend the session."""
+    """A token that expires after the session's usual end does not extend the session."""
     opened = Scene(Validator()).log_in("alice:1e6")
     assert opened.json()["ends_at_ms"] == START_MS + LIFETIME_S * 1000
     assert "Max-Age=600;" in opened.headers["set-cookie"]
@@ -84,7 +84,7 @@ def test_usual_end_of_a_session():
 
 @pytest.mark.parametrize("token", ["alice:0", "alice:-20", "bob:90", "x"])
 def test_invalid_tokens(token):
-    """A token in the tolerated clock skew after its expiry opens no session either; no text repeats the token."""
+    """An invalid token, or one that has expired within the clock skew, opens no session, and no text repeats it."""
     refused = Scene(Validator()).log_in(token)
     assert (refused.status, refused.json()["detail"]) == (401, "the token is wrong or has expired")
     assert "set-cookie" not in refused.headers
@@ -92,7 +92,7 @@ def test_invalid_tokens(token):
 
 
 def test_token_of_the_api():
-    """It opens a session of an administrator, and the authorization server is not asked."""
+    """The token of the admin API opens an administrator's session without validation as a bearer token."""
     validator = Validator()
     assert Scene(validator).log_in(TOKEN).json()["is_super"] is True
     assert validator.validated == []
@@ -101,7 +101,7 @@ def test_token_of_the_api():
 
 
 def test_wrong_tokens_are_limited(monkeypatch):
-    """Each may be an attempt to guess the token of the API."""
+    """Wrong tokens are limited, because each may be an attempt to guess the token of the API."""
     monkeypatch.setattr(failures, "FAILURES_MAX", 3)
     scene = Scene(Validator())
     assert [scene.log_in(f"bob:{n}").status for n in range(4)] == [401, 401, 401, 429]
@@ -111,7 +111,7 @@ def test_wrong_tokens_are_limited(monkeypatch):
 
 
 def test_dry_run_and_long_tokens():
-    """A dry run opens no session; a token may be as long as a listener accepts."""
+    """A dry run opens no session; a token may be as long as listeners accept."""
     scene = Scene(Validator())
     assert scene.log_in("alice:90", "?dry_run=true").status == 200
     long = "alice:" + "0" * (TOKEN_CHARACTERS_MAX - 8) + "90"

@@ -1,4 +1,4 @@
-"""Requests that two HTTP servers may parse differently are rejected, and later data is not read."""
+"""Requests that two HTTP servers may parse differently are refused, and nothing that follows them is read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kreplica.admin.http.bounded_requests import BODY_SECONDS_MAX, HEADER_SECOND
 from tests.support.standalone import StandaloneProcess
 
 HIDDEN = b"GET /v1/hidden HTTP/1.1\r\nHost: localhost\r\n\r\n"
-"""A request that another server would parse as a part of the body."""
+"""A request that another server would parse as part of the body."""
 
 CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
 
@@ -68,23 +68,23 @@ REFUSED = {
 
 class Scene:
     def __init__(self):
-        self.asked = []
+        self.handled = []
         write = Route("POST", "/v1/w", self.write, "It.", body={"type": "object"})
         self.api = Api(Resource(write, Route("GET", "/v1/hidden", self.read, "It.")))
 
     async def read(self, call):
-        self.asked.append("hidden")
+        self.handled.append("hidden")
         return JsonResponse({})
 
     async def write(self, call):
-        self.asked.append("written")
+        self.handled.append("written")
         return JsonResponse({})
 
 
 @pytest.mark.parametrize("size", [1, 7, 10**6])
 @pytest.mark.parametrize("name", REFUSED)
 def test_ambiguous_request_is_refused(name, size):
-    """The response has status 400 for any segmentation; the connection closes, and no handler runs."""
+    """However it is segmented, an ambiguous request gets a 400, its connection is closed, and no handler runs."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(REFUSED[name]), size):
@@ -92,7 +92,7 @@ def test_ambiguous_request_is_refused(name, size):
     assert wire.value().count(b"HTTP/1.1 ") == 1
     assert wire.value().startswith(b"HTTP/1.1 400 ")
     assert wire.disconnecting
-    assert scene.asked == []
+    assert scene.handled == []
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_ambiguous_request_is_refused(name, size):
 )
 @pytest.mark.parametrize("size", [1, 10**6])
 def test_unambiguous_request_is_served(sent, size):
-    """Lengths, chunks, their extensions and trailers end the body at the correct position; the next request is read."""
+    """The body of an unambiguous request ends at the right place, and the next request is read."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     for start in range(0, len(sent), size):
         protocol.dataReceived(sent[start : start + size])
-    assert scene.asked == ["written", "hidden"]
+    assert scene.handled == ["written", "hidden"]
     assert not wire.disconnecting
 
 
@@ -125,17 +125,17 @@ def test_unambiguous_request_is_served(sent, size):
     ],
 )
 def test_request_without_an_end_times_out(sent, seconds):
-    """Lines that end with a line feed alone, and a chunk of 80 bits, never become a request."""
+    """Lines that end with a bare line feed, and a chunk size of 80 bits, are never parsed as a complete request."""
     scene = Scene()
     protocol, wire = scene.api.connect()
     protocol.dataReceived(sent)
     scene.api.clock.advance(seconds)
     assert wire.aborted
-    assert scene.asked == []
+    assert scene.handled == []
 
 
 def test_ambiguous_request_is_refused_over_tcp(tmp_path):
-    """The response has status 400, and the connection closes."""
+    """A real listener responds to an ambiguous request with a 400, and closes the connection."""
     with StandaloneProcess(tmp_path / "process") as process:
         for name, sent in REFUSED.items():
             with socket.create_connection(("127.0.0.1", process.admin_port), timeout=20) as connection:

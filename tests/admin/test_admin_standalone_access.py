@@ -1,4 +1,4 @@
-"""Authentication at the admin port of a process with several brokers, even if brokers are dead."""
+"""Authentication on the admin port of a process with several brokers, some of which may be dead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BOB = ("bob", "planted-secret-1")
 
 
 def test_process_authenticates_like_its_first_running_broker(tmp_path):
-    """A user may list and kill brokers; if all are dead, only the token can start one."""
+    """The first running broker authenticates users; if all brokers are dead, only the token gives access."""
     token = tmp_path / "token"
     token.write_text(TOKEN)
     overrides = (f"kreplica.admin.token.file={token}", "kreplica.admin.authentication=basic")
@@ -29,7 +29,7 @@ def test_process_authenticates_like_its_first_running_broker(tmp_path):
         assert send("GET", "/v1/standalone", user=("bob", "wrong")) == 401
         assert send("GET", "/v1/standalone", user=BOB) == 200
         assert send("POST", "/v1/session", json={"user": BOB[0], "password": BOB[1]}) == 201
-        assert send("GET", "/v1/topics") == 200  # with the cookie
+        assert send("GET", "/v1/topics") == 200  # authenticated by the cookie
         assert send("POST", "/v1/standalone/brokers/1/kill") == 403  # without the header of the dashboard
         assert send("POST", "/v1/standalone/brokers/1/kill", user=BOB) == 200
         assert send("GET", "/v1/session") == 401  # the session was in the memory of broker 1

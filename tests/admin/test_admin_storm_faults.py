@@ -1,4 +1,4 @@
-"""For each fault that storms inject, an explanation or the timeline names it; otherwise the reason is listed here."""
+"""Each fault that storms inject is named by an explanation or the timeline, or is listed here with a reason why not."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.testing.storms.faults.fault import End
 from kreplica.testing.storms.replicated_run import ReplicatedRun
 
 ATTEMPTS_MAX = 10
-"""Maximum number of random choices until a fault has an effect that lasts: some need a leader, or another replica."""
+"""Maximum number of attempts to inject a fault with a lasting effect: some choices do not hit a suitable broker."""
 
 SECONDS_MAX = 40
 """Maximum virtual time until the fault is named."""
@@ -86,7 +86,7 @@ NOT_NAMED = {
 
 
 def test_every_fault_is_listed():
-    """A new fault needs a pattern of its sentence, or the reason why no broker can know of it."""
+    """Every fault has a pattern of the sentence that names it, or a reason why no broker can name it."""
     injected = {*FAULTS, *APPLICATION_FAULTS, *ENSEMBLE_FAULTS, *SECURITY_FAULTS}
     assert NAMED.keys() | NOT_NAMED.keys() == injected
     assert not NAMED.keys() & NOT_NAMED.keys()
@@ -102,10 +102,10 @@ class Storm:
         self.started_ms = 0
 
     def sentences(self) -> Iterator[str]:
-        """Yield all that the brokers say about faults."""
+        """Yield all sentences about faults from all brokers."""
         cluster = self.run.cluster
-        asked = [n for n, machine in cluster.brokers.items() if machine.running and not machine.host.is_paused]
-        for number in asked:
+        responsive = [n for n, machine in cluster.brokers.items() if machine.running and not machine.host.is_paused]
+        for number in responsive:
             api = self.apis[number]
             cluster.run_until(Deferred.fromCoroutine(self.apis.watches[number].check()))
             for broker in cluster.brokers:
@@ -115,7 +115,7 @@ class Storm:
                     yield entry["text"]
 
     def begin(self, name: str) -> Iterator[End | None]:
-        """Begin a fault, again with other random choices for each item, and yield its end."""
+        """Yield the function that ends the fault, after injecting it; each further item is another attempt."""
         self.started_ms = self.run.machine(1).host.clock.now_ms()
         begin, _ = FAULTS[name]
         for _ in range(ATTEMPTS_MAX):
@@ -138,7 +138,7 @@ def storm() -> Storm:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", NAMED)
 def test_a_fault_is_named(storm, name):
-    """The fault ends, and the numbers of all brokers agree during the fault and after it."""
+    """A fault is named and ends, and the figures of all brokers agree during the fault and after it."""
     words = NAMED[name]
     for end in storm.begin(name):
         until_s = storm.run.cluster.simulation.now_s + SECONDS_MAX

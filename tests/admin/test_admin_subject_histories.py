@@ -1,4 +1,4 @@
-"""Histories of topics and groups: which of them are kept, their memory, and their requests through any broker."""
+"""Histories of topics and groups: which ones are kept, their memory use, and requests through any broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Samples:
 
 @pytest.mark.parametrize(("series", "size_max"), [(TOPIC_SERIES, 20_000), (GROUP_SERIES, 16_000)])
 def test_memory_is_bounded(series, size_max):
-    """However many topics there are, 200 of them take a fixed size each."""
+    """However many topics there are, histories are kept for 200, and each has a fixed size."""
     histories = SubjectHistories(series)
     for number in range(3 * SUBJECTS_MAX):
         histories.add(f"topic-{number}", NOW_MS, 0.0, [1.0] * len(series))
@@ -45,21 +45,21 @@ def test_memory_is_bounded(series, size_max):
     assert size_max * 0.9 < histories.size_bytes / SUBJECTS_MAX < size_max
 
 
-def test_idle_subjects_are_kept_while_there_is_room():
+def test_idle_subjects_are_kept_below_the_limit():
     samples = Samples()
     samples.take(idle=0, busy=5)
     assert samples.kept("idle", "busy", "unknown") == ["idle", "busy"]
 
 
 def test_more_active_subject_replaces_the_least_active_one():
-    """The history of a subject that was busy hours ago remains; slightly more activity replaces nothing."""
+    """A subject must be much more active to replace another, and one that was busy hours ago is not replaced."""
     samples = Samples()
     samples.take(30, was_busy=1000, steady=10, quiet=1)
     samples.take(180, steady=10, quiet=1, equal=1.2, new=20)
     assert samples.kept("was_busy", "steady", "quiet", "equal", "new") == ["was_busy", "steady", "new"]
 
 
-def test_idle_subject_replaces_none():
+def test_idle_subject_does_not_replace_another():
     samples = Samples()
     samples.take(a=1, b=1, c=1)
     samples.take(10, a=0, b=0, c=0, d=0)
@@ -108,7 +108,7 @@ def values(document, name):
 
 
 def test_history_of_a_topic(scene):
-    """Any broker returns the points of all leaders; their sum is the load of the topic."""
+    """Any broker returns the points from all leaders, whose sum is the topic's load."""
     document = scene.apis[2].document("GET", "/v1/topics/orders/history", **{"from": -60_000})
     assert document["step_ms"] == 5000
     rates = values(document, "records_in_rate")
@@ -125,7 +125,7 @@ def test_history_of_a_topic(scene):
 
 
 def test_history_of_a_group(scene):
-    """Lag includes the partitions without a commit; only the coordinator has points."""
+    """A group's points come from its coordinator; the lag includes partitions without a commit."""
     document = scene.apis[3].document("GET", "/v1/groups/kitchen/history", **{"from": -60_000})
     (lags,) = values(document, "lag").values()
     assert lags == [30, 10, 10]
@@ -136,7 +136,7 @@ def test_history_of_a_group(scene):
 
 
 def test_unknown_topic_and_series(scene):
-    """The error names the topic or the series; a group without samples has no points."""
+    """The error names an unknown topic or series; a group without samples has no points."""
     with pytest.raises(KafkaError, match="topic 'nosuch' does not exist"):
         scene.apis[1].document("GET", "/v1/topics/nosuch/history")
     with pytest.raises(Problem, match="series: unknown series 'lags'") as refused:

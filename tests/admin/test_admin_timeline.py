@@ -21,7 +21,7 @@ from tests.support.broker_scene import batch
 
 @pytest.fixture(scope="module")
 def shared():
-    """Three brokers; the controller moved from broker 1 to another and back."""
+    """Return three brokers whose controller has moved from broker 1 to another one and back."""
     cluster = SimulatedCluster(seed=1, brokers=3)
     cluster.start()
     client = cluster.client()
@@ -37,7 +37,7 @@ def ids(document):
 
 
 def test_timeline_is_the_same_on_every_broker(shared):
-    """Every broker returns its own entries and those of the others, newest first."""
+    """Every broker returns the entries of all brokers, newest first."""
     _, apis = shared
     timelines = [apis[number].document("GET", "/v1/timeline") for number in (1, 2, 3)]
     assert ids(timelines[0]) == ids(timelines[1]) == ids(timelines[2])
@@ -51,7 +51,7 @@ def test_timeline_is_the_same_on_every_broker(shared):
 
 
 def test_timeline_pages_and_kinds(shared):
-    """The pages have each entry once; entries can be filtered by kind, or limited to those after an entry."""
+    """The pages have each entry once; entries can be filtered by kind, or restricted to those after an entry."""
     _, apis = shared
     api = apis[3]
     everything = ids(api.document("GET", "/v1/timeline"))
@@ -66,7 +66,7 @@ def test_timeline_pages_and_kinds(shared):
 
 
 def test_dead_broker_is_named():
-    """The other brokers' entries are returned, with a notice about the missing broker."""
+    """If a broker is dead, the timeline has the other brokers' entries and a notice that names the dead one."""
     cluster = SimulatedCluster(seed=2, brokers=3)
     cluster.start()
     apis = DirectCluster(cluster)
@@ -79,7 +79,7 @@ def test_dead_broker_is_named():
 
 
 def test_counters_of_all_brokers(shared):
-    """Every broker returns the counters of all; a broker that does not respond is listed without counters."""
+    """Every broker returns the counters of all brokers; one that does not respond is listed without counters."""
     _, apis = shared
     figures = apis[2].document("GET", "/v1/live-metrics")
     assert [(row["broker_id"], row["live"]) for row in figures["brokers"]] == [(1, True), (2, True), (3, True)]
@@ -96,7 +96,7 @@ def test_counters_of_all_brokers(shared):
 
 
 def test_messages_are_counted_while_the_counters_are_read():
-    """A broker counts messages between two reads from log end offsets, without work for Produce requests."""
+    """The number of messages between two reads is computed from log end offsets, without a cost for producers."""
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     cluster.run_until(cluster.client().create_topic("orders", 2))
@@ -118,7 +118,7 @@ def test_messages_are_counted_while_the_counters_are_read():
 
 
 def test_figures_do_not_wait_for_a_hanging_disk():
-    """The free space is the last known one, and at most one read of it waits for the disk."""
+    """While a disk hangs, the last known free space is reported, and at most one read waits for the disk."""
     cluster = SimulatedCluster(seed=4, brokers=1)
     cluster.start()
     apis = DirectCluster(cluster)
@@ -134,7 +134,7 @@ def test_figures_do_not_wait_for_a_hanging_disk():
 
 
 def test_only_recent_event_loop_delays_count():
-    """A reactor that was blocked at its start is reported as responsive."""
+    """A reactor that was blocked only at its start is reported as responsive."""
     now, stalls = [0.0], StallWatch(SimpleNamespace(seconds=lambda: 0.0))
     delays = RecentDelays(lambda: now[0], stalls)
     stalls.counts[-1] += 50
@@ -150,17 +150,17 @@ def test_only_recent_event_loop_delays_count():
 
 
 class Streams:
-    """Reads streams of a feed in virtual time."""
+    """Reads event streams of a feed in virtual time."""
 
     def __init__(self):
         self.cluster = SimulatedCluster(seed=3, brokers=1)
         self.reactor = self.cluster.host("listener").reactor
         self.entries = []
-        self.asked = []
+        self.reads = []
         self.feed = TimelineFeed(self.reactor, self.read)
 
     async def read(self, call, since):
-        self.asked.append((call.authorization, dict(since)))
+        self.reads.append((call.authorization, dict(since)))
         return list(self.entries)
 
     def add(self, at_ms, broker=1, number=1):
@@ -185,7 +185,7 @@ def streams():
 
 
 def test_listener_gets_new_entries_only(streams):
-    """Each entry is sent once, soon after it happened."""
+    """A listener gets each new entry once, soon after it was recorded."""
     streams.add(100)
     heard, _ = streams.listen()
     streams.cluster.run(3)
@@ -196,11 +196,11 @@ def test_listener_gets_new_entries_only(streams):
     assert heard == ["150-2-1", "200-1-1"]
     streams.cluster.run(3)
     assert len(heard) == 2
-    assert streams.asked[-1][1] == {1: "200-1-1", 2: "150-2-1"}
+    assert streams.reads[-1][1] == {1: "200-1-1", 2: "150-2-1"}
 
 
 def test_reconnecting_listener_misses_nothing(streams):
-    """With the ID of its last entry it first gets the entries since then."""
+    """A listener that reconnects with the ID of its last entry first gets the entries since then."""
     for at_ms in (100, 200, 300):
         streams.add(at_ms)
     heard, _ = streams.listen(last_event_id="100-1-1")
@@ -211,23 +211,23 @@ def test_reconnecting_listener_misses_nothing(streams):
 
 
 def test_listeners_share_one_poll(streams):
-    """The brokers are polled once a second for any number of listeners, and not at all without one."""
+    """Brokers are polled once a second for any number of listeners, and not at all without listeners."""
     runs = [streams.listen(authorization=name)[1] for name in ("first", "second", "third")]
-    before = len(streams.asked)
+    before = len(streams.reads)
     streams.cluster.run(5)
-    assert 4 <= len(streams.asked) - before <= 6
-    assert streams.asked[-1][0] == "third"
+    assert 4 <= len(streams.reads) - before <= 6
+    assert streams.reads[-1][0] == "third"
     for running in runs:
         running.cancel()
     streams.cluster.run(0.1)
-    before = len(streams.asked)
+    before = len(streams.reads)
     streams.cluster.run(5)
-    assert len(streams.asked) == before
+    assert len(streams.reads) == before
     assert streams.reactor.getDelayedCalls() == []
 
 
 def test_failed_poll_ends_no_stream(streams):
-    """No events are sent while ZooKeeper or all other brokers are unreachable; then the stream continues."""
+    """A stream pauses while ZooKeeper or all other brokers are unreachable, and then continues."""
     heard, _ = streams.listen()
     reading, streams.feed._read = streams.feed._read, None
     streams.cluster.run(3)
@@ -238,7 +238,7 @@ def test_failed_poll_ends_no_stream(streams):
 
 
 def test_slow_listener_is_disconnected(streams, monkeypatch):
-    """The listener's queue is bounded; after a reconnect it continues from its last entry."""
+    """A listener whose queue is full is disconnected; after a reconnect it continues from its last entry."""
     monkeypatch.setattr(timeline_feed, "QUEUE_MAX", 3)
     _, running = streams.listen()
     for at_ms in range(100, 110):
@@ -248,7 +248,7 @@ def test_slow_listener_is_disconnected(streams, monkeypatch):
 
 
 def test_invalid_event_id_is_refused(shared):
-    """The response is an error before the stream starts."""
+    """An invalid event ID gets an error response instead of a stream."""
     cluster, apis = shared
     handler, call = apis[1].handler("GET", "/v1/events")
     with pytest.raises(Problem) as refused:

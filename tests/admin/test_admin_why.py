@@ -1,4 +1,4 @@
-"""Explanations of a partition, a group, a plan or a broker, through any broker, even without a controller."""
+"""Explanations of partitions, groups, plans and brokers, through any broker, even without a controller."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def requests(why):
 
 
 def test_healthy_partition():
-    """The partition waits for nothing; the decision, its cause and time come from the controller, which is another
-    broker."""
+    """A healthy partition waits for nothing; the last decision, its cause and time come from the controller."""
     scene = Scene()
     why = scene.why()
     assert (why["subject"], why["state"]) == ("partition orders-0", "healthy")
@@ -28,11 +27,11 @@ def test_healthy_partition():
     assert (decision["broker_id"], decision["controller_epoch"]) == (1, 1)
     assert decision["event"] == "topics were created or removed"
     assert (decision["change"], decision["unanswered"]) == ("broker 2 is the first leader, in sync [2, 3]", [])
-    assert scene.why(asked=3) == why
+    assert scene.why(via=3) == why
 
 
 def test_missing_replica():
-    """The explanation names the replica, the time, the consequences and possible replacements."""
+    """The explanation names the missing replica, since when, the consequences and possible replacements."""
     scene = Scene()
     scene.kill(3)
     why = scene.why()
@@ -52,7 +51,7 @@ def test_missing_replica():
 
 
 def test_too_few_in_sync_for_producers():
-    """If the ISR is below min.insync.replicas, it has the error of producers and a way to accept records."""
+    """If the ISR is below min.insync.replicas, the explanation has the producers' error and a way to fix it."""
     scene = Scene(configs={"min.insync.replicas": "2"})
     scene.kill(3)
     why = scene.why()
@@ -62,7 +61,7 @@ def test_too_few_in_sync_for_producers():
 
 
 def test_fewer_replicas_than_min_insync_replicas():
-    """All replicas in sync are sufficient for acks=all, even if they are fewer than min.insync.replicas."""
+    """If all replicas are in sync, acks=all is accepted, even if they are fewer than min.insync.replicas."""
     scene = Scene(configs={"min.insync.replicas": "4"})
     assert scene.why()["state"] == "healthy"
     scene.kill(3)
@@ -70,15 +69,14 @@ def test_fewer_replicas_than_min_insync_replicas():
 
 
 def test_partition_without_a_leader():
-    """The partition waits for a replica with all acknowledged records; another may lead on request; the explanation
-    names the loss."""
+    """The partition waits for a replica with all acknowledged records; another may be elected despite losses."""
     scene = Scene()
     scene.kill(3)
     scene.produce(1)
     scene.cluster.brokers[2].kill()
     scene.run(scene.cluster.brokers[3].start(), 120.0)
     scene.cluster.run(20)
-    why = scene.why(asked=3)
+    why = scene.why(via=3)
     assert why["state"] == "offline"
     assert "acknowledged records (broker 2) is available" in why["summary"]
     assert "broker 3 may lack records" in why["summary"]
@@ -93,9 +91,9 @@ def test_partition_without_a_leader():
 
 
 def test_controller_is_gone():
-    """Without the controller the remaining facts are returned, with the broker that could not be asked.
+    """Without the controller, the other facts are returned, with the broker that could not be queried.
 
-    The next controller explains its takeover; only the first one knew its decisions.
+    The next controller explains its takeover; the decisions of the dead one are lost.
     """
     scene = Scene()
     scene.cluster.brokers[CONTROLLER].kill()
@@ -114,7 +112,7 @@ def test_controller_is_gone():
 
 
 def test_decisions_of_earlier_controllers():
-    """Decisions of every term are merged, from the brokers that made them."""
+    """Decisions from all terms are merged; each comes from the broker that made it."""
     scene = Scene()
     scene.run(scene.cluster.brokers[1].program.client.delete("/controller"))
     scene.cluster.run(5)
@@ -126,21 +124,21 @@ def test_decisions_of_earlier_controllers():
 
 
 def test_broker_that_does_not_apply_a_decision_is_named():
-    """The partition waits for brokers that got the last decision and have not responded."""
+    """The explanation names brokers that were sent the last decision and have not responded."""
     scene = Scene(assignment=((2, 3, 1),))
     scene.cluster.simulation.network.cut("broker-1", "broker-3")
     scene.kill(2)
-    why = scene.why(asked=1)
+    why = scene.why(via=1)
     assert why["decided"][0]["change"].startswith("leader 2 -> ")
     assert why["decided"][0]["unanswered"] == [3]
     assert any(each.startswith("Broker 3 to respond to the controller's command from ") for each in why["waits_for"])
     scene.cluster.simulation.network.heal()
     scene.cluster.run(30)
-    assert scene.why(asked=1)["decided"][0]["unanswered"] == []
+    assert scene.why(via=1)["decided"][0]["unanswered"] == []
 
 
 def test_move_waits_for_the_copy():
-    """The explanation of a moving partition has the copying broker, the bytes, the rate and the plan."""
+    """For a partition that is moved, the explanation has the copying broker, the bytes, the rate and the plan."""
     scene = Scene()
     for _ in range(6):
         scene.produce(500)  # more than one fetch
@@ -177,7 +175,7 @@ def test_raised_throttle_takes_effect_at_once():
 
 
 def test_open_transaction():
-    """The transaction delays readers of committed records; the explanation has its producer and start time."""
+    """If an open transaction delays read-committed consumers, the explanation has its producer and start time."""
     scene = Scene()
     producer = scene.transactional_producer()
     scene.run(producer.begin())
@@ -204,25 +202,25 @@ def test_missing_partition():
 
 
 def test_group():
-    """Any broker returns the explanation of the coordinator."""
+    """Any broker returns the coordinator's explanation of a group."""
     scene = Members()
     member, joined = scene.join("first")
     scene.run(joined, 120.0)
     scene.run(member.commit({TopicPartition("orders", 0): 0}))
-    answers = [scene.why("groups/readers", asked=number) for number in (1, 2, 3)]
+    answers = [scene.why("groups/readers", via=number) for number in (1, 2, 3)]
     assert answers[0]["state"] == "stable"
     assert answers[0]["summary"].endswith("coordinates, is in state Stable; it has no lag.")
     assert [(each["state"], each["facts"]["members"]) for each in answers] == [("stable", 1)] * 3
 
 
 def test_rebalance_waits_for_a_member():
-    """A member that must rejoin and does not is named, with the time that the group waits for it."""
+    """The explanation names a member that has not rejoined, and the time until which the group waits for it."""
     scene = Members()
     member, joined = scene.join("hangs", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
     scene.run(joined, 120.0)
     _, second = scene.join("comes", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
     scene.cluster.run(3)
-    why = scene.why("groups/readers", asked=3)
+    why = scene.why("groups/readers", via=3)
     assert (why["state"], why["facts"]["state"]) == ("rebalancing", "PreparingRebalance")
     (waits,) = why["waits_for"]
     assert waits.startswith(f"Member {member.identity.member_id} (client hangs at ")
@@ -232,7 +230,7 @@ def test_rebalance_waits_for_a_member():
 
 
 def test_silent_member():
-    """The member is named before its session expires; then unassigned partitions are reported."""
+    """A silent member is named until its session expires; then its partitions are reported as unassigned."""
     scene = Members()
     member, joined = scene.join("quiet", session_timeout_ms=20_000)
     scene.run(joined, 120.0)
@@ -242,45 +240,45 @@ def test_silent_member():
     why = scene.why("groups/readers")
     assert any(each.startswith("A heartbeat of member ") for each in why["waits_for"])
     scene.cluster.run(20)
-    why = scene.why("groups/readers", asked=1)
+    why = scene.why("groups/readers", via=1)
     assert (why["state"], why["facts"]["lag"]) == ("empty", 5)
     assert "it reads nothing; its lag is 5 records" in why["summary"]
     assert ("POST", "/v1/groups/readers/offsets") in requests(why)
 
 
 def test_group_waits_for_a_partition():
-    """If a partition has no leader, the group's explanation says so and refers to the partition."""
+    """If a group waits for a partition without a leader, its explanation refers to the partition."""
     scene = Members(assignment=((3,),))
     member, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
     scene.run(member.commit({TopicPartition("orders", 0): 0}))
     scene.kill(3)
     scene.cluster.run(10)
-    why = scene.why("groups/readers", asked=2)
+    why = scene.why("groups/readers", via=2)
     assert why["state"] == "leaderless"
     assert "A leader of orders-0." in why["waits_for"]
     assert ("GET", "/v1/why/partitions/orders/0") in requests(why)
 
 
 def test_coordinator_without_an_admin_listener():
-    """The state of the group then comes through Kafka's protocol."""
+    """If the coordinator has no admin listener, the group's state is requested through Kafka's protocol."""
     scene = Members()
     _, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
     coordinator = scene.coordinator()
-    asked = next(number for number in scene.cluster.brokers if number != coordinator)
+    via = next(number for number in scene.cluster.brokers if number != coordinator)
     found = scene.apis.running
     scene.apis.running = lambda number: None if number == coordinator else found(number)
-    why = scene.why("groups/readers", asked=asked)
+    why = scene.why("groups/readers", via=via)
     assert (why["state"], why["facts"]["coordinator"]) == ("stable", coordinator)
     problem = f"Broker {coordinator}, which coordinates the group, did not explain its state"
     assert why["problems"][0].startswith(problem)
     with pytest.raises(KafkaError):
-        scene.why("groups/no/such group", asked=asked)
+        scene.why("groups/no/such group", via=via)
 
 
 def test_group_without_a_coordinator():
-    """The partition with its state has no leader, and the explanation refers to it."""
+    """If the partition that stores the group's state has no leader, the explanation refers to it."""
     scene = Members()
     _, joined = scene.join("first", session_timeout_ms=60_000)
     scene.run(joined, 120.0)
@@ -289,7 +287,7 @@ def test_group_without_a_coordinator():
         scene.cluster.brokers[number].kill()
     view = scene.cluster.brokers[survivor].program.coordinators.view
     view.leader_of = lambda key: None
-    why = scene.why("groups/readers", asked=survivor)
+    why = scene.why("groups/readers", via=survivor)
     assert why["state"] == "no_coordinator"
     (request,) = requests(why)
     assert request[1].startswith("/v1/why/partitions/__consumer_offsets/")
@@ -301,20 +299,20 @@ REQUEST = "DeleteTopics 5 of 2000000 bytes from client 'cleaner' at 10.0.0.7:512
 
 
 def test_broker_without_stalls():
-    """The broker is healthy, even if another broker forwards the request."""
+    """A broker without stalls is healthy, whichever broker receives the request."""
     scene = Scene()
-    why = scene.why("brokers/2", asked=2)
+    why = scene.why("brokers/2", via=2)
     assert (why["subject"], why["state"]) == ("broker 2", "healthy")
     assert why["facts"] == {"faults": [], "stalls_since_start": 0, "stalls": [], "certificates": []}
-    assert scene.why("brokers/2", asked=3) == why
+    assert scene.why("brokers/2", via=3) == why
 
 
 def test_broker_with_a_blocked_event_loop():
-    """The stalls have times, durations and causes, newest first; after five minutes they are only in the history."""
+    """Stalls are listed with time, duration and cause, newest first; after five minutes the broker is healthy again."""
     scene = Scene()
     scene.apis.stall(2, "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1", 0.15)
     scene.apis.stall(2, REQUEST, 0.24)
-    why = scene.why("brokers/2", asked=3)
+    why = scene.why("brokers/2", via=3)
     assert why["state"] == "stalling"
     assert "blocked 2 times in the last 5 minutes" in why["summary"]
     assert why["summary"].endswith(f"by: {REQUEST}.")
@@ -322,19 +320,19 @@ def test_broker_with_a_blocked_event_loop():
     assert (newest["duration_ms"], newest["cause"]) == (240, REQUEST)
     assert older["duration_ms"] == 150
     assert newest["at_ms"] - older["at_ms"] == pytest.approx(290, abs=1)
-    assert scene.why("brokers/3", asked=2)["state"] == "healthy"
+    assert scene.why("brokers/3", via=2)["state"] == "healthy"
     scene.apis.pass_time(2, 301)
     scene.cluster.run(1)
-    why = scene.why("brokers/2", asked=2)
+    why = scene.why("brokers/2", via=2)
     assert why["state"] == "healthy"
     assert why["facts"]["stalls_since_start"] == len(why["facts"]["stalls"]) == 2
 
 
 def test_certificates_that_expire():
-    """The certificate is in the explanation of its broker, in its metrics and in the warnings of the live metrics."""
+    """A certificate that expires soon is reported by the broker's explanation, metrics and warnings."""
     scene = Scene()
     expires_at_ms = scene.add_certificate(2, "SASL_SSL", days=12.5)
-    why = scene.why("brokers/2", asked=3)
+    why = scene.why("brokers/2", via=3)
     sentence = "The certificate CN=broker of the listener SASL_SSL expires in 12 days."
     assert why["state"] == "certificate_expiring"
     assert why["summary"] == f"Broker 2: {sentence}"
@@ -348,16 +346,16 @@ def test_certificates_that_expire():
     assert scene.metric(2, "kreplica_tls_certificate_expiry_days") == {("SASL_SSL",): pytest.approx(12.5, abs=0.01)}
     scene.add_certificate(2, "SASL_SSL", days=-2)
     scene.cluster.run(1)
-    why = scene.why("brokers/2", asked=2)
+    why = scene.why("brokers/2", via=2)
     assert why["state"] == "certificate_expired"
     assert why["summary"].endswith("The certificate CN=broker of the listener SASL_SSL expired 2 days ago.")
 
 
 def test_broker_that_does_not_respond():
-    """The explanation contains the reason."""
+    """If a broker does not respond, its explanation has the reason."""
     scene = Scene()
     scene.kill(3)
-    why = scene.why("brokers/3", asked=2)
+    why = scene.why("brokers/3", via=2)
     assert why["state"] == "broker_gone"
     assert why["summary"].startswith("Broker 3 is not registered")
     assert len(why["problems"]) == 1

@@ -1,4 +1,4 @@
-"""Validation of ``docs/how-to/why.md``: each example is a broker's answer in that situation."""
+"""Validation of ``docs/how-to/why.md``: each example is a broker's response in the described situation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def without_leader():
     scene.cluster.brokers[2].kill()
     scene.run(scene.cluster.brokers[3].start(), 120.0)
     scene.cluster.run(20)
-    return scene.why(asked=3)
+    return scene.why(via=3)
 
 
 def too_few_in_sync():
@@ -58,10 +58,10 @@ def rebalancing():
     scene.run(joined, 120.0)
     scene.join("app-2", session_timeout_ms=20_000, rebalance_timeout_ms=15_000)
     scene.cluster.run(3)
-    return scene.why("groups/readers", asked=3)
+    return scene.why("groups/readers", via=3)
 
 
-def held_up():
+def waiting_for_a_partition():
     scene = Members()
     producer = scene.transactional_producer("payments")
     member, joined = scene.join("app-1", session_timeout_ms=60_000)
@@ -94,15 +94,15 @@ EXAMPLES = {
     "a partition that moves": moving,
     "a plan": plan,
     "a rebalancing group": rebalancing,
-    "a group that is held up": held_up,
+    "a group that is held up": waiting_for_a_partition,
     "a broker with a full disk": full_disk,
     "a broker that was blocked": stalling,
 }
-"""In the order of the page."""
+"""Functions that return the explanations, in the order of the page."""
 
 
 def normalized(document):
-    """Remove values that differ between runs, and facts, which the page omits."""
+    """Replace values that differ between runs, and remove facts, which the page omits."""
     text = json.dumps({name: value for name, value in document.items() if name not in ("facts", "problems")})
     for pattern, replacement in (
         (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "2026-03-01 17:02:09 UTC"),
@@ -117,8 +117,8 @@ def normalized(document):
 
 
 @pytest.mark.parametrize("number", range(len(EXAMPLES)), ids=list(EXAMPLES))
-def test_page_shows_the_answers_of_a_broker(number):
-    """Each example of the page equals the answer, except for times, IDs and sizes."""
+def test_page_shows_responses_of_a_broker(number):
+    """Each example on the page equals the broker's response, except for times, IDs and sizes."""
     shown = SHOWN.findall(PAGE.read_text())
     assert len(shown) == len(EXAMPLES)
     path, text = shown[number]

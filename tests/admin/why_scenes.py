@@ -1,4 +1,4 @@
-"""Clusters in unusual states, and their admin APIs, on virtual time."""
+"""Clusters in unusual states, and their admin APIs, in virtual time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.clients.group_member import GroupMember, Subscription
 
 
 class PresentedCertificate:
-    """TLS of a listener, with one certificate."""
+    """The TLS context of a listener, with one certificate."""
 
     def __init__(self, certificate):
         self.certificates = [certificate]
@@ -34,7 +34,7 @@ class PresentedCertificate:
 
 
 CONTROLLER = 1
-"""The broker that gets the request is not the controller, unless a test says so."""
+"""The controller; requests are sent to another broker unless a test says otherwise."""
 
 
 class Scene:
@@ -55,11 +55,11 @@ class Scene:
         self.cluster.brokers[broker].kill()
         self.cluster.run(20)
 
-    def why(self, what="partitions/orders/0", *, asked=2):
-        return self.apis[asked].document("GET", f"/v1/why/{what}")
+    def why(self, what="partitions/orders/0", *, via=2):
+        return self.apis[via].document("GET", f"/v1/why/{what}")
 
     def add_certificate(self, broker, listener, days):
-        """Give a listener of a broker a certificate that expires after some days; return its expiry in ms since 1970.
+        """Add a certificate that expires in some days to a broker's listener; return the expiry in ms since 1970.
 
         :param days: negative if it has expired.
         """
@@ -72,7 +72,7 @@ class Scene:
         return expires_at.timestamp() * 1000
 
     def metric(self, broker, name):
-        """Return the samples of a metric of a broker, by the values of their labels."""
+        """Return the samples of a broker's metric by label values."""
         program = self.cluster.brokers[broker].program
 
         async def collect():
@@ -99,7 +99,7 @@ class Scene:
         return CoordinatorClient(self.cluster.host(name).reactor, brokers, key, kind, client_id=name)
 
     def transactional_producer(self, name="tx"):
-        """Return a producer that has started."""
+        """Start a transactional producer, and return it."""
         producer = TransactionalProducer(
             self.cluster.host(name).runtime,
             TransactionSettings(name, timeout_ms=60_000, bumps_epoch=False),
@@ -112,7 +112,7 @@ class Scene:
 
 
 class Members(Scene):
-    """Members of the group ``readers`` of ``orders``."""
+    """A scene with members of the group ``readers``, which is subscribed to ``orders``."""
 
     def join(self, name, **more):
         client = self.coordinator_client(name, "readers", GROUP)

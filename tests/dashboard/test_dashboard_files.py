@@ -10,7 +10,7 @@ from kreplica.admin.http.problems import Problem
 from kreplica.admin.resources.dashboard import Dashboard, read_pages
 
 
-class AtOnce:
+class SynchronousOffload:
     """An ``Offload`` that runs work at once, and counts it."""
 
     def __init__(self):
@@ -28,7 +28,7 @@ class Files(SynchronousTestCase):
     """Requests for ``/`` and ``/dashboard/...``."""
 
     def setUp(self):
-        self.offload = AtOnce()
+        self.offload = SynchronousOffload()
         self.dashboard = Dashboard(self.offload)
 
     def request(self, name):
