@@ -1,4 +1,4 @@
-"""Commands run in this process, against an admin API with scripted responses."""
+"""Fixtures that run commands in this process, against an admin API with scripted responses."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Kreplica = Callable[..., Result]
 def kreplica(admin: FakeAdmin) -> Kreplica:
     """Return a function that runs a command."""
 
-    def type_in(*words: str, answer: str = "") -> Result:
-        given = {"KREPLICA_ADMIN": admin.url, "KREPLICA_TOKEN_FILE": "", "KREPLICA_CA_FILE": ""}
-        return CliRunner(env=given).invoke(main, words, input=answer, obj=SingleRun(), catch_exceptions=False)
+    def run_command(*words: str, answer: str = "") -> Result:
+        environment = {"KREPLICA_ADMIN": admin.url, "KREPLICA_TOKEN_FILE": "", "KREPLICA_CA_FILE": ""}
+        return CliRunner(env=environment).invoke(main, words, input=answer, obj=SingleRun(), catch_exceptions=False)
 
-    return type_in
+    return run_command

@@ -16,8 +16,8 @@ from tests.support import real_reactor
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A received request."""
+class ReceivedRequest:
+    """A request that the server received."""
 
     method: str
     path: str
@@ -36,13 +36,13 @@ class FakeAdmin:
 
     url: str = ""
     answers: dict[str, Any] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
-    def answer(self, asked: Asked) -> tuple[int, str, bytes]:
-        self.asked.append(asked)
-        key = f"{asked.method} {asked.path}"
+    def answer(self, request: ReceivedRequest) -> tuple[int, str, bytes]:
+        self.requests.append(request)
+        key = f"{request.method} {request.path}"
         if key not in self.answers:
-            return _json(404, {"title": "Not Found", "status": 404, "detail": f"nothing is at {asked.path}"})
+            return _json(404, {"title": "Not Found", "status": 404, "detail": f"nothing is at {request.path}"})
         answer = self.answers[key]
         if isinstance(answer, list):
             answer = answer.pop(0) if len(answer) > 1 else answer[0]
@@ -53,8 +53,8 @@ class FakeAdmin:
         return _json(*answer) if isinstance(answer, tuple) else _json(200, answer)
 
     @property
-    def last(self) -> Asked:
-        return self.asked[-1]
+    def last(self) -> ReceivedRequest:
+        return self.requests[-1]
 
 
 def _json(status: int, document: Any) -> tuple[int, str, bytes]:
@@ -64,7 +64,7 @@ def _json(status: int, document: Any) -> tuple[int, str, bytes]:
 
 @contextmanager
 def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
-    """Serve an admin API without a cluster."""
+    """Serve a scripted admin API on loopback."""
     fake = FakeAdmin()
 
     class Handler(BaseHTTPRequestHandler):
@@ -73,8 +73,8 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
             size = int(self.headers.get("content-length") or 0)
             body = json.loads(self.rfile.read(size)) if size else None
             headers = {name.lower(): value for name, value in self.headers.items()}
-            asked = Asked(self.command, parts.path, dict(parse_qsl(parts.query)), body, headers)
-            status, kind, content = fake.answer(asked)
+            request = ReceivedRequest(self.command, parts.path, dict(parse_qsl(parts.query)), body, headers)
+            status, kind, content = fake.answer(request)
             self.send_response(status)
             self.send_header("content-type", kind)
             with suppress(ConnectionError):  # the client may have disconnected
@@ -98,7 +98,7 @@ def serving(tls: ssl.SSLContext | None = None) -> Iterator[FakeAdmin]:
 
 
 class SingleRun:
-    """Runs the work of one command; like the reactor of a process, it cannot run twice."""
+    """Runs the work of one command; like the reactor of a process, it can run only once."""
 
     def __init__(self) -> None:
         self._was_run = False

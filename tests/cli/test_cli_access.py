@@ -44,7 +44,7 @@ def secret(tmp_path):
 
 
 def test_user_and_password(admin, kreplica, secret):
-    """The password of the file is sent with each request."""
+    """The password is read from the file and sent with each request."""
     admin.answers["GET /v1/users"] = CLUSTER
     assert kreplica("user", "list", "--user", "bob", "--password-file", secret).exit_code == 0
     assert admin.last.headers["authorization"] == f"Basic {b64encode(f'bob:{SECRET}'.encode()).decode()}"
@@ -77,7 +77,7 @@ def test_invalid_credential_options(words, message, tmp_path, monkeypatch):
 
 
 def test_rejected_credentials(admin, kreplica, secret):
-    """The error names the options that the server accepts, and no secret."""
+    """The error names the options for credentials that the server accepts, and no secret."""
     problem = {"title": "X", "status": 401, "detail": "wrong", "accepts": ["token", "basic", "certificate"]}
     admin.answers["GET /v1/users"] = 401, {**problem, "what_to_do": "Send Authorization: Bearer TOKEN."}
     done = kreplica("user", "list", "--user", "bob", "--password-file", secret)
@@ -94,8 +94,8 @@ def test_secrets_are_not_in_representations():
 # --- ACLs ------------------------------------------------------------------------------------------------------------
 
 
-def test_names_are_those_of_the_broker():
-    """The command line, which does not import the broker, knows the same operations and types of resources."""
+def test_acl_names_equal_those_of_the_broker():
+    """The command line, which does not import the broker, has the same operations and resource types."""
     assert set(access_types.OPERATIONS) == {each.name.lower() for each in AclOperation} - {"any"}
     assert set(access_types.RESOURCE_TYPES) == {each.name.lower() for each in ResourceType} - {"any"}
     assert access_types.CLUSTER_NAME == CLUSTER_NAME
@@ -146,12 +146,12 @@ def test_invalid_acl(kreplica, words, message):
 
 
 def test_deletion_of_acls(admin, kreplica):
-    """The ACLs are shown before the question; a dry run does not ask."""
+    """The ACLs are shown before the confirmation; a dry run needs no confirmation."""
     admin.answers["GET /v1/acls"] = {"acls": [ROW], "next": None}
     admin.answers["DELETE /v1/acls"] = written([ROW])
     assert kreplica("acl", "delete").exit_code == 2
     assert kreplica("acl", "delete", "orders", answer="n\n").exit_code == 1
-    assert [each.method for each in admin.asked] == ["GET"]
+    assert [each.method for each in admin.requests] == ["GET"]
     done = kreplica("acl", "delete", "orders", "--principal", "User:alice", answer="y\n")
     assert done.stdout.endswith("Deleted 1 ACL.\n")
     query = {"resource_type": "topic", "resource_name": "orders", "pattern_type": "literal", "principal": "User:alice"}
@@ -170,7 +170,7 @@ def test_list_of_users(admin, kreplica):
 
 
 def test_new_user(admin, kreplica, secret):
-    """The password comes from a file or from standard input, and is not printed."""
+    """The password is read from a file or from standard input, and is not printed."""
     admin.answers["GET /v1/users"] = CLUSTER
     admin.answers["PUT /v1/users/a%2Fb"] = {"user": "a/b", "mechanisms": [], "dry_run": False, "znodes": []}
     for words, answer in ((["--new-password-file", secret], ""), (["--new-password-file", "-"], f"{SECRET}\n")):
@@ -202,7 +202,7 @@ def test_deleted_user(admin, kreplica):
 
 
 def test_why_access(admin, kreplica):
-    """The output has the decision, the reason, and the ACL that decides."""
+    """The output has the decision, its reason, and the ACL responsible for it."""
     question = {"principal": "User:alice", "host": "*", "operation": "read"}
     document = {**question, "resource_type": "topic", "resource_name": "orders", "allowed": True}
     other = {**ROW, "operation": "write"}

@@ -21,8 +21,8 @@ from tests.support.standalone import StandaloneProcess
 Kreplica = Callable[..., str]
 Read = Callable[..., Any]
 
-KNOWN: set[tuple[object, ...]] = set()
-"""Commands that were run before."""
+RUN_BEFORE: set[tuple[object, ...]] = set()
+"""Commands that have already been run as a process."""
 
 
 @pytest.fixture(scope="module")
@@ -36,13 +36,13 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
 def kreplica(brokers: StandaloneProcess) -> Kreplica:
     """Return a function that runs a command and returns its output.
 
-    The first run of a command is a process; later runs are faster, in this process.
+    The first run of a command starts a process; later runs are in this process, which is faster.
     """
 
-    def type_in(*words: object, status: int = 0, answer: str = "") -> str:
+    def run_command(*words: object, status: int = 0, answer: str = "") -> str:
         command, typed = words[:3] if words[1] in ("config", "make") else words[:2], list(map(str, words))
         given = {"KREPLICA_ADMIN": brokers.admin_url}
-        if command in KNOWN:
+        if command in RUN_BEFORE:
             here = CliRunner(env=given).invoke(main, typed, input=answer, obj=run_here, catch_exceptions=False)
             ended, out, errors = here.exit_code, here.stdout, here.stderr
         else:
@@ -50,11 +50,11 @@ def kreplica(brokers: StandaloneProcess) -> Kreplica:
             done = subprocess.run([program, *typed], env={**os.environ, **given}, input=answer, capture_output=True,
                                   text=True, timeout=100, check=False)  # fmt: skip
             ended, out, errors = done.returncode, done.stdout, done.stderr
-            KNOWN.add(command)
+            RUN_BEFORE.add(command)
         assert ended == status, errors or out
         return out if status == 0 else errors
 
-    return type_in
+    return run_command
 
 
 @pytest.fixture
@@ -112,7 +112,7 @@ def test_brokers_and_their_settings(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_plans(kreplica: Kreplica, read: Read) -> None:
-    """A drained broker has no replicas at the end of the command, and a rebalance moves its share back."""
+    """A drained broker has no replicas when the command ends, and a rebalance moves replicas back to it."""
     read("topic", "create", "moved", "--assign", "0=1,2", "--assign", "1=2,3", "--assign", "2=3,1")
     output = kreplica("broker", "drain", 3, "--yes", "--comment", "trial")
     assert " completed (" in output
@@ -130,7 +130,7 @@ def test_plans(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_plan_is_cancelled(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
-    """A throttled plan is accelerated and then cancelled."""
+    """The throttle of a plan is raised, and then the plan is cancelled."""
     read("topic", "create", "large", "--assign", "0=1")
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
     for number in range(200):
@@ -187,7 +187,7 @@ def test_why_and_the_timeline(kreplica: Kreplica, read: Read) -> None:
 
 
 def test_files_of_a_running_broker(kreplica: Kreplica, read: Read, brokers: StandaloneProcess) -> None:
-    """Commands read its log files while it writes."""
+    """Commands read a broker's log files while it writes them."""
     read("topic", "create", "stored", "--assign", "0=1")
     producer = Producer({"bootstrap.servers": brokers.bootstrap_servers})
     producer.produce("stored", "value", key="key")
@@ -198,7 +198,7 @@ def test_files_of_a_running_broker(kreplica: Kreplica, read: Read, brokers: Stan
 
 
 def test_the_controller_resigns(kreplica: Kreplica, read: Read) -> None:
-    """Another broker is elected, and the output of both commands names it."""
+    """When the controller resigns, another broker is elected, and the output of both commands names it."""
     before = read("controller", "show")
     assert "kreplica_resign" in kreplica("controller", "resign", "--dry-run")
     output = kreplica("controller", "resign")

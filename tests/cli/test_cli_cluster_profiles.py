@@ -1,4 +1,4 @@
-"""Profiles: named clusters, and the cluster that a command uses."""
+"""Profiles, which name clusters, and the choice of the cluster that a command uses."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ BROKERS = {"brokers": [], "next": None}
 def run(tmp_path: Path) -> Run:
     """Return a function that runs a command with its own configuration directory."""
 
-    def type_in(*words: object, **environment: str) -> Result:
+    def run_command(*words: object, **environment: str) -> Result:
         variables = {**UNSET, "XDG_CONFIG_HOME": str(tmp_path / "config"), **environment}
         return CliRunner().invoke(main, list(map(str, words)), env=variables, obj=run_here)
 
-    return type_in
+    return run_command
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def clusters() -> Iterator[dict[str, FakeAdmin]]:
-    """Four admin APIs, named after the way in which a command finds them."""
+    """Four admin APIs, named after the source of their address."""
     with serving() as option, serving() as variable, serving() as profile, serving() as other:
         found = {"option": option, "variable": variable, "profile": profile, "other": other}
         for admin in found.values():
@@ -52,34 +52,36 @@ def clusters() -> Iterator[dict[str, FakeAdmin]]:
         yield found
 
 
-def done(result: Result) -> str:
+def output_of(result: Result) -> str:
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def asked(clusters: dict[str, FakeAdmin]) -> list[str]:
-    return [name for name, admin in clusters.items() if admin.asked]
+def clusters_with_requests(clusters: dict[str, FakeAdmin]) -> list[str]:
+    return [name for name, admin in clusters.items() if admin.requests]
 
 
 # --- commands ---
 
 
 def test_life_of_a_profile(run: Run, path: Path, tmp_path: Path) -> None:
-    """Profiles are created, listed, selected, changed and deleted; only the user can read the file."""
-    assert "There are no profiles" in done(run("profile", "list"))
+    """Profiles are created, listed, selected, changed and deleted; only their owner can read the file."""
+    assert "There are no profiles" in output_of(run("profile", "list"))
     words = ("bootstrap=a:9092,b:9092", "admin=a:8080", "token-file=~/token", "client.security.protocol=SSL")
-    assert done(run("profile", "create", "staging", *words)) == (
+    assert output_of(run("profile", "create", "staging", *words)) == (
         "Created profile staging; it is now the current profile.\n"
     )
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    done(run("profile", "create", "local", "admin=http://127.0.0.1:8080"))
-    rows = json.loads(done(run("profile", "list", "--json")))["profiles"]
+    output_of(run("profile", "create", "local", "admin=http://127.0.0.1:8080"))
+    rows = json.loads(output_of(run("profile", "list", "--json")))["profiles"]
     assert [(row["name"], row["current"]) for row in rows] == [("staging", False), ("local", True)]
     assert rows[0]["token-file"] == os.path.expanduser("~/token"), "files have absolute paths"
-    assert done(run("profile", "use", "staging")) == "The current profile is staging.\n"
-    assert done(run("profile", "set", "bootstrap=c:9092", "token-file=", "user=ada")) == "Changed profile staging.\n"
-    assert json.loads(done(run("profile", "show", "--json"))) == {
+    assert output_of(run("profile", "use", "staging")) == "The current profile is staging.\n"
+    assert (
+        output_of(run("profile", "set", "bootstrap=c:9092", "token-file=", "user=ada")) == "Changed profile staging.\n"
+    )
+    assert json.loads(output_of(run("profile", "show", "--json"))) == {
         "name": "staging",
         "current": True,
         "bootstrap": "c:9092",
@@ -87,27 +89,27 @@ def test_life_of_a_profile(run: Run, path: Path, tmp_path: Path) -> None:
         "user": "ada",
         "client.security.protocol": "SSL",
     }
-    done(run("profile", "set", "--profile", "local", "user=bob"))
-    assert json.loads(done(run("profile", "show", "local", "--json")))["user"] == "bob"
-    assert done(run("profile", "delete", "staging")) == "Deleted profile staging. There is no current profile.\n"
+    output_of(run("profile", "set", "--profile", "local", "user=bob"))
+    assert json.loads(output_of(run("profile", "show", "local", "--json")))["user"] == "bob"
+    assert output_of(run("profile", "delete", "staging")) == "Deleted profile staging. There is no current profile.\n"
     assert "there is no current profile" in run("profile", "show").stderr
-    assert done(run("profile", "use", "none")) == "There is no current profile.\n"
+    assert output_of(run("profile", "use", "none")) == "There is no current profile.\n"
     assert list(path.parent.iterdir()) == [path], "no temporary file remains"
 
 
 def test_secrets_are_not_shown(run: Run, path: Path) -> None:
-    """The file has a password that neither ``show`` nor ``list`` nor an error prints."""
+    """A password in the file is printed by neither ``show`` nor ``list`` nor an error."""
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="ada" password="s3cret";'
     settings = ("client.security.protocol=SASL_PLAINTEXT", "client.sasl.mechanism=PLAIN")
-    done(run("profile", "create", "p", "bootstrap=a:1", *settings, f"client.sasl.jaas.config={jaas}"))
+    output_of(run("profile", "create", "p", "bootstrap=a:1", *settings, f"client.sasl.jaas.config={jaas}"))
     assert "s3cret" in path.read_text()
     for words in (("show",), ("show", "--json"), ("list",), ("list", "--json"), ("set", "admin=ftp://x")):
         assert "s3cret" not in run("profile", *words).output
-    assert "client.sasl.jaas.config   ********" in done(run("profile", "show"))
+    assert "client.sasl.jaas.config   ********" in output_of(run("profile", "show"))
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("bad name", "admin=a:1"), "a name consists of"),
         (("none", "admin=a:1"), "none is reserved"),
@@ -119,31 +121,31 @@ def test_secrets_are_not_shown(run: Run, path: Path) -> None:
         (("p", "bootstrap=a:1", "client-config=/nowhere"), "client-config /nowhere"),
     ],
 )
-def test_invalid_values(run: Run, path: Path, words: tuple[str, ...], said: str) -> None:
+def test_invalid_values(run: Run, path: Path, words: tuple[str, ...], message: str) -> None:
     """The error names the key, and nothing is written."""
     result = run("profile", "create", *words)
     assert result.exit_code in (1, 2)
-    assert said in result.stderr
+    assert message in result.stderr
     assert not path.exists()
 
 
 def test_edit(run: Run, tmp_path: Path) -> None:
-    """The editor gets the profile as TOML; an invalid text is rejected, and the user can edit it again."""
-    done(run("profile", "create", "p", "admin=http://a:1", "client.security.protocol=SSL"))
+    """The editor opens the profile as TOML; invalid text is refused, and the user can edit it again."""
+    output_of(run("profile", "create", "p", "admin=http://a:1", "client.security.protocol=SSL"))
     editor = tmp_path / "editor"
     editor.write_text("#!/bin/sh\nsed -i -e 's/http:..a:1/http:\\/\\/b:2/' \"$1\"\n")
     editor.chmod(0o755)
-    assert done(run("profile", "edit", VISUAL=str(editor))) == "Changed profile p.\n"
-    assert json.loads(done(run("profile", "show", "--json")))["admin"] == "http://b:2"
+    assert output_of(run("profile", "edit", VISUAL=str(editor))) == "Changed profile p.\n"
+    assert json.loads(output_of(run("profile", "show", "--json")))["admin"] == "http://b:2"
     editor.write_text("#!/bin/sh\necho 'admin = 7' > \"$1\"\n")
     refused = run("profile", "edit", VISUAL=str(editor))
     assert refused.exit_code == 1
     assert "all values must be strings" in refused.stderr
-    assert json.loads(done(run("profile", "show", "--json")))["admin"] == "http://b:2"
+    assert json.loads(output_of(run("profile", "show", "--json")))["admin"] == "http://b:2"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("\ncurrent = x", "(at line 2, column 11)"),
         ('current = "x"', 'current = "x": this profile does not exist'),
@@ -152,27 +154,27 @@ def test_edit(run: Run, tmp_path: Path) -> None:
         ('[profiles.x]\nca-file = "ca.pem"', "profile x: ca-file: ca.pem must be an absolute path"),
     ],
 )
-def test_damaged_file(run: Run, path: Path, text: str, said: str) -> None:
-    """Every command that would use it names the file and the position."""
+def test_damaged_file(run: Run, path: Path, text: str, message: str) -> None:
+    """Every command that uses a damaged file reports the file and the position of the error."""
     path.parent.mkdir(parents=True)
     path.write_text(text)
     path.chmod(0o600)
     result = run("topic", "list")
     assert result.exit_code == 1
     assert result.stderr.startswith(f"kreplica: {path}: ")
-    assert said in result.stderr
+    assert message in result.stderr
 
 
 def test_readable_file_is_reported(run: Run, path: Path) -> None:
-    done(run("profile", "create", "p", "admin=a:1"))
+    output_of(run("profile", "create", "p", "admin=a:1"))
     path.chmod(0o644)
     assert f"chmod 600 {path}" in run("profile", "list").stderr
-    done(run("profile", "set", "user=ada"))
+    output_of(run("profile", "set", "user=ada"))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_unknown_profile(run: Run) -> None:
-    done(run("profile", "create", "staging", "admin=a:1"))
+    output_of(run("profile", "create", "staging", "admin=a:1"))
     result = run("topic", "list", "--profile", "stagin")
     assert result.exit_code == 1
     assert 'there is no profile "stagin"' in result.stderr
@@ -204,9 +206,9 @@ def test_precedence(
     expected: str,
     before: bool,
 ) -> None:
-    """Option, variable, profile; ``--profile`` is an option, so it has precedence over variables."""
-    done(run("profile", "create", "other", f"admin={clusters['other'].url}"))
-    done(run("profile", "create", "current", f"admin={clusters['profile'].url}"))
+    """Options, including ``--profile``, take precedence over variables, and variables over the current profile."""
+    output_of(run("profile", "create", "other", f"admin={clusters['other'].url}"))
+    output_of(run("profile", "create", "current", f"admin={clusters['profile'].url}"))
 
     def url(text: str) -> str:
         return clusters[text].url if text in ("option", "variable") else text
@@ -214,40 +216,38 @@ def test_precedence(
     environment = {name: url(text) for name, text in variables.items()}
     profile = words[:2] if words[:1] == ("--profile",) else ()
     rest = [url(word) for word in words[len(profile) :]]
-    done(run(*(profile if before else ()), "broker", "list", *(() if before else profile), *rest, **environment))
-    assert asked(clusters) == [expected]
+    output_of(run(*(profile if before else ()), "broker", "list", *(() if before else profile), *rest, **environment))
+    assert clusters_with_requests(clusters) == [expected]
 
 
-def test_credentials_of_a_profile_are_sent_only_to_it(
-    run: Run, clusters: dict[str, FakeAdmin], tmp_path: Path
-) -> None:
-    """The token is not sent to another admin API; a token option replaces the user of the profile."""
+def test_credentials_of_a_profile_are_sent_only_to_it(run: Run, clusters: dict[str, FakeAdmin], tmp_path: Path) -> None:
+    """A profile's token is not sent to another admin API; a token option replaces the profile's user."""
     (tmp_path / "password").write_text("s3cret\n")
     (tmp_path / "token").write_text("t0ken\n")
     values = ("user=ada", f"password-file={tmp_path}/password")
-    done(run("profile", "create", "current", f"admin={clusters['profile'].url}", *values))
-    done(run("broker", "list"))
+    output_of(run("profile", "create", "current", f"admin={clusters['profile'].url}", *values))
+    output_of(run("broker", "list"))
     assert clusters["profile"].last.headers["authorization"] == "Basic YWRhOnMzY3JldA=="
-    done(run("broker", "list", "--admin", clusters["option"].url))
+    output_of(run("broker", "list", "--admin", clusters["option"].url))
     assert "authorization" not in clusters["option"].last.headers
-    done(run("broker", "list", "--token-file", tmp_path / "token"))
+    output_of(run("broker", "list", "--token-file", tmp_path / "token"))
     assert clusters["profile"].last.headers["authorization"] == "Bearer t0ken"
-    done(run("broker", "list", "--profile", "current", KREPLICA_TOKEN_FILE=str(tmp_path / "token")))
+    output_of(run("broker", "list", "--profile", "current", KREPLICA_TOKEN_FILE=str(tmp_path / "token")))
     assert clusters["profile"].last.headers["authorization"] == "Basic YWRhOnMzY3JldA=="
 
 
 def test_the_cluster_is_named(run: Run, clusters: dict[str, FakeAdmin]) -> None:
-    """Standard error names the profile and its address, except with JSON or without a profile."""
+    """Standard error names the profile and its address, unless JSON is requested or no profile is used."""
     url = clusters["profile"].url
-    done(run("profile", "create", "current", f"admin={url}"))
+    output_of(run("profile", "create", "current", f"admin={url}"))
     assert run("broker", "list").stderr == f"kreplica: profile current ({url})\n"
     assert run("broker", "list", "--json").stderr == ""
     assert run("broker", "list", "--admin", clusters["option"].url).stderr == ""
 
 
 def test_profile_without_admin_api(run: Run) -> None:
-    """The command fails instead of using the default cluster."""
-    done(run("profile", "create", "p", "bootstrap=a:9092"))
+    """If the profile has no admin API, the command fails instead of using the default cluster."""
+    output_of(run("profile", "create", "p", "bootstrap=a:9092"))
     result = run("topic", "list")
     assert result.exit_code == 1
     assert "profile p has no admin API: use --admin URL, or add it with `kreplica profile set" in result.stderr
@@ -256,18 +256,18 @@ def test_profile_without_admin_api(run: Run) -> None:
 # --- commands that read and write records ---
 
 
-class Opened(Exception):
-    """A data command has created its client."""
+class ClientCreated(Exception):
+    """Raised to end a data command when it creates its client."""
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
-    """Record the addresses of cluster clients, and whether they have security settings; end the command."""
+def created_clients(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Record the address of each cluster client, and True if it has security settings; end the command."""
     found: list[tuple[str, bool]] = []
 
     def cluster(bootstrap: str, *, options: object, runtime: object = None) -> None:
         found.append((bootstrap, runtime is not None))
-        raise Opened
+        raise ClientCreated
 
     monkeypatch.setattr(data_access, "Cluster", cluster)
     return found
@@ -283,11 +283,11 @@ DATA_COMMANDS = (
 
 @pytest.mark.parametrize("words", DATA_COMMANDS, ids=lambda words: " ".join(words[:2]))
 def test_data_commands_use_the_profile(
-    run: Run, opened: list[tuple[str, bool]], clusters: dict[str, FakeAdmin], words: tuple[str, ...]
+    run: Run, created_clients: list[tuple[str, bool]], clusters: dict[str, FakeAdmin], words: tuple[str, ...]
 ) -> None:
-    """Addresses and security settings are those of the profile; given addresses have neither."""
-    done(run("profile", "create", "secure", "bootstrap=a:9093", "client.security.protocol=SSL"))
-    done(run("profile", "create", "only-admin", f"admin={clusters['profile'].url}"))
+    """Data commands use the profile's addresses and security settings; an address option overrides both."""
+    output_of(run("profile", "create", "secure", "bootstrap=a:9093", "client.security.protocol=SSL"))
+    output_of(run("profile", "create", "only-admin", f"admin={clusters['profile'].url}"))
     clusters["profile"].answers["GET /v1/brokers"] = clusters["option"].answers["GET /v1/brokers"] = {
         "brokers": [{"live": True, "endpoints": ["PLAINTEXT://found:9092"]}], "next": None
     }  # fmt: skip
@@ -304,12 +304,12 @@ def test_data_commands_use_the_profile(
         (("--profile", "none"), {}, (data_access.DEFAULT_BOOTSTRAP, False)),
     ):  # fmt: skip
         result = run(*words, *options, **variables)
-        assert isinstance(result.exception, Opened), result.output
-        assert opened.pop() == expected, (options, variables)
+        assert isinstance(result.exception, ClientCreated), result.output
+        assert created_clients.pop() == expected, (options, variables)
 
 
-def test_data_is_not_mixed_with_the_name_of_the_cluster(run: Run, opened: list[tuple[str, bool]]) -> None:
-    done(run("profile", "create", "p", "bootstrap=a:9093"))
+def test_data_is_not_mixed_with_the_name_of_the_cluster(run: Run, created_clients: list[tuple[str, bool]]) -> None:
+    output_of(run("profile", "create", "p", "bootstrap=a:9093"))
     result = run("consume", "orders")
     assert (result.stdout, result.stderr) == ("", "kreplica: profile p (a:9093)\n")
 
@@ -325,7 +325,7 @@ def commands(context: click.Context) -> Iterator[tuple[str, click.Command]]:
 
 
 def test_every_command_with_a_cluster_has_the_option() -> None:
-    """The help of each command shows its variables, and commands with an address have ``--profile``."""
+    """The help of each command shows its variables, and commands that connect to a cluster have ``--profile``."""
     with root_context() as context:
         found = dict(commands(context))
     addressed = 0

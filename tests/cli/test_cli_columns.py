@@ -35,7 +35,7 @@ MESSAGE: dict[str, Any] = {
     ],
 )
 def test_line(columns: str, line: str) -> None:
-    """Members are found in objects and arrays; tabs and line ends in a value are escaped."""
+    """Columns can be members of objects and arrays; tabs and line ends in values are escaped."""
     assert Columns(columns).line(MESSAGE) == line
 
 

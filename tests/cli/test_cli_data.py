@@ -1,8 +1,4 @@
-"""``kreplica produce``, ``consume`` and ``topic export
-
-import
-copy`` on a real cluster.
-"""
+"""``kreplica produce``, ``consume``, and ``topic export``, ``import`` and ``copy`` on a real cluster."""
 
 from __future__ import annotations
 
@@ -35,14 +31,14 @@ numbers = count(1)
 
 @pytest.fixture(scope="module")
 def shared(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[KafkaCluster]:
-    """A cluster that is shared by tests that do not damage it."""
+    """A cluster that no test in this module damages."""
     with kafka_cluster_factory(3) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def topic(shared: KafkaCluster) -> str:
-    """A new topic of three partitions."""
+    """A new topic with three partitions."""
     name = f"topic-{next(numbers)}"
     shared.create_topic(name, 3)
     return name
@@ -50,7 +46,7 @@ def topic(shared: KafkaCluster) -> str:
 
 @pytest.fixture
 def run(shared: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
-    """Return a function that runs a command in an empty directory and checks its status."""
+    """Return a function that runs a command in an empty directory and checks its exit status."""
     monkeypatch.chdir(tmp_path)
 
     def run_command(*words: object, status: int = 0) -> Result:
@@ -66,7 +62,7 @@ def run(shared: KafkaCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def start(shared: KafkaCluster) -> Callable[..., subprocess.Popen[bytes]]:
     """Return a function that starts a command as a process, which can be interrupted."""
 
-    def started(*words: object, bootstrap: str = shared.bootstrap_servers) -> subprocess.Popen[bytes]:
+    def start_command(*words: object, bootstrap: str = shared.bootstrap_servers) -> subprocess.Popen[bytes]:
         pipe = subprocess.PIPE
         return subprocess.Popen(
             [sys.executable, "-m", "kreplica.cli", *map(str, words)],
@@ -76,11 +72,11 @@ def start(shared: KafkaCluster) -> Callable[..., subprocess.Popen[bytes]]:
             env={**os.environ, "KREPLICA_BOOTSTRAP": bootstrap},
         )
 
-    return started
+    return start_command
 
 
 def read(bootstrap: str, topic: str, isolation: Isolation = Isolation.READ_COMMITTED) -> list[ReadRecord]:
-    """Return all records, by partition and offset."""
+    """Return all records in order of partition and offset."""
     with Cluster(bootstrap) as cluster:
         partitions = topic_partitions(cluster, topic)
         ends = end_offsets(cluster, partitions)
@@ -98,7 +94,7 @@ def write(bootstrap: str, topic: str, values: int, size: int = 10, **options: An
 
 
 def contents(records: list[ReadRecord]) -> list[tuple[object, ...]]:
-    """Return all fields of records except topic and offset."""
+    """Return all fields of the records except topic and offset."""
     return [(each.partition, each.timestamp_ms, each.key, each.value, each.headers) for each in records]
 
 
@@ -106,7 +102,7 @@ def contents(records: list[ReadRecord]) -> list[tuple[object, ...]]:
 
 
 def test_lines_become_records(shared: KafkaCluster, topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
-    """Lines may have keys and headers; the partition and the codec can be chosen."""
+    """Each line becomes a record, optionally with key and headers; the partition and the codec can be chosen."""
     (tmp_path / "lines").write_bytes(b"anna:1\nbert:2:3\n\n:\n".replace(b"\n\n", b"\n"))
     more = ("--header", "a=b", "--partition", 1, "--codec", "zstd")
     run("produce", topic, "--file", "lines", "--key-separator", ":", *more)
@@ -149,7 +145,7 @@ def test_invalid_line(
     options: tuple[str, ...],
     why: str,
 ) -> None:
-    """The error names the line and the reason; the lines before it are written."""
+    """The error for an invalid line names the line and the reason; the lines before it are written."""
     good = '{"value": "v"}' if options == ("--json",) else "k:v"
     (tmp_path / "lines").write_text(f"{good}\n{line}\n{good}\n")
     result = run("produce", topic, "--file", "lines", *options, status=1)
@@ -181,7 +177,7 @@ def test_line_is_written_without_waiting_for_the_next(
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
         assert process.stderr is not None
-        # The second may be in the log although its response is missing: the first was answered before it was sent.
+        # The second line may be in the log even if its response is missing; the first was acknowledged before.
         assert process.stderr.read() in (
             b"kreplica: interrupted: 1 record written\n",
             b"kreplica: interrupted: 2 records written\n",
@@ -192,7 +188,7 @@ def test_line_is_written_without_waiting_for_the_next(
 
 
 def test_start_and_end_positions(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """Options select offsets, the last few records, times, partitions, and a number of records."""
+    """Options select a start by offset, time or number of last records, partitions, and an end."""
     write(shared.bootstrap_servers, topic, 30, size=1)
 
     def printed(*options: object) -> list[str]:
@@ -243,10 +239,7 @@ def test_follow_until_interrupted(
 def test_closed_pipe_is_not_an_error(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]]
 ) -> None:
-    """``consume
-
-    head`` ends without a message.
-    """
+    """``consume | head`` ends without an error message."""
     write(shared.bootstrap_servers, topic, 30_000, size=100)
     with start("consume", topic) as process:
         assert process.stdout is not None
@@ -261,10 +254,8 @@ def test_closed_pipe_is_not_an_error(
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz", "jsonl.zst", "parquet"])
-def test_topic_is_restored_from_a_file(
-    shared: KafkaCluster, topic: str, run: Callable[..., Result], kind: str
-) -> None:
-    """Every file format contains all records; the new topic has the number of partitions in the file."""
+def test_topic_is_restored_from_a_file(shared: KafkaCluster, topic: str, run: Callable[..., Result], kind: str) -> None:
+    """Files of every format have all records; the new topic has as many partitions as the file."""
     write(shared.bootstrap_servers, topic, 1500, codec=Codec.LZ4)
     file = f"{topic}.{kind}"
     assert "1,500 records" in run("topic", "export", topic, file).output
@@ -287,7 +278,7 @@ rows = st.lists(
 def test_all_record_contents_are_restored(
     shared: KafkaCluster, run: Callable[..., Result], made: list[Any], codec: Codec, kind: str
 ) -> None:
-    """Binary keys, nulls, empty headers, large records and any timestamp are restored, with every codec."""
+    """Binary keys, nulls, empty headers, large records and any timestamps are restored, with every codec."""
     topic = f"any-{next(numbers)}"
     shared.create_topic(topic, 3)
     with Cluster(shared.bootstrap_servers) as cluster, Producer(cluster, ProducerOptions(codec=codec)) as producer:
@@ -303,7 +294,7 @@ def test_all_record_contents_are_restored(
 
 
 def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path: Path) -> None:
-    """The error names the first record that cannot be written, and the remedy."""
+    """The error names the first record that cannot be written, and a remedy."""
     (tmp_path / "a.jsonl").write_text('{"value": "v", "partition": 0}\n{"value": "v", "partition": 7}\n')
     output = run("topic", "import", topic, "a.jsonl", status=1).output
     assert f"a.jsonl, line 2: the record has partition 7, but {topic} has 3 partitions (1 record written)" in output
@@ -317,7 +308,7 @@ def test_files_that_do_not_fit(topic: str, run: Callable[..., Result], tmp_path:
 def test_interrupted_export_leaves_nothing(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
-    """The file gets its name when it is complete; an interrupted export leaves no file."""
+    """An export is renamed to its final name when complete, so that an interrupted one leaves no file."""
     write(shared.bootstrap_servers, topic, 60_000)
     with start("topic", "export", topic, tmp_path / "t.jsonl") as process:
         while not (found := [each.name for each in tmp_path.iterdir()]):
@@ -334,7 +325,7 @@ def test_interrupted_export_leaves_nothing(
 
 
 def test_copy_is_verified(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """All records are copied in order with their timestamps; a second copy is appended and verified separately."""
+    """All records are copied in order, with timestamps; a second copy is appended and verified separately."""
     write(shared.bootstrap_servers, topic, 3000)
     for _ in range(2):
         output = run("topic", "copy", topic, f"{topic}-2", "--create", "--verify", "--codec", "snappy").output
@@ -344,10 +335,8 @@ def test_copy_is_verified(shared: KafkaCluster, topic: str, run: Callable[..., R
     assert [row for row in found if row[0] == 1] == [row for row in wanted if row[0] == 1] * 2
 
 
-def test_copy_to_another_number_of_partitions(
-    shared: KafkaCluster, topic: str, run: Callable[..., Result]
-) -> None:
-    """Fewer partitions are rejected unless keys may be partitioned again."""
+def test_copy_to_another_number_of_partitions(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
+    """A copy to fewer partitions is refused unless keys may be assigned to partitions again."""
     write(shared.bootstrap_servers, topic, 300)
     shared.create_topic(f"{topic}-small", 1)
     assert f"has 3 partitions and {topic}-small has 1" in run("topic", "copy", topic, f"{topic}-small", status=1).output
@@ -356,7 +345,7 @@ def test_copy_to_another_number_of_partitions(
 
 
 def test_topic_with_log_append_time(shared: KafkaCluster, topic: str, run: Callable[..., Result]) -> None:
-    """The copied timestamps differ, which is not reported as damage."""
+    """With LogAppendTime, the copies have other timestamps, which is not reported as a difference."""
     write(shared.bootstrap_servers, topic, 30)
     setting = "message.timestamp.type=LogAppendTime"
     assert "match" in run("topic", "copy", topic, f"{topic}-2", "--create", "--config", setting, "--verify").output
@@ -366,7 +355,7 @@ def test_topic_with_log_append_time(shared: KafkaCluster, topic: str, run: Calla
 def test_broker_dies_during_a_copy(
     kafka_cluster: KafkaCluster, start: Callable[..., subprocess.Popen[bytes]], transactional: bool
 ) -> None:
-    """Leaders die in both clusters: no record is lost or duplicated, the order is kept, and the verification passes."""
+    """If leaders die in both clusters during a copy, no record is lost, duplicated or reordered."""
     for name in ("t", "u"):
         kafka_cluster.create_topic(name, 3, min_insync_replicas=2)
     write(kafka_cluster.bootstrap_servers, "t", 40_000, size=100)
@@ -386,7 +375,7 @@ def test_broker_dies_during_a_copy(
 def test_transactional_copy_resumes(
     shared: KafkaCluster, topic: str, start: Callable[..., subprocess.Popen[bytes]], run: Callable[..., Result]
 ) -> None:
-    """The copy is killed and restarted with the same ID: no record is lost or duplicated."""
+    """A copy that is killed and restarted with the same transactional ID loses and duplicates no record."""
     write(shared.bootstrap_servers, topic, 48_000, size=100)
     shared.create_topic(f"{topic}-2", 3)
     for sign in (signal.SIGKILL, signal.SIGINT):
@@ -406,7 +395,7 @@ def test_transactional_copy_resumes(
 def test_copy_between_clusters(
     shared: KafkaCluster, topic: str, kafka_cluster: KafkaCluster, run: Callable[..., Result]
 ) -> None:
-    """The target topic may have another name."""
+    """A topic can be copied to another cluster, under another name."""
     write(shared.bootstrap_servers, topic, 300)
     to = ("--to-bootstrap", kafka_cluster.bootstrap_servers, "--from-bootstrap", shared.bootstrap_servers)
     assert "match" in run("topic", "copy", topic, "far", *to, "--create", "--verify", "--transactional", "x").output
@@ -419,7 +408,7 @@ def test_copy_between_clusters(
 
 @pytest.fixture
 def admin(shared: KafkaCluster) -> Iterator[FakeAdmin]:
-    """The admin API of the shared cluster, limited to the requests of commands that write records."""
+    """The admin API of the shared cluster, with only the requests that data commands send."""
     addresses = [each.split(":") for each in shared.bootstrap_servers.split(",")]
     rows = [
         {"broker_id": 7, "live": False, "endpoints": []},
@@ -438,13 +427,13 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture
 def line(tmp_path: Path) -> tuple[str, str]:
-    """Options for ``produce`` that write one record."""
+    """Return options with which ``produce`` writes one record."""
     (tmp_path / "line").write_text("a line\n")
     return "--file", str(tmp_path / "line")
 
 
-def typed(environment: dict[str, str], *words: str) -> Result:
-    """Run a command with only these variables that could select the cluster."""
+def run_with_environment(environment: dict[str, str], *words: str) -> Result:
+    """Run a command with only these of the variables that select a cluster."""
     variables = {"KREPLICA_BOOTSTRAP": None, "KREPLICA_ADMIN": None, "KREPLICA_TOKEN_FILE": None}
     return CliRunner().invoke(main, words, env={**variables, **environment}, obj=run_here)
 
@@ -452,21 +441,29 @@ def typed(environment: dict[str, str], *words: str) -> Result:
 def test_admin_api_provides_the_brokers(
     admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str], tmp_path: Path
 ) -> None:
-    """If the admin API of a cluster is given, records go to that cluster, not to a broker on the default port."""
-    assert typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line).exit_code == 0
+    """With an admin API, data commands use its cluster, not a broker on the default port."""
+    assert run_with_environment({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line).exit_code == 0
     assert admin.last.query == {}, "the admin API refuses unknown parameters"
-    assert typed({}, "produce", topic, "--admin", admin.url, *line).exit_code == 0
+    assert run_with_environment({}, "produce", topic, "--admin", admin.url, *line).exit_code == 0
     assert [record.value for record in read(shared.bootstrap_servers, topic)] == [b"a line"] * 2
-    consumed = typed({"KREPLICA_ADMIN": admin.url}, "consume", topic, "--from", "earliest", "--until-end")
+    consumed = run_with_environment(
+        {"KREPLICA_ADMIN": admin.url}, "consume", topic, "--from", "earliest", "--until-end"
+    )
     assert consumed.output == "a line\n" * 2
-    assert typed({"KREPLICA_ADMIN": admin.url}, "topic", "export", topic, str(tmp_path / "out.jsonl")).exit_code == 0
-    assert typed({"KREPLICA_ADMIN": admin.url}, "topic", "copy", topic, f"{topic}-2", "--create").exit_code == 0
+    assert (
+        run_with_environment(
+            {"KREPLICA_ADMIN": admin.url}, "topic", "export", topic, str(tmp_path / "out.jsonl")
+        ).exit_code
+        == 0
+    )
+    assert (
+        run_with_environment({"KREPLICA_ADMIN": admin.url}, "topic", "copy", topic, f"{topic}-2", "--create").exit_code
+        == 0
+    )
     assert len(read(shared.bootstrap_servers, f"{topic}-2")) == 2
 
 
-def test_precedence_of_addresses(
-    admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str]
-) -> None:
+def test_precedence_of_addresses(admin: FakeAdmin, shared: KafkaCluster, topic: str, line: tuple[str, str]) -> None:
     """Broker addresses take precedence over the admin API, and options over variables."""
     right = shared.bootstrap_servers
     admin_of_another = "http://127.0.0.1:1"
@@ -476,17 +473,17 @@ def test_precedence_of_addresses(
         ({}, ("--bootstrap", right, "--admin", admin_of_another)),
         ({"KREPLICA_BOOTSTRAP": NOWHERE}, ("--admin", admin.url)),
     ):
-        result = typed(environment, "produce", topic, *words, *line)
+        result = run_with_environment(environment, "produce", topic, *words, *line)
         assert result.exit_code == 0, result.output
     assert len(read(right, topic)) == 4
 
 
 def test_admin_api_without_brokers(admin: FakeAdmin, topic: str, line: tuple[str, str]) -> None:
-    """The command fails instead of using another cluster."""
+    """If the admin API reports no live brokers, the command fails instead of using another cluster."""
     admin.answers["GET /v1/brokers"] = {"brokers": [], "next": None}
-    result = typed({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line)
+    result = run_with_environment({"KREPLICA_ADMIN": admin.url}, "produce", topic, *line)
     assert result.exit_code == 1
     assert "reports no live brokers: use --bootstrap" in result.output
-    result = typed({"KREPLICA_ADMIN": "http://127.0.0.1:1"}, "produce", topic, *line)
+    result = run_with_environment({"KREPLICA_ADMIN": "http://127.0.0.1:1"}, "produce", topic, *line)
     assert result.exit_code == 1
     assert "127.0.0.1:1" in result.output

@@ -43,7 +43,7 @@ def test_group_is_described(admin, kreplica):
 
 
 def test_lag(admin, kreplica):
-    """The output has the lag per partition and its status."""
+    """The output has the lag and status per partition."""
     row = {"topic": "orders", "partition": 0, "committed_offset": 4, "committed_leader_epoch": 0,
            "committed_at_ms": 1_790_000_000_000, "metadata": "", "log_end_offset": 10, "lag": 6,
            "status": "STOPPED"}  # fmt: skip
@@ -57,14 +57,14 @@ def test_lag(admin, kreplica):
 def test_group_is_deleted_after_confirmation(admin, kreplica):
     admin.answers["DELETE /v1/groups/kitchen"] = {"group": "kitchen", "dry_run": False}
     assert kreplica("group", "delete", "kitchen", answer="\n").exit_code == 1
-    assert not admin.asked
+    assert not admin.requests
     assert kreplica("group", "delete", "kitchen", "-y").stdout == "Group kitchen was deleted.\n"
     assert "can be deleted" in kreplica("group", "delete", "kitchen", "--dry-run").stdout
     assert admin.last.query == {"dry_run": "true"}
 
 
 def test_reset_without_execute_changes_nothing(admin, kreplica):
-    """The command shows the new offsets, and the option that applies them."""
+    """Without --execute, the command shows the new offsets and the option that commits them."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     shown = kreplica("group", "reset", "kitchen", "--earliest").stdout
     assert admin.last.query == {"dry_run": "true"}
@@ -94,14 +94,14 @@ def test_reset_with_execute(admin, kreplica):
     ],
 )
 def test_reset_targets(admin, kreplica, words, goal):
-    """The target is a time, a duration, a number of records, or an offset."""
+    """The target of a reset is a time, a duration, a number of records, or an offset."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     assert kreplica("group", "reset", "kitchen", *words).exit_code == 0
     assert admin.last.body == {"to": goal}
 
 
 def test_reset_of_some_partitions(admin, kreplica):
-    """Topics and partitions are combined; a topic given as a whole includes all of its partitions."""
+    """Topic options are combined; a topic without partitions includes all its partitions."""
     admin.answers["POST /v1/groups/kitchen/offsets"] = OFFSETS
     kreplica("group", "reset", "kitchen", "--earliest", "-t", "a:0,4-6", "-t", "a:1", "-t", "b", "-t", "b:3")
     assert admin.last.body["topics"] == {"a": [0, 1, 4, 5, 6], "b": None}
@@ -123,4 +123,4 @@ def test_invalid_arguments(admin, kreplica, words, message):
     done = kreplica("group", "reset", "kitchen", *words)
     assert done.exit_code == 2
     assert message in done.stderr
-    assert not admin.asked
+    assert not admin.requests

@@ -1,4 +1,4 @@
-"""Options of long lists, pages, and the cost of ten thousand rows."""
+"""Options of long lists, pagination, and the cost of ten thousand rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PARTITIONS = [
 
 
 def test_columns_order_and_limit(admin, kreplica):
-    """The options are sent to the broker, so that it computes and returns only the shown rows."""
+    """The options are sent to the broker, which computes and returns only the rows to be shown."""
     rows = [{"name": "a", "size_bytes": 4096}]
     admin.answers["GET /v1/topics"] = {"topics": rows, "next": None, "total": 900, "problems": []}
     options = ("--fields", "name, size_bytes", "--sort", "-size_bytes", "--filter", "size_bytes>1", "--limit", "1")
@@ -33,21 +33,21 @@ def test_columns_order_and_limit(admin, kreplica):
         "limit": "1",
         "internal": "false",
     }
-    assert len(admin.asked) == 1
+    assert len(admin.requests) == 1
 
 
 def test_sorted_pages_are_read_by_number(admin, kreplica):
-    """A sorted list of more than one page is complete."""
+    """A sorted list is read to its last page."""
     first = {"groups": [{"group": "a", "lag": 2}], "next": None, "total": 2, "problems": []}
     second = {"groups": [{"group": "b", "lag": 1}], "next": None, "total": 2, "problems": []}
     admin.answers["GET /v1/groups"] = [first, second]
     done = kreplica("group", "list", "--fields", "group,lag", "--sort", "-lag", "--json")
     assert [row["group"] for row in json.loads(done.stdout)["groups"]] == ["a", "b"]
-    assert [request.query.get("page") for request in admin.asked] == [None, "2"]
+    assert [request.query.get("page") for request in admin.requests] == [None, "2"]
 
 
 def test_limit_within_a_page(admin, kreplica):
-    """The list ends there; the position of the next page, after rows that are not shown, is not printed."""
+    """A list that ends within a page does not print the position of the next page, which would skip rows."""
     pages = [
         {"topics": [{"name": f"{page}-{number}"} for number in range(1000)], "next": f"page {page + 2}", "total": 9000,
          "problems": []}
@@ -56,7 +56,7 @@ def test_limit_within_a_page(admin, kreplica):
     admin.answers["GET /v1/topics"] = pages
     done = json.loads(kreplica("topic", "list", "--limit", "1500", "--json").stdout)
     assert (len(done["topics"]), done["topics"][-1]["name"], done["next"]) == (1500, "1-499", None)
-    assert [request.query.get("after") for request in admin.asked] == [None, "page 2"]
+    assert [request.query.get("after") for request in admin.requests] == [None, "page 2"]
 
 
 @pytest.mark.parametrize(
@@ -76,14 +76,14 @@ def test_limit_within_a_page(admin, kreplica):
     ],
 )
 def test_each_list_has_a_limit(admin, kreplica, words, path, members):
-    """The broker computes and returns only the shown rows."""
+    """Each list sends its limit to the broker, which computes and returns only the rows to be shown."""
     admin.answers[f"GET {path}"] = {**members, "next": None, "problems": []}
     done = kreplica(*words.split(), "--limit", "3")
     assert (done.exit_code, admin.last.query["limit"]) == (0, "3"), done.output
 
 
 def test_connections(admin, kreplica):
-    """A row has the client, its library, user, rates and requests in flight."""
+    """A row has the client, its library, its user, rates and requests in flight."""
     row = {"address": "10.0.0.7:51000", "client_id": "shop", "software_name": "librdkafka", "software_version": "2.6.1",
            "user": "User:alice", "listener": "SASL_SSL", "bytes_in_rate": 2048.0, "bytes_out_rate": None,
            "in_flight": 2, "idle_ms": 1500, "opened_at_ms": 1_790_000_000_000}  # fmt: skip
@@ -94,7 +94,7 @@ def test_connections(admin, kreplica):
 
 
 def test_ten_thousand_partitions(admin, kreplica):
-    """The table of ten thousand partitions takes less than a second of CPU time, and so does its JSON."""
+    """A table of ten thousand partitions takes less than a second of CPU time, and so does its JSON."""
     admin.answers["GET /v1/partitions"] = {"partitions": PARTITIONS, "next": None}
     for options in ((), ("--json",)):
         started_s = time.thread_time()
@@ -108,7 +108,7 @@ def test_ten_thousand_partitions(admin, kreplica):
 
 
 def test_long_json_is_the_same_document():
-    """Long lists have one line per row."""
+    """A long list is printed with one line per row, and parses to the same document."""
     document = {"rows": [{"a": [number, "x\ny"]} for number in range(300)], "next": None, "few": [{"b": 1}]}
     text = json_text(document)
     assert json.loads(text) == document
@@ -118,7 +118,7 @@ def test_long_json_is_the_same_document():
 
 
 def test_long_table_in_a_terminal(monkeypatch, capsys):
-    """A long table keeps its highlighted problems, and columns of wide characters are aligned."""
+    """A long table highlights problems, and aligns columns with wide characters."""
     shown = screen.Screen()
     monkeypatch.setattr(shown, "_is_terminal", True)
     rows = [("é" * 3, number, "ok") for number in range(screen.WRAPPED_ROWS_MAX)]

@@ -1,4 +1,4 @@
-"""``kreplica log``: contents of a broker's files as text and JSON."""
+"""``kreplica log``: the contents of a broker's log files as text and JSON."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARCHIVE = Path(__file__).parents[1] / "storage" / "written_by_kafka" / "kafka-3.
 
 @pytest.fixture(scope="module")
 def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Unpack the directory that Apache Kafka left when it was killed."""
+    """Unpack the log directory of an Apache Kafka broker that was killed."""
     directory = tmp_path_factory.mktemp("kafka")
     with tarfile.open(ARCHIVE) as packed:
         unpack(packed, directory)
@@ -48,7 +48,7 @@ class TestDump:
             assert all(batch["crc_valid"] for batch in batches)
 
     def test_batches_and_markers_as_text(self, unpacked: Path) -> None:
-        """Each batch has one line."""
+        """Each batch is printed on one line."""
         file = unpacked / "transactions-0" / f"{0:020}.log"
         out = run("dump", file, "--records").stdout.splitlines()
         assert out[0].startswith("position 0  offsets 0-4  records 5  bytes 151  epoch 0  create time ")
@@ -59,14 +59,14 @@ class TestDump:
         ]  # fmt: skip
 
     def test_codecs(self, unpacked: Path) -> None:
-        """Every codec is named and decompressed."""
+        """Batches of every codec are decompressed, and the codec is named."""
         entries = lines("dump", unpacked / "codecs-0" / f"{0:020}.log", "--records")
         assert {entry["compression"] for entry in entries if entry["entry"] == "batch"} == {
             "none", "gzip", "snappy", "lz4", "zstd",
         }  # fmt: skip
 
     def test_indexes_snapshots_and_checkpoints(self, unpacked: Path) -> None:
-        """The type of a file follows from its name."""
+        """The type of a file is derived from its name."""
         directory = unpacked / "transactions-0"
         (aborted,) = lines("dump", directory / f"{0:020}.txnindex")
         assert (aborted["producer_id"], aborted["first_offset"], aborted["last_offset"]) == (2, 6, 11)
@@ -87,7 +87,7 @@ class TestDump:
         assert [batch["base_offset"] for batch in found] == [6, 11]
 
     def test_long_values_are_truncated(self, tmp_path: Path) -> None:
-        """An option prints them completely."""
+        """Long values are truncated, unless --full is used."""
         file = tmp_path / f"{0:020}.log"
         file.write_bytes(build_batch([Record(0, 5, None, b"x" * 500)]))
         assert f'value "{"x" * 100}... (500 characters)"' in run("dump", file, "--records").stdout
@@ -107,7 +107,7 @@ class TestDump:
         assert 'key base64:/wA=  value "a\\x1b[2J"  h=null  i=base64:/g==' in shown
 
     def test_damage(self, unpacked: Path, tmp_path: Path) -> None:
-        """A wrong checksum and a truncated end are reported, with status 1; readable records are printed."""
+        """A wrong checksum and a torn end are reported, with exit status 1; readable records are printed."""
         data = bytearray((unpacked / "transactions-0" / f"{0:020}.log").read_bytes()[:300])
         data[70] ^= 0xFF
         file = tmp_path / f"{0:020}.log"
@@ -133,13 +133,13 @@ class TestDump:
         assert why in done.stderr
 
     def test_directory_without_a_log(self, tmp_path: Path) -> None:
-        """The directory is a usage error."""
+        """A directory without a log is a usage error."""
         assert run("dump", tmp_path).exit_code == 2
 
 
 class TestVerify:
     def test_healthy_logs(self, unpacked: Path) -> None:
-        """The output is a summary, with status 0."""
+        """For healthy logs, the output is a summary, and the exit status is 0."""
         done = run("verify", unpacked, "--records")
         assert (done.exit_code, done.stdout) == (
             0, "4 partitions, 13 segments, 69 batches, 21.6 KiB: no problems\n",
@@ -148,7 +148,7 @@ class TestVerify:
         assert (tally["partitions"], tally["problems"]) == (4, 0)
 
     def test_problems(self, unpacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Each line has file, position and reason; the status is 1."""
+        """Each problem is a line with file, position and reason, and the exit status is 1."""
         monkeypatch.setattr(log_verify, "PAUSE_S", 0.0)
         directory = tmp_path / "t-0"
         directory.mkdir()
@@ -168,7 +168,7 @@ class TestVerify:
 
     @pytest.mark.parametrize("option", ["--report-gaps", "--no-gaps"])
     def test_gaps(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
-        """Missing offsets are a problem only with the option; its former name still works."""
+        """Missing offsets are a problem only with --report-gaps, or its former name --no-gaps."""
         monkeypatch.setattr(log_verify, "PAUSE_S", 0.0)
         directory = tmp_path / "t-0"
         directory.mkdir()
@@ -180,13 +180,13 @@ class TestVerify:
         assert "offsets are missing" in done.stdout
 
     def test_directory_without_logs(self, tmp_path: Path) -> None:
-        """The directory is a usage error."""
+        """A directory without logs is a usage error."""
         done = run("verify", tmp_path)
         assert done.exit_code == 2
         assert "contains no logs" in done.stderr
 
     def test_unreadable_file(self, tmp_path: Path) -> None:
-        """The error is one line."""
+        """The error for an unreadable file is one line."""
         (tmp_path / f"{0:020}.log").mkdir()
         done = run("verify", tmp_path)
         assert done.exit_code == 1

@@ -1,4 +1,4 @@
-"""The manual pages that packages contain."""
+"""The manual pages in the packages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def pages() -> dict[str, str]:
 
 
 def test_each_command_has_a_page(pages: dict[str, str]) -> None:
-    """The pages are those of the generated reference, and the page of ``kreplica`` itself."""
+    """There is a page for each command in the generated reference, and one for ``kreplica`` itself."""
     commands = re.findall(r"^##+ (kreplica .*)$", reference(), re.MULTILINE)
     assert set(pages) == {"kreplica.1", *(f"{command.replace(' ', '-')}.1" for command in commands)}
     assert len(pages) > 90
@@ -36,7 +36,7 @@ def test_page_has_options_and_variables(pages: dict[str, str]) -> None:
 
 @pytest.mark.needs_program("man")
 def test_no_page_has_warnings(pages: dict[str, str], tmp_path: Path) -> None:
-    """``man`` formats all pages without a warning, and each has the name of its command."""
+    """``man`` formats all pages without warnings, and each page has the name of its command."""
     for name, text in pages.items():
         (tmp_path / name).write_text(text)
     command = ["man", "--warnings=w", "-E", "UTF-8", "-P", "cat", "-l", *sorted(pages)]
@@ -46,8 +46,8 @@ def test_no_page_has_warnings(pages: dict[str, str], tmp_path: Path) -> None:
         assert re.search(rf"^ +{name.removesuffix('.1')} +- +\S", done.stdout, re.MULTILINE), name
 
 
-def test_wheel_contains_the_written_files(tmp_path: Path) -> None:
-    """Each pattern of ``data_files`` in setup.cfg matches a file that ``packaging/manual.py`` writes."""
+def test_wheel_contains_the_generated_files(tmp_path: Path) -> None:
+    """Each pattern in ``data_files`` of setup.cfg matches a file that ``packaging/manual.py`` writes."""
     subprocess.run([sys.executable, ROOT / "packaging" / "manual.py", tmp_path], check=True)
     settings = configparser.ConfigParser()
     settings.read(ROOT / "setup.cfg")

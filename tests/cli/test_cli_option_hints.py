@@ -1,4 +1,4 @@
-"""Options of Kafka's scripts, kcat and rpk: the error names the option, argument or command of kreplica."""
+"""Options of Kafka's scripts, kcat and rpk: the error names kreplica's option, argument or command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from kreplica.service.process.options import StandaloneOptions
     ],
 )
 def test_hints(words: str, hint: str) -> None:
-    """The exit status is that of wrong arguments, and the hint is in the error."""
+    """A foreign option is a usage error with a hint."""
     done = CliRunner().invoke(main, words.split(), prog_name="kreplica")
     assert (done.exit_code, hint in done.stderr) == (2, True), done.stderr
 
@@ -57,7 +57,7 @@ def commands() -> list[click.Command]:
 
 
 def test_hints_are_current() -> None:
-    """Each hint is an option, argument or subcommand of some command."""
+    """Each hint names an existing option, argument or subcommand."""
     parameters = [parameter for command in commands() for parameter in command.params]
     options = {name for each in parameters for name in (*each.opts, *each.secondary_opts)}
     assert {option.partition(" ")[0] for hints in OPTIONS.values() for option in hints} <= options
@@ -67,7 +67,7 @@ def test_hints_are_current() -> None:
 
 
 def test_old_name_of_the_zookeeper_port(capsys: pytest.CaptureFixture[str]) -> None:
-    """The old option works, and a warning names the new one."""
+    """The old option still works, and a warning names the new one."""
     options = StandaloneOptions()
     options.parseOptions(["--coordinator-port=2182"])
     assert options["zookeeper-port"] == 2182

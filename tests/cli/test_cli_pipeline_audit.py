@@ -25,7 +25,7 @@ GOOD = "orders<b>"
 
 
 def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
-    """Return a report with one partition of three replicas, one of them behind, and an empty partition."""
+    """Return a report about a partition with three replicas, one of which is behind, and an empty partition."""
     found = Comparison(GOOD, 2, 10, 1000)
     if not is_empty:
         found.coverages += [Coverage(each, 10, 900 if each == 3 else 1000, 50, 4096, each == 3) for each in (1, 2, 3)]
@@ -39,7 +39,7 @@ def report(*, differences: int = 0, is_empty: bool = False) -> AuditReport:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Return a function that runs the command with a scripted result of the audit."""
+    """Return a function that runs the command with a scripted audit result."""
     monkeypatch.chdir(tmp_path)
 
     @contextmanager
@@ -48,10 +48,12 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
     monkeypatch.setattr(pipeline_audit, "open_spark", no_spark)
 
-    def run_command(*words: str, found: AuditReport | None = None, asked: list[AuditOptions] | None = None) -> Result:
+    def run_command(
+        *words: str, found: AuditReport | None = None, requested: list[AuditOptions] | None = None
+    ) -> Result:
         def audit(_: None, options: AuditOptions, __: object) -> AuditReport:
-            if asked is not None:
-                asked.append(options)
+            if requested is not None:
+                requested.append(options)
             return found or report()
 
         monkeypatch.setattr(audit_module, "audit", audit)
@@ -61,7 +63,7 @@ def run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
 
 
 def test_replicas_agree(run: Run) -> None:
-    """The status is 0, with a line for each broker and a conclusion."""
+    """If replicas agree, the exit status is 0, and the output has a line per broker and a conclusion."""
     result = run("--log-dirs", "/a,/b")
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
@@ -73,7 +75,7 @@ def test_replicas_agree(run: Run) -> None:
 
 
 def test_differences(run: Run) -> None:
-    """The status is 1; the output names a limited number of differences."""
+    """If replicas differ, the exit status is 1, and the output shows a limited number of differences."""
     result = run("--log-dirs", "/a", found=report(differences=60))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
@@ -84,7 +86,7 @@ def test_differences(run: Run) -> None:
 
 
 def test_nothing_was_compared(run: Run) -> None:
-    """Nothing is verified, so the status is 1."""
+    """If nothing was compared, which proves nothing, the exit status is 1."""
     result = run("--log-dirs", "/a", found=report(is_empty=True))
     assert result.exit_code == 1
     assert result.stdout.splitlines()[-1] == "nothing was compared"
@@ -104,11 +106,11 @@ def test_json(run: Run) -> None:
 
 def test_options(run: Run) -> None:
     """Options are passed to the audit."""
-    asked: list[AuditOptions] = []
+    requested: list[AuditOptions] = []
     words = ["--log-dirs", "1=/a/,/b", "--log-dirs", "/c", "--log-dirs", "1=/d", "orders", "pay", "--compacted", "x, y"]
-    assert run(*words, "--resume", "work", "--bootstrap", "h:1", asked=asked).exit_code == 0
-    assert run("--via-brokers", "--bootstrap", "h:1", asked=asked).exit_code == 0
-    assert asked == [
+    assert run(*words, "--resume", "work", "--bootstrap", "h:1", requested=requested).exit_code == 0
+    assert run("--via-brokers", "--bootstrap", "h:1", requested=requested).exit_code == 0
+    assert requested == [
         AuditOptions(log_dirs=("/c",), log_dirs_of={1: ("/a", "/b", "/d")}, bootstrap="h:1",
                      topics=frozenset({"orders", "pay"}), compacted=frozenset({"x", "y"}), resume=Path("work")),
         AuditOptions(bootstrap="h:1", via_brokers=True),
@@ -128,14 +130,14 @@ def test_options(run: Run) -> None:
     ],
 )
 def test_invalid_arguments(run: Run, words: list[str], message: str) -> None:
-    """The status is 2, and the message names the expected value."""
+    """Invalid arguments are usage errors that name the expected value."""
     result = run(*words)
     assert result.exit_code == 2
     assert message in result.stderr
 
 
 def test_page_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """The error is one line."""
+    """If the page cannot be written, the error is one line."""
     result = run("--log-dirs", "/a", "--html", str(tmp_path / "no" / "page.html"))
     assert result.exit_code == 1
     assert "page.html cannot be written" in result.stderr
@@ -175,7 +177,7 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize("found", [report(), report(differences=9), report(is_empty=True)])
 def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
-    """The page is one file without references to other servers, with all data also as text and tables."""
+    """The page is one file without references to other servers, and has all data as text and tables too."""
     path = tmp_path / "page.html"
     result = run("--log-dirs", "/a", "--html", str(path), found=found)
     assert result.exit_code == (0 if found.agrees else 1)
@@ -198,7 +200,7 @@ def test_html_page(run: Run, tmp_path: Path, found: AuditReport) -> None:
 
 
 def test_large_page_is_bounded() -> None:
-    """The first of many partitions and differences are shown, with the total numbers."""
+    """Of many partitions and differences only the first are shown, with the total numbers."""
     partitions = []
     for number in range(3000):
         found = Comparison("t", number, 0, 1000, [Coverage(1, 0, 1000, 1, 100, False)])

@@ -1,4 +1,4 @@
-"""``kreplica plan``: dry run, confirmation, progress, and changes of plans."""
+"""``kreplica plan``: dry run, confirmation, progress, and changes to plans."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def impatient(monkeypatch):
 
 
 def test_plan_is_created_and_followed(admin, kreplica):
-    """The preview is confirmed, and the command ends when the plan is completed."""
+    """After the preview is confirmed, the plan is created, and the command ends when it is completed."""
     admin.answers["POST /v1/plans"] = [PREVIEW, {**PREVIEW, "dry_run": False}]
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan(finished=3), plan("completed", finished=4)]
     done = kreplica("plan", "make", "drain", "1", "--throttle", "50MB", "--comment", "disks", answer="y\n")
     assert done.exit_code == 0, done.output
-    previewed, made = admin.asked[:2]
+    previewed, made = admin.requests[:2]
     assert previewed.query == {"dry_run": "true"}
     assert made.query == {}
     assert previewed.body == made.body == {
@@ -69,7 +69,7 @@ def test_declined_plan_is_not_created(admin, kreplica):
     admin.answers["POST /v1/plans"] = PREVIEW
     done = kreplica("plan", "make", "drain", "1", answer="n\n")
     assert done.exit_code == 1
-    assert [asked.query for asked in admin.asked] == [{"dry_run": "true"}]
+    assert [request.query for request in admin.requests] == [{"dry_run": "true"}]
 
 
 def test_dry_run_shows_the_znodes(admin, kreplica):
@@ -77,7 +77,7 @@ def test_dry_run_shows_the_znodes(admin, kreplica):
     out = kreplica("plan", "make", "rebalance", "--topic", "orders", "--dry-run").stdout
     assert admin.last.body == {"kind": "rebalance", "topics": ["orders"]}
     assert out.splitlines()[-1] == f'  create /kreplica/plans/{PLAN_ID}  {{"version": 1}}'
-    assert len(admin.asked) == 1
+    assert len(admin.requests) == 1
 
 
 def test_balanced_cluster_gets_no_plan(admin, kreplica):
@@ -85,11 +85,11 @@ def test_balanced_cluster_gets_no_plan(admin, kreplica):
     admin.answers["POST /v1/plans"] = empty_text
     done = kreplica("plan", "make", "rebalance", "--yes")
     assert done.stdout.endswith("No moves are necessary.\n")
-    assert len(admin.asked) == 1
+    assert len(admin.requests) == 1
 
 
 def test_detach(admin, kreplica):
-    """With --detach the command does not follow the plan."""
+    """With --detach, the command does not follow the plan."""
     admin.answers["POST /v1/plans"] = PREVIEW
     done = kreplica("plan", "make", "add-brokers", "4", "5", "--yes", "--detach")
     assert done.stdout.endswith(f"Created plan {PLAN_ID}.\n")
@@ -97,10 +97,10 @@ def test_detach(admin, kreplica):
 
 
 def test_json(admin, kreplica):
-    """With --json the output is the response, without confirmation and waiting."""
+    """With --json, the output is the response, and the command neither asks for confirmation nor waits."""
     admin.answers["POST /v1/plans"] = PREVIEW
     assert kreplica("plan", "make", "rebalance", "--json").exit_code == 2, "--yes is missing"
-    assert not admin.asked
+    assert not admin.requests
     assert json.loads(kreplica("plan", "make", "rebalance", "--json", "--yes").stdout) == PREVIEW
     assert admin.last.query == {"dry_run": "false"}
     assert json.loads(kreplica("plan", "make", "rebalance", "--json", "--dry-run").stdout) == PREVIEW
@@ -141,7 +141,7 @@ def test_json(admin, kreplica):
     ],
 )
 def test_plan_kinds(admin, kreplica, words, request_body, tmp_path, monkeypatch):
-    """The arguments of each kind become its request."""
+    """The arguments of each kind of plan become its request."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "moves.json").write_text(
         '{"version": 1, "partitions": [{"topic": "a", "partition": 0, "replicas": [9], "log_dirs": ["any"]}]}'
@@ -162,7 +162,7 @@ def test_aliases(admin, kreplica, words, kind):
 
 
 def test_failed_plan(admin, kreplica):
-    """The output has the reason, and the exit status is not 0."""
+    """If the plan fails, the output has the reason, and the exit status is not 0."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason="broker 2 is gone")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert done.exit_code == 1
@@ -170,7 +170,7 @@ def test_failed_plan(admin, kreplica):
 
 
 def test_progress_as_json(admin, kreplica):
-    """Each change is one line."""
+    """Each change of the progress is printed as one line."""
     documents = [plan(), plan(), plan(finished=2), plan("completed", finished=4)]
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = list(documents)
     done = kreplica("plan", "watch", PLAN_ID, "--json")
@@ -178,7 +178,7 @@ def test_progress_as_json(admin, kreplica):
 
 
 def test_broker_dies_while_a_plan_is_followed(admin, kreplica):
-    """Failed requests are retried for a while."""
+    """A plan is still followed if requests fail for a while."""
     broken = 200, "text/plain", b"going away"
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), broken, broken, plan("completed", finished=4)]
     done = kreplica("plan", "watch", PLAN_ID)
@@ -190,7 +190,7 @@ CLEARS = "\x1b[2J\x9b2J\x07"
 
 
 def test_control_characters_in_a_plan_are_escaped(admin, kreplica):
-    """Control characters may be in the reason and in the state from the server."""
+    """Control characters in the reason and the state are escaped."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("failed", reason=f"broker {CLEARS}2")]
     done = kreplica("plan", "watch", PLAN_ID)
     assert r"broker \x1b[2J\x9b2J\x072" in done.stdout
@@ -198,7 +198,7 @@ def test_control_characters_in_a_plan_are_escaped(admin, kreplica):
 
 
 def test_progress_bars(admin, kreplica, monkeypatch):
-    """On a terminal, the bars of moves and bytes grow."""
+    """On a terminal, progress bars show moves and bytes."""
     monkeypatch.setattr(watch, "Console", lambda **options: Console(**options, force_terminal=True, width=100))
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = [plan(), plan("completed", finished=4)]
     drawn = kreplica("plan", "watch", PLAN_ID).stderr
@@ -208,7 +208,7 @@ def test_progress_bars(admin, kreplica, monkeypatch):
 
 
 def test_ctrl_c_leaves_the_plan_running(admin):
-    """The message says so, and how to follow it again."""
+    """Ctrl-C leaves the plan running, and the message says how to follow it again."""
     admin.answers[f"GET /v1/plans/{PLAN_ID}"] = plan()
     command = [sys.executable, "-m", "kreplica.cli", "plan", "watch", PLAN_ID, "--json", "--admin", admin.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -221,7 +221,7 @@ def test_ctrl_c_leaves_the_plan_running(admin):
         f"Plan {PLAN_ID} is still running.  Follow it with kreplica plan watch {PLAN_ID}, "
         f"cancel it with kreplica plan cancel {PLAN_ID}.\n"
     )
-    assert {asked.method for asked in admin.asked} == {"GET"}
+    assert {request.method for request in admin.requests} == {"GET"}
 
 
 def test_ctrl_c_during_a_request(admin):
@@ -244,7 +244,7 @@ def test_ctrl_c_during_a_request(admin):
 
 
 def test_plans_are_listed_and_shown(admin, kreplica):
-    """The list has a row per plan; a single plan is shown with its moves."""
+    """The list has a row per plan; a single plan is shown with its moves on request."""
     admin.answers["GET /v1/plans"] = {"plans": [plan("failed", number=2), plan()], "next": None}
     lines = kreplica("plan", "list").stdout.splitlines()
     assert [line.split()[:3] for line in lines[1:]] == [
@@ -294,4 +294,4 @@ def test_invalid_arguments(admin, kreplica, words, message, tmp_path, monkeypatc
     done = kreplica("plan", *words)
     assert done.exit_code == 2
     assert message in " ".join(done.stderr.split())
-    assert not admin.asked
+    assert not admin.requests

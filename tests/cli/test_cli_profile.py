@@ -1,4 +1,4 @@
-"""``kreplica pipeline profile``: output and requested plan, without Spark."""
+"""``kreplica pipeline profile``: its output, and the plan that it requests, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WEIGHTS = [
 ]
 
 
-def measured(batches: int) -> Measures:
+def measures_of(batches: int) -> Measures:
     """Return batches of 1,000 bytes and 10 records each, one minute apart; some records have the key ``a``."""
     found = Measures()
     for number in range(batches):
@@ -43,32 +43,34 @@ def measured(batches: int) -> Measures:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the arguments of the pipeline; no Spark is started."""
+def arguments(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Replace Spark's pipeline by a scripted report, and return the arguments that it received."""
     called: dict[str, Any] = {}
     rows = {0: 3, 1: 1, 2: 0}
     parts = [(TopicPartition("orders", number), batches) for number, batches in rows.items()]
-    report = profile_report({each: (OffsetRange(each, 0, 10 * n), measured(n)) for each, n in parts}, sample=0.5, top=1)
+    report = profile_report(
+        {each: (OffsetRange(each, 0, 10 * n), measures_of(n)) for each, n in parts}, sample=0.5, top=1
+    )
 
     @contextmanager
     def no_spark(name: str, choice: object) -> Iterator[None]:
         yield
 
-    def profiled(spark: object, options: dict[str, str], **others: Any) -> ProfileReport:
+    def fake_profile(spark: object, options: dict[str, str], **others: Any) -> ProfileReport:
         called.update(options, **others)
         return report
 
     monkeypatch.setattr(pipeline_profile, "open_spark", no_spark)
-    monkeypatch.setattr(profiling, "profile", profiled)
+    monkeypatch.setattr(profiling, "profile", fake_profile)
     return called
 
 
-def test_tables(kreplica, given):
-    """Topics are first listed in rows, then shown one by one."""
+def test_tables(kreplica, arguments):
+    """Topics are first listed in a table, then shown one by one."""
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--sample", "0.5", "--top", "1")
     assert done.exit_code == 0, done.output
-    assert given["kafka.bootstrap.servers"] == "b:1"
-    assert (given["subscribePattern"], given["sample"], given["top"]) == (".*", 0.5, 1)
+    assert arguments["kafka.bootstrap.servers"] == "b:1"
+    assert (arguments["subscribePattern"], arguments["sample"], arguments["top"]) == (".*", 0.5, 1)
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[1] == "orders 3 40 3.9 KiB 3.9 KiB 0.2 1 5.0 % 2.25"
     assert "Keys and values were measured in a sample of 50.0 % of the batches." in lines
@@ -79,15 +81,15 @@ def test_tables(kreplica, given):
     assert "0 0 30 30 2.9 KiB 17 B/s 1" in lines
 
 
-def test_files_instead_of_brokers(kreplica, given):
-    """Some topics are read from the directories of one broker."""
+def test_files_instead_of_brokers(kreplica, arguments):
+    """With log directories, the selected topics are read from the files of one broker."""
     assert kreplica("pipeline", "profile", "orders", "payments", "--log-dirs", "/a,/b").exit_code == 0
-    assert given["kreplica.source"] == "segments"
-    assert (given["kreplica.log.dirs"], given["subscribe"]) == ("/a,/b", "orders,payments")
-    assert "kafka.bootstrap.servers" not in given
+    assert arguments["kreplica.source"] == "segments"
+    assert (arguments["kreplica.log.dirs"], arguments["subscribe"]) == ("/a,/b", "orders,payments")
+    assert "kafka.bootstrap.servers" not in arguments
 
 
-def test_plan_from_the_profile(admin, kreplica, given):
+def test_plan_from_the_profile(admin, kreplica, arguments):
     """The plan is shown, and created only on request."""
     admin.answers["POST /v1/plans"] = [PLAN, PLAN, {**PLAN, "dry_run": False}]
     done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--plan", "bytes")
@@ -104,13 +106,15 @@ def test_plan_from_the_profile(admin, kreplica, given):
     assert [row["weight"] for row in admin.last.body["weights"]] == [17, 6]
 
 
-def test_json(admin, kreplica, given):
-    """The report contains the admin API's response; if that is an error, the report is printed alone with a message."""
+def test_json(admin, kreplica, arguments):
+    """The JSON has the admin API's response; if that is an error, the report is printed without it."""
     admin.answers["POST /v1/plans"] = PLAN
     report = json.loads(kreplica("pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes").stdout)
     assert report["plan"] == PLAN
     assert report["topics"][0]["partitions"][0]["size_bytes"] == 3000
-    done = kreplica("pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes", "--admin", "http://127.0.0.1:1")
+    done = kreplica(
+        "pipeline", "profile", "--bootstrap", "b:1", "--json", "--plan", "bytes", "--admin", "http://127.0.0.1:1"
+    )
     assert done.exit_code == 1
     assert json.loads(done.stdout)["plan"] is None
     assert kreplica("pipeline", "profile", "--bootstrap", "b:1", "--submit").exit_code == 2

@@ -27,7 +27,7 @@ def written(row, *, dry_run=False):
     return {**row, "dry_run": dry_run, "znodes": [{"operation": "set", "path": "/config/users/alice", "data": {}}]}
 
 
-def test_names_are_those_of_the_broker():
+def test_quota_names_equal_those_of_the_broker():
     assert quota.NAMES == QUOTA_NAMES
     assert quota.DEFAULT == DEFAULT_ENTITY
 
@@ -94,7 +94,7 @@ def test_invalid_quota(kreplica, words, message):
 
 
 def test_deletion_of_quotas(admin, kreplica):
-    """All quotas of the entity, unless some are named; only after a confirmation."""
+    """After a confirmation, all quotas of the entity are deleted, or those that are named."""
     admin.answers["GET /v1/quotas"] = PAGE
     admin.answers["PATCH /v1/quotas"] = written({**ALICE, "quotas": {}})
     assert kreplica("quota", "delete", "user:alice", answer="n\n").exit_code == 1
@@ -110,7 +110,7 @@ def test_deletion_of_quotas(admin, kreplica):
 
 
 def test_why_client(admin, kreplica):
-    """The query names the client, and the summary is printed."""
+    """The client is passed as query parameters, and the summary is printed."""
     document = {"subject": "client User:alice", "state": "throttled", "summary": "User:alice is throttled.",
                 "decided": [], "waits_for": [], "facts": {}, "problems": [], "you_can": [
                     {"text": "Raise it.", "request": {"method": "PATCH", "path": "/v1/quotas", "body": {"user": "a"}}}

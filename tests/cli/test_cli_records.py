@@ -1,4 +1,4 @@
-"""Records as text and in files: JSON, Parquet, templates. No cluster is needed."""
+"""Records as text and in files, without a cluster: JSON, Parquet, templates."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def record(**more: object) -> ReadRecord:
 
 @given(records)
 def test_json_round_trip(made: ReadRecord) -> None:
-    """Binary keys, nulls, and header names that are not UTF-8 are restored from the line."""
+    """Binary keys, nulls, and header names that are not UTF-8 survive a round trip."""
     line = record_line(made)
     assert b"\n" not in line
     assert parse_line(line) == (made.key, made.value, made.headers, made.partition, made.timestamp_ms)
@@ -96,7 +96,7 @@ def test_short_json_forms() -> None:
     ],
 )
 def test_invalid_json_lines(line: bytes, why: str) -> None:
-    """The error names the member and the expected type."""
+    """The error for an invalid line names the member and the expected type."""
     with pytest.raises(BadRecord, match=why):
         parse_line(line)
 
@@ -106,7 +106,7 @@ def test_invalid_json_lines(line: bytes, why: str) -> None:
 
 @pytest.mark.parametrize("kind", LINE_SUFFIXES)
 def test_lines_round_trip_through_each_file_format(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standard programs of the formats can read the files, also those with many frames."""
+    """Records are restored from files, even of many frames, and standard programs for each format can read these."""
     monkeypatch.setattr(archive_files, "FRAME_SIZE", 5000)
     lines = [b"%d " % number + bytes(97 + number % 26 for _ in range(number % 500)) for number in range(1000)]
     path = tmp_path / f"lines{kind}"
@@ -131,7 +131,7 @@ def test_lines_round_trip_through_each_file_format(tmp_path: Path, kind: str, mo
 @pytest.mark.parametrize("checksum", [True, False])
 @pytest.mark.parametrize("sized", [True, False])
 def test_zstd_files_of_other_programs_are_read(tmp_path: Path, checksum: bool, sized: bool) -> None:
-    """The content size and the checksum of a frame are optional."""
+    """Zstandard frames may lack the content size and the checksum."""
     content = b"".join(b"%d\n" % number for number in range(100_000)) + bytes(300_000)
     compressor = zstandard.ZstdCompressor(write_checksum=checksum, write_content_size=sized)
     path = tmp_path / "x.jsonl.zst"
@@ -152,7 +152,7 @@ def test_zstd_files_of_other_programs_are_read(tmp_path: Path, checksum: bool, s
     ],
 )
 def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> None:
-    """A truncated or changed file, or one of another format, raises one error with its name."""
+    """A truncated, changed or foreign file raises an error with its name."""
     path = tmp_path / f"x{kind}"
     sink = line_sink(path, kind)
     sink.write(bytes(range(256)) * 50)
@@ -165,7 +165,7 @@ def test_damaged_files_are_refused(tmp_path: Path, kind: str, damage: str) -> No
 
 
 def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
-    """After any earlier failure the name is unused, and no other file is left."""
+    """A file gets its name when it is complete; after a failure, no file is left."""
     path = tmp_path / "x.jsonl"
     with suppress(KeyboardInterrupt), new_file(path) as partial:
         partial.write_bytes(b"half")
@@ -180,7 +180,7 @@ def test_file_appears_when_it_is_complete(tmp_path: Path) -> None:
 
 
 def test_unknown_file_format(tmp_path: Path) -> None:
-    """The error lists the known suffixes."""
+    """The error for an unknown format lists the supported suffixes."""
     with pytest.raises(CommandFailed, match=r"\.jsonl\.zst or \.parquet"):
         file_format(tmp_path / "x.csv")
 
@@ -191,7 +191,7 @@ def test_unknown_file_format(tmp_path: Path) -> None:
 @settings(max_examples=40)
 @given(st.lists(records, max_size=20))
 def test_parquet_round_trip(tmp_path_factory: pytest.TempPathFactory, made: list[ReadRecord]) -> None:
-    """Binary keys, nulls, headers and timestamps in milliseconds are restored."""
+    """Binary keys, nulls, headers and timestamps in milliseconds survive a round trip."""
     made = [each for each in made if _utf8(each)]
     path = tmp_path_factory.mktemp("parquet") / "x.parquet"
     sink = ParquetSink(path)
@@ -211,7 +211,7 @@ def _utf8(made: ReadRecord) -> bool:
 
 
 def test_parquet_has_the_columns_of_sparks_kafka_source(tmp_path: Path) -> None:
-    """Files can be read and written with Spark."""
+    """Files have the columns of Spark's Kafka source, so that Spark can read and write them."""
     import pyarrow.parquet as parquet
 
     path = tmp_path / "x.parquet"
@@ -231,8 +231,7 @@ def test_parquet_has_the_columns_of_sparks_kafka_source(tmp_path: Path) -> None:
 
 
 def test_parquet_of_other_programs(tmp_path: Path) -> None:
-    """Text columns and timestamps of higher resolution are accepted; a file without values, or of another format, is
-    rejected."""
+    """Text columns and timestamps of higher resolution are accepted; files without a value column are refused."""
     import pyarrow
     import pyarrow.parquet as parquet
 
@@ -254,7 +253,7 @@ def test_parquet_of_other_programs(tmp_path: Path) -> None:
 
 
 def test_parquet_header_names_are_utf8(tmp_path: Path) -> None:
-    """The error for other names suggests another format."""
+    """Header names that are not UTF-8 are refused, with a hint to use another format."""
     sink = ParquetSink(tmp_path / "x.parquet")
     sink.write(record(headers=(("\udc80", b""),)))
     with pytest.raises(CommandFailed, match=r"use [.]jsonl"):
@@ -262,17 +261,17 @@ def test_parquet_header_names_are_utf8(tmp_path: Path) -> None:
 
 
 def test_missing_pyarrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error names the package to install."""
+    """Without pyarrow, the error names the package to install."""
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(CommandFailed, match=r"pip install 'kreplica\[spark\]'"):
         ParquetSink(tmp_path / "x.parquet")
 
 
-# --- what people type and see ---
+# --- templates, escapes and start positions ---
 
 
 def test_templates() -> None:
-    """All documented names, escapes and literal braces are supported."""
+    """Templates support all documented names, escapes and literal braces."""
     fields = "{topic} {partition} {offset} {timestamp_ms} {timestamp_type} {key} {value} {headers}"
     printed = compile_template(f"{fields}\\t{{{{}}}}\\n")
     assert printed(record()) == b"t 2 7 1700000000123 create_time k v a=b\t{}\n"
@@ -303,12 +302,12 @@ def test_control_characters_of_records_are_escaped() -> None:
     ],
 )
 def test_start_positions(text: str, start: Start) -> None:
-    """Start positions are words, offsets, the last few records, and times."""
+    """A start position is a word, an offset, a number of last records, or a time."""
     assert StartType().convert(text, None, None) == start
 
 
 def test_invalid_start_positions() -> None:
-    """The error lists the valid forms."""
+    """The error for an invalid start position lists the valid forms."""
     with pytest.raises(click.BadParameter, match="expected a time"):
         StartType().convert("yesterday", None, None)
     assert PartitionsType().convert("3,0-2", None, None) == [0, 1, 2, 3]
@@ -318,7 +317,7 @@ def test_invalid_start_positions() -> None:
 
 
 def test_lines_of_several_files(tmp_path: Path) -> None:
-    """Errors name the file and the line number; the last line may lack its line feed."""
+    """Each line is returned with its file and line number; the last one may lack a line feed."""
     (tmp_path / "a").write_bytes(b"1\n\n3")
     (tmp_path / "b").write_bytes(b"4\n")
     found = list(read_files((tmp_path / "a", tmp_path / "b"), 1.0))
@@ -330,7 +329,7 @@ def test_lines_of_several_files(tmp_path: Path) -> None:
 
 
 def test_checksums_detect_differences() -> None:
-    """A record may be missing, changed, moved, or split differently; timestamps are compared only on request."""
+    """Checksums detect missing, changed, moved and differently split records, and timestamps on request."""
     rows = [(0, 1, b"k", b"v", ()), (0, 2, None, b"ab", (("h", b"x"),)), (1, 3, b"", None, ())]
 
     def sums(changed: list[tuple[object, ...]], *, with_timestamps: bool = True) -> Checksums:
@@ -346,7 +345,7 @@ def test_checksums_detect_differences() -> None:
         "another order": [rows[1], rows[0], rows[2]],
         "another time": [(0, 9, b"k", b"v", ()), *rows[1:]],
         "null is not empty": [*rows[:2], (1, 3, None, None, ())],
-        "another cut": [(0, 1, b"kv", b"", ()), *rows[1:]],
+        "another split": [(0, 1, b"kv", b"", ()), *rows[1:]],
         "another header": [rows[0], (0, 2, None, b"ab", (("hx", b""),)), rows[2]],
     }
     for name, changed in changes.items():

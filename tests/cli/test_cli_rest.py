@@ -1,4 +1,4 @@
-"""The client of the admin API: streams, certificates, limits; and parsing of arguments."""
+"""The client of the admin API (streams, certificates, limits), and parsing of arguments."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EVENTS = [ReceivedEvent("timeline", '{"a":\n1}', "7"), ReceivedEvent("message", 
 
 @pytest.mark.parametrize("size", [1, 2, 7, len(STREAM)])
 def test_events_are_parsed_for_any_segmentation(size):
-    """Comments and empty events are skipped."""
+    """Events are parsed however they are segmented; comments and empty events are skipped."""
     parser = EventParser()
     pieces = [STREAM[at : at + size] for at in range(0, len(STREAM), size)]
     assert [event for piece in pieces for event in parser.feed(piece)] == EVENTS
@@ -53,32 +53,32 @@ def test_event_size_is_bounded(monkeypatch):
         list(chain.from_iterable(map(parser.feed, pieces)))
 
 
-def asked(admin, work, **server):
-    """Run a coroutine with the client and return its result."""
+def run_with_client(admin, work, **server):
+    """Run a coroutine function with a client, and return its result."""
 
-    async def begun():
+    async def work_with_client():
         from twisted.internet import reactor
 
         return await work(RestClient(Server(admin.url, **server), reactor))
 
-    return real_reactor.run(begun())
+    return real_reactor.run(work_with_client())
 
 
 def test_stream_ends_with_its_server(admin):
-    """A later stream continues after the last received event."""
+    """If the server ends a stream, the next one continues after the last received event."""
     admin.answers["GET /v1/events"] = STREAM
 
     async def all_of(client):
         return [event async for event in client.events("/v1/events", {"kind": "x"}, last_event_id="6")]
 
-    assert asked(admin, all_of) == EVENTS
+    assert run_with_client(admin, all_of) == EVENTS
     assert admin.last.headers["last-event-id"] == "6"
     assert admin.last.headers["accept"] == "text/event-stream"
     assert admin.last.query == {"kind": "x"}
 
 
 def test_abandoned_stream(admin):
-    """The stream's connection is closed."""
+    """When a stream is no longer read, its connection is closed."""
     admin.answers["GET /v1/events"] = STREAM
 
     async def first(client):
@@ -87,17 +87,17 @@ def test_abandoned_stream(admin):
         await events.aclose()
         return event
 
-    assert asked(admin, first) == EVENTS[0]
+    assert run_with_client(admin, first) == EVENTS[0]
 
 
 def test_refused_stream(admin):
-    """The response is a problem like any other."""
+    """The response to a refused stream is a problem like any other."""
     with pytest.raises(RequestRejected, match="nothing is at /v1/events"):
-        asked(admin, lambda client: anext(client.events("/v1/events")))
+        run_with_client(admin, lambda client: anext(client.events("/v1/events")))
 
 
 def test_silent_stream_times_out(admin, monkeypatch):
-    """A server without events sends comments, so a silent one hangs."""
+    """A stream that receives nothing times out, because servers without events send comments."""
     monkeypatch.setattr(rest, "SILENCE_S_MAX", 0.05)
 
     def hang(_):
@@ -107,33 +107,33 @@ def test_silent_stream_times_out(admin, monkeypatch):
     admin.answer = hang
     monkeypatch.setattr(rest, "RESPONSE_TIME_S_MAX", 0.05)
     with pytest.raises(AdminUnreachable, match=": timeout"):
-        asked(admin, lambda client: anext(client.events("/v1/events")))
+        run_with_client(admin, lambda client: anext(client.events("/v1/events")))
     with pytest.raises(AdminUnreachable, match=": timeout"):
-        asked(admin, lambda client: client.get("/v1/cluster"))
+        run_with_client(admin, lambda client: client.get("/v1/cluster"))
 
 
 def test_response_size_is_bounded(admin, monkeypatch):
     monkeypatch.setattr(rest, "RESPONSE_SIZE_MAX", 1000)
     admin.answers["GET /v1/cluster"] = {"a": "x" * 1000}
     with pytest.raises(AdminUnreachable, match="larger than 1,000 bytes"):
-        asked(admin, lambda client: client.get("/v1/cluster"))
+        run_with_client(admin, lambda client: client.get("/v1/cluster"))
 
 
 def test_if_match(admin):
-    """A write can depend on an ETag that was read."""
+    """A write can be made conditional on an ETag."""
     admin.answers["PATCH /v1/configs/topics/t"] = {"configs": []}
 
     async def write(client):
         return await client.send("PATCH", path_of("configs", "topics", "t"), {"remove": ["a"]}, if_match="3.x")
 
-    asked(admin, write)
+    run_with_client(admin, write)
     assert admin.last.headers["if-match"] == '"3.x"'
     assert admin.last.headers["content-type"] == "application/json"
 
 
 @pytest.fixture
 def certificate(tmp_path):
-    """Write a self-signed certificate of 127.0.0.1, with its key in the same file."""
+    """Write a self-signed certificate for 127.0.0.1, and its key, to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kreplica")])
     now, names = datetime.now(UTC), x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
@@ -151,10 +151,10 @@ def test_certificates(certificate):
     tls.load_cert_chain(certificate)
     with serving(tls) as admin:
         admin.answers["GET /v1/cluster"] = {"a": 1}
-        assert asked(admin, lambda client: client.get("/v1/cluster"), ca_file=certificate) == {"a": 1}
+        assert run_with_client(admin, lambda client: client.get("/v1/cluster"), ca_file=certificate) == {"a": 1}
         with pytest.raises(AdminUnreachable, match=r"certificate verify failed \(use --ca-file"):
-            asked(admin, lambda client: client.get("/v1/cluster"))
-        assert len(admin.asked) == 1
+            run_with_client(admin, lambda client: client.get("/v1/cluster"))
+        assert len(admin.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -197,14 +197,14 @@ def test_parsing_of_arguments(kind, text, value):
     ],
 )  # fmt: skip
 def test_invalid_arguments(kind, text):
-    """The error contains an example."""
+    """The error for an invalid argument contains an example."""
     with pytest.raises(click.BadParameter, match="expected"):
         kind.convert(text, None, None)
 
 
 @pytest.fixture
 def _far_from_utc(monkeypatch):
-    """A local time zone that differs from UTC."""
+    """Set a local time zone that differs from UTC."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     yield
@@ -214,7 +214,7 @@ def _far_from_utc(monkeypatch):
 
 @pytest.mark.usefixtures("_far_from_utc")
 def test_times_are_in_utc():
-    """Times are printed in UTC with the name of the zone, as in the texts of brokers, and can be entered as printed."""
+    """Times are printed in UTC with the zone's name, as brokers print them, and can be entered in the same form."""
     at_ms = 1_790_000_000_123
     assert time_text(at_ms) == "2026-09-21 14:13:20.123 UTC"
     assert iso_time_text(at_ms) == "2026-09-21T14:13:20.123+00:00"
@@ -223,7 +223,7 @@ def test_times_are_in_utc():
 
 
 def test_formatting_of_numbers():
-    """Sizes, times and durations are readable."""
+    """Sizes, times and durations are formatted with units."""
     assert list(map(bytes_text, (None, 0, 1023, 1536, 5 << 40))) == [None, "0 B", "1023 B", "1.5 KiB", "5.0 TiB"]
     assert list(map(seconds_text, (None, 0, 89, 3599, 7260))) == [None, "0 s", "89 s", "1 h 0 min", "2 h 1 min"]
     assert time_text(None) is None

@@ -1,4 +1,4 @@
-"""Common behaviour of all commands that use the admin API."""
+"""Behaviour that all commands with an admin API share."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def broker_figures(broker_id, *days, warnings=()):
 
 
 def test_certificates_of_the_cluster(admin, kreplica):
-    """The summary shows the first expiry over all brokers, each warning, and the brokers that did not respond."""
+    """The summary shows the earliest expiry over all brokers, each warning, and brokers that did not respond."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     dead = {"broker_id": 4, "live": False, "certificates": None, "warnings": None}
     warning = "The certificate CN=x of the listener L12.7 expires in 12 days."
@@ -71,7 +71,7 @@ def test_certificates_of_the_cluster(admin, kreplica):
 
 
 def test_json_is_the_document(admin, kreplica):
-    """The output is the response of the admin API only."""
+    """With --json, the output is exactly the admin API's document."""
     admin.answers["GET /v1/cluster"] = CLUSTER
     done = kreplica("cluster", "--json")
     assert json.loads(done.stdout) == CLUSTER
@@ -79,13 +79,13 @@ def test_json_is_the_document(admin, kreplica):
 
 
 def test_control_characters_in_an_error_are_escaped(capsys):
-    """An error may contain a broker's message, a file name or a record."""
+    """Control characters are escaped in errors, which may contain a broker's message, a file name or a record."""
     CommandFailed("no topic 'a\x1b[2J\x9bb'\nlook").show()
     assert capsys.readouterr().err == "kreplica: no topic 'a\\x1b[2J\\x9bb'\nlook\n"
 
 
 def test_problem_contains_the_remedy(admin, kreplica):
-    """The error has the reason and the remedy, with status 1 and an empty standard output."""
+    """The error has the reason and the remedy; the exit status is 1, and standard output is empty."""
     problem = {"title": "X", "status": 503, "detail": "no controller", "what_to_do": "Wait, or start a broker."}
     admin.answers["GET /v1/cluster"] = 503, problem
     done = kreplica("cluster")
@@ -97,7 +97,7 @@ def test_problem_contains_the_remedy(admin, kreplica):
 
 
 def test_connection_refused():
-    """One line names the address and the remedy."""
+    """If the connection is refused, the error is one line with the address and the remedy."""
     done = subprocess.run(
         [sys.executable, "-m", "kreplica.cli", "cluster", "--admin", "http://127.0.0.1:1"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -118,7 +118,7 @@ def test_other_server(admin, kreplica):
 
 
 def test_token_is_sent(admin, kreplica, tmp_path):
-    """The token of the file is part of each request."""
+    """The token is read from the file and sent with each request."""
     admin.answers |= {"GET /v1/cluster": CLUSTER, "GET /v1/live-metrics": FIGURES}
     file = tmp_path / "token"
     file.write_text("s3cret\n")
@@ -147,7 +147,7 @@ def test_missing_token(admin, kreplica):
     ],
 )
 def test_invalid_connection_options(words, message, tmp_path, monkeypatch):
-    """The error has status 2, before a request is sent."""
+    """Invalid connection options are usage errors, reported before a request is sent."""
     monkeypatch.chdir(tmp_path)
     Path("EMPTY").write_text("")
     done = CliRunner().invoke(main, ["cluster", *words])
@@ -156,7 +156,7 @@ def test_invalid_connection_options(words, message, tmp_path, monkeypatch):
 
 
 def test_lists_are_read_completely(admin, kreplica):
-    """Text and JSON have the rows of all pages."""
+    """Lists contain the rows of all pages, as text and as JSON."""
 
     def partition(number):
         return {"topic": "t", "partition": number, "leader": 1, "leader_epoch": 0, "replicas": [1], "isr": [1],
@@ -170,7 +170,7 @@ def test_lists_are_read_completely(admin, kreplica):
     document = json.loads(kreplica("partition", "list", "--json").stdout)
     assert [each["partition"] for each in document["partitions"]] == [0, 1, 2]
     assert document["next"] is None
-    assert [asked.query.get("after") for asked in admin.asked] == [None, "t:1"]
+    assert [request.query.get("after") for request in admin.requests] == [None, "t:1"]
 
 
 def test_control_characters_in_names_are_escaped(admin, kreplica):
@@ -197,7 +197,7 @@ def test_help_is_fast():
 
 
 def test_every_command_in_the_help_exists():
-    """Each command can be called with --help and has a description."""
+    """Each command accepts --help and has a description."""
 
     def walk(command, context):
         assert command.help, context.command_path
@@ -217,7 +217,7 @@ def test_every_command_in_the_help_exists():
 
 
 def test_narrow_terminal(monkeypatch):
-    """Prose is wrapped; names and numbers are never split."""
+    """In a narrow terminal, prose is wrapped, but names and numbers are never split."""
     out = io.StringIO()
     narrow = partial(Console, file=out, width=50, force_terminal=True)
     monkeypatch.setattr(screen, "Console", narrow)

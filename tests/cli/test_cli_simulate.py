@@ -42,7 +42,7 @@ def test_one_seed(simulate: Simulate) -> None:
 
 
 def test_trace_is_reproducible(simulate: Simulate, tmp_path: Path) -> None:
-    """Two runs of one seed write the same file."""
+    """Two runs with the same seed write the same trace."""
     traces = [tmp_path / "a", tmp_path / "b"]
     for trace in traces:
         assert simulate("--seed", "2", *SHORT, "--trace", str(trace)).returncode == 0
@@ -72,14 +72,14 @@ def test_many_seeds(simulate: Simulate) -> None:
     ],
 )
 def test_invalid_arguments(words: list[str], message: str) -> None:
-    """The error is one line."""
+    """Invalid arguments are reported in one line."""
     done = CliRunner().invoke(main, ["simulate", *words])
     assert done.exit_code == 2
     assert message in done.output
 
 
 def test_usage_errors_exit_with_2(simulate: Simulate) -> None:
-    """No traceback is printed."""
+    """For a usage error, the exit status is 2, and no traceback is printed."""
     done = simulate("--seeds", "9-3")
     assert done.returncode == 2
     assert "'9-3': 3 is smaller than 9" in done.stderr
@@ -87,7 +87,7 @@ def test_usage_errors_exit_with_2(simulate: Simulate) -> None:
 
 
 def test_killed_sweep_leaves_no_process() -> None:
-    """``kill -9`` of the command also ends its child processes."""
+    """If the command is killed with ``kill -9``, its child processes end too."""
     words = [sys.executable, "-m", "kreplica.cli", "simulate", "--seeds", "1-1000", "--jobs", "2"]
     with subprocess.Popen(words, start_new_session=True, stderr=subprocess.DEVNULL) as sweep:
         group = sweep.pid
@@ -95,9 +95,9 @@ def test_killed_sweep_leaves_no_process() -> None:
         def others() -> list[int]:
             return [pid for pid in processes_of(group) if pid != sweep.pid]
 
-        wait_until(lambda: len(others()) >= 2, "two processes of the sweep")
+        wait_until(lambda: len(others()) >= 2, "two child processes of the sweep")
         sweep.kill()
-    wait_until(lambda: not others(), "their end")
+    wait_until(lambda: not others(), "the end of the child processes")
 
 
 def processes_of(group: int) -> list[int]:
@@ -107,14 +107,14 @@ def processes_of(group: int) -> list[int]:
         try:
             fields = path.read_text().rpartition(") ")[2].split()
         except OSError:
-            continue  # ended meanwhile
+            continue  # the process has ended
         if int(fields[2]) == group and fields[0] != "Z":
             found.append(int(path.parent.name))
     return found
 
 
 def test_failure_prints_the_command_to_repeat_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last line of a failed storm is the command that runs it again, with the necessary faults."""
+    """The last line for a failed storm is the command that repeats it with the necessary faults."""
 
     def burst(run: object, random: object) -> None:
         raise RuntimeError("too much")

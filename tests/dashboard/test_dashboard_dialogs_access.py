@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, TopicPartition
 from selenium.webdriver.common.keys import Keys
 
 from .accessibility import faults
-from .dialogs import asked, confirm_writes, dialog_cluster, until_asked
+from .dialogs import call_api, confirm_writes, dialog_cluster, wait_for_api
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -84,7 +84,7 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
                 "permission": permission.lower(),
             }
         )
-    known = until_asked(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS))["acls"]
+    known = wait_for_api(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS))["acls"]
     order = json.dumps
     assert sorted(known, key=order) == sorted(written, key=order)
     for index, used in enumerate(("permission", "operation", "resource_type")):
@@ -98,7 +98,7 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
             .querySelector('button').click()""")
     at.until_text("Allow User:alice: Read on topic orders", "dialog")
     confirm_writes(at, cluster, "Delete")
-    left = until_asked(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS) - 1)["acls"]
+    left = wait_for_api(cluster, "/v1/acls", lambda found: len(found["acls"]) == len(ACLS) - 1)["acls"]
     assert written[0] not in left
 
 
@@ -122,8 +122,8 @@ def test_a_user_is_created_changed_and_deleted(at, cluster):
         assert faults(at) == []
         at.confirm("Create")
         assert mechanism in credentials(user)
-    until_asked(cluster, "/v1/users", lambda found: len(found["users"]) == 2)
-    users = {row["user"]: row["mechanisms"][0]["mechanism"] for row in asked(cluster, "/v1/users")["users"]}
+    wait_for_api(cluster, "/v1/users", lambda found: len(found["users"]) == 2)
+    users = {row["user"]: row["mechanisms"][0]["mechanism"] for row in call_api(cluster, "/v1/users")["users"]}
     assert users == {"alice": "SCRAM-SHA-512", "bob": "SCRAM-SHA-256"}
 
     before = credentials("alice")
@@ -142,7 +142,7 @@ def test_a_user_is_created_changed_and_deleted(at, cluster):
     at.until_text("Delete bob?", "dialog")
     at.fill("Type “bob” to continue", "bob")
     confirm_writes(at, cluster, "Delete")
-    until_asked(cluster, "/v1/users", lambda found: [row["user"] for row in found["users"]] == ["alice"])
+    wait_for_api(cluster, "/v1/users", lambda found: [row["user"] for row in found["users"]] == ["alice"])
 
 
 # --- quotas -----------------------------------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_each_choice_of_a_quota_is_written(at, cluster):
         at.fill("Value for each broker", value)
         assert path in paths(confirm_writes(at, cluster, "Set"))
     assert offered == used
-    rows = asked(cluster, "/v1/quotas")["quotas"]
+    rows = call_api(cluster, "/v1/quotas")["quotas"]
     names = ("user", "client_id", "ip")
     assert sorted((*(row[name] or "" for name in names), *row["quotas"].items()) for row in rows) == [
         ("", "", "10.0.0.1", ("connection_creation_rate", 50)),
@@ -198,11 +198,11 @@ def test_each_choice_of_a_quota_is_written(at, cluster):
     at.until_text("Fetched bytes: 7 bytes/s now.", "dialog")
     at.fill("Value for each broker", "8")
     confirm_writes(at, cluster, "Set")
-    assert {"consumer_byte_rate": 8} in [row["quotas"] for row in asked(cluster, "/v1/quotas")["quotas"]]
+    assert {"consumer_byte_rate": 8} in [row["quotas"] for row in call_api(cluster, "/v1/quotas")["quotas"]]
     at.driver.execute_script(pick, "user alice, client ID app", 1)
     at.until_text("The next less specific quota then applies", "dialog")
     confirm_writes(at, cluster, "Delete")
-    assert {"consumer_byte_rate": 8} not in [row["quotas"] for row in asked(cluster, "/v1/quotas")["quotas"]]
+    assert {"consumer_byte_rate": 8} not in [row["quotas"] for row in call_api(cluster, "/v1/quotas")["quotas"]]
 
 
 # --- produce ----------------------------------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ def records(cluster, name, partition):
 
 def test_each_choice_of_a_produced_message_is_written(at, cluster):
     """Each format of key and value, no key, a tombstone, headers and the partition; Check only writes nothing."""
-    asked(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})
+    call_api(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})
     at.open("messages/made/produce")
     at.until(lambda: at.field("Value"))
     assert set(options(at, "Value is")) - WITH_SCHEMA == FORMATS.keys()
@@ -262,7 +262,9 @@ def test_each_choice_of_a_produced_message_is_written(at, cluster):
     found = records(cluster, "made", 1)
     expected = [content for _, content in FORMATS.values()]
     assert [(each.key(), each.value()) for each in found] == [
-        *zip(expected, expected, strict=True), (None, b"with headers"), (b"k", None)
+        *zip(expected, expected, strict=True),
+        (None, b"with headers"),
+        (b"k", None),
     ]
     assert found[-2].headers() == [("trace", b"42"), ("empty", b""), ("colons", b"a:b")]
     assert records(cluster, "made", 0) == records(cluster, "made", 2) == []

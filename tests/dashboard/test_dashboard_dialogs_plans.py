@@ -5,7 +5,7 @@ from confluent_kafka import Producer
 
 from kreplica.cluster.plans.plan import PlanKind
 
-from .dialogs import asked, confirm_writes, dialog_cluster, partitions_of, previewed, topic, until_asked
+from .dialogs import call_api, confirm_writes, dialog_cluster, partitions_of, previewed, topic, wait_for_api
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -42,7 +42,7 @@ def test_each_kind_of_plan_has_a_preview(at, cluster):
     assert {kind.value for kind in PlanKind} == PLANS.keys()
     topic(cluster, "moving", {"0": [1, 2], "1": [2, 1]})
     for kind, (name, fields, box, body) in PLANS.items():
-        expected = asked(cluster, "/v1/plans?dry_run=true", "POST", {"kind": kind, **body})
+        expected = call_api(cluster, "/v1/plans?dry_run=true", "POST", {"kind": kind, **body})
         at.open(f"plans/new?kind={kind}&topic={name}")
         at.named("Preview", "button")
         for label, value in fields.items():
@@ -54,7 +54,7 @@ def test_each_kind_of_plan_has_a_preview(at, cluster):
         at.press("Preview", "button")
         writes = len(expected["znodes"])
         at.until_text(f"{writes} write{'' if writes == 1 else 's'} to ZooKeeper")
-    assert asked(cluster, "/v1/plans")["plans"] == []
+    assert call_api(cluster, "/v1/plans")["plans"] == []
 
 
 def start_plan(at):
@@ -71,10 +71,10 @@ def test_a_broker_is_drained_and_filled_again(at, cluster):
     at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
     at.press("Preview", "button")
     plan = start_plan(at)
-    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
     assert 3 not in partitions_of(cluster, "drained")[0]["replicas"]
-    assert asked(cluster, "/v1/brokers/3")["replicas"] == 0
-    if asked(cluster, "/v1/brokers/3")["cordoned"]:
+    assert call_api(cluster, "/v1/brokers/3")["replicas"] == 0
+    if call_api(cluster, "/v1/brokers/3")["cordoned"]:
         at.open("broker/3")
         at.press("Uncordon")
         confirm_writes(at, cluster, "Uncordon")
@@ -82,8 +82,8 @@ def test_a_broker_is_drained_and_filled_again(at, cluster):
     at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
     at.press("Preview", "button")
     plan = start_plan(at)
-    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
-    assert asked(cluster, "/v1/brokers/3")["replicas"] > 0
+    wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+    assert call_api(cluster, "/v1/brokers/3")["replicas"] > 0
 
 
 def test_each_kind_of_plan_is_executed(at, cluster):
@@ -104,7 +104,7 @@ def test_each_kind_of_plan_is_executed(at, cluster):
             at.fill(label, value)
         at.press("Preview", "button")
         plan = start_plan(at)
-        found = until_asked(cluster, f"/v1/plans/{plan}", done)
+        found = wait_for_api(cluster, f"/v1/plans/{plan}", done)
         assert (found["kind"], found["comment"], found["moves_at_once"]) == (kind, f"a {kind}", 2)
         if replicas is not None:
             assert [each["replicas"] for each in partitions_of(cluster, "moved")] == replicas
@@ -127,7 +127,7 @@ def slow_plan(at, cluster, name, replicas):
     at.fill("Throttle, MB/s per broker", "0.001")
     at.press("Preview", "button")
     plan = start_plan(at)
-    found = until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["progress"]["finished"] == 1)
+    found = wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["progress"]["finished"] == 1)
     assert (found["throttle_bytes_per_second"], found["state"]) == (1000, "running")
     return plan
 
@@ -142,11 +142,11 @@ def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
         at.until_text(title, "dialog")
         assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed(at)]
         at.confirm("Change")
-        assert asked(cluster, f"/v1/plans/{plan}")["throttle_bytes_per_second"] == throttle
-    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
+        assert call_api(cluster, f"/v1/plans/{plan}")["throttle_bytes_per_second"] == throttle
+    wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
     at.press("Forget")
     assert ("delete", f"/kreplica/plans/{plan}") in [write[:2] for write in confirm_writes(at, cluster, "Forget")]
-    assert plan not in [each["id"] for each in asked(cluster, "/v1/plans")["plans"]]
+    assert plan not in [each["id"] for each in call_api(cluster, "/v1/plans")["plans"]]
     assert [len(each["replicas"]) for each in partitions_of(cluster, "slow")] == [3, 3]
 
 
@@ -158,11 +158,11 @@ def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
     at.press("Cancel plan")
     at.press("Keep it running")
     at.until(lambda: not at.all("dialog"))
-    assert asked(cluster, f"/v1/plans/{plan}")["state"] == "running"
+    assert call_api(cluster, f"/v1/plans/{plan}")["state"] == "running"
     at.press("Cancel plan")
     if reverts:
         at.press("Revert the moves that are finished", "label")
     at.until_text("All moves are reverted." if reverts else "Finished moves are kept.", "dialog")
     at.confirm("Cancel the plan")
-    until_asked(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
+    wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "cancelled")
     assert [len(each["replicas"]) for each in partitions_of(cluster, name)] == after

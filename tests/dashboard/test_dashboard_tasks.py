@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from .contract_server import ContractServer
 from .contract_world import World
-from .dialogs import asked, dialog_cluster, until_asked
+from .dialogs import call_api, dialog_cluster, wait_for_api
 
 pytestmark = [pytest.mark.needs_program("chromium", "chromedriver"), pytest.mark.soak]
 
@@ -24,8 +24,8 @@ OTHERS = {text.strip(): others for _, text, _, *others in re.findall(ROW, PAGE, 
 def cluster(tmp_path_factory):
     with dialog_cluster(tmp_path_factory.mktemp("tasks")) as started:
         for name in ("orders", "grown", "emptied", "deleted", "compared"):
-            asked(started, "/v1/topics", "POST", {"name": name, "partitions": 1, "replication_factor": 2})
-        asked(started, "/v1/topics", "POST", {"name": "refused", "assignment": {"0": [3, 2]},
+            call_api(started, "/v1/topics", "POST", {"name": name, "partitions": 1, "replication_factor": 2})
+        call_api(started, "/v1/topics", "POST", {"name": "refused", "assignment": {"0": [3, 2]},
                                               "configs": {"min.insync.replicas": "2"}})  # fmt: skip
         producer = Producer({"bootstrap.servers": started.bootstrap_servers, "log_level": 0})
         for number in range(200):
@@ -132,8 +132,8 @@ def test_tasks_with_topics(task, cluster):
         hand.press("Brokers", "Broker 1", "Drain…")
         hand.press("Preview", tags="button")
         hand.press("Start the plan")
-        until_asked(cluster, "/v1/brokers/1", lambda found: found["replicas"] == 0)
-    asked(cluster, "/v1/brokers/1/cordon", "DELETE")
+        wait_for_api(cluster, "/v1/brokers/1", lambda found: found["replicas"] == 0)
+    call_api(cluster, "/v1/brokers/1/cordon", "DELETE")
     with task("Create a topic with 6 partitions") as hand:
         hand.press("Topics", "Create topic")
         hand.fill("Name", "made")
@@ -157,7 +157,7 @@ def test_tasks_with_topics(task, cluster):
         hand.press("Add partitions")
         hand.fill("New number of partitions", "8")
         hand.confirm("Add partitions")
-        until_asked(cluster, "/v1/topics/grown", lambda found: found["partitions"] == 8)
+        wait_for_api(cluster, "/v1/topics/grown", lambda found: found["partitions"] == 8)
     with task("Give a topic a third replica") as hand:
         hand.press("Plans", "Create a plan")
         hand.at.one("input[value=replication_factor]").click()
@@ -165,18 +165,18 @@ def test_tasks_with_topics(task, cluster):
         hand.fill("Topics", "compared")
         hand.press("Preview", tags="button")
         hand.press("Start the plan")
-        until_asked(cluster, "/v1/topics/compared", lambda found: found["replication_factor"] == 3)
+        wait_for_api(cluster, "/v1/topics/compared", lambda found: found["replication_factor"] == 3)
     with task("Delete all messages of a topic") as hand:
         hand.press("Topics", "emptied", "Delete records")
         hand.fill("Type “emptied” to continue", "emptied")
         hand.confirm("Delete records")
-        messages = asked(cluster, "/v1/topics/emptied/messages")["messages"]
+        messages = call_api(cluster, "/v1/topics/emptied/messages")["messages"]
         assert messages == []
     with task("Delete a topic") as hand:
         hand.press("Topics", "deleted", "Delete")
         hand.fill("Type “deleted” to continue", "deleted")
         hand.confirm("Delete")
-        until_asked(cluster, "/v1/topics?search=deleted", lambda found: found["topics"] == [])
+        wait_for_api(cluster, "/v1/topics?search=deleted", lambda found: found["topics"] == [])
 
 
 def test_tasks_with_groups(task, cluster):
@@ -192,7 +192,7 @@ def test_tasks_with_groups(task, cluster):
         hand.press("Groups", "kitchen", "Reset offsets")
         hand.at.until_text("kitchen", "dialog")
         hand.confirm("Reset")
-        until_asked(cluster, "/v1/groups/kitchen/lag", lambda found: found["partitions"][0]["committed_offset"] == 0)
+        wait_for_api(cluster, "/v1/groups/kitchen/lag", lambda found: found["partitions"][0]["committed_offset"] == 0)
     with task("Reset a group to a time") as hand:
         hand.press("Groups", "kitchen", "Reset offsets")
         hand.choose("Reset to", "A time")
@@ -202,7 +202,7 @@ def test_tasks_with_groups(task, cluster):
             arguments[0].dispatchEvent(new Event('input', {bubbles: true}))"""
         hand.at.driver.execute_script(script, field)
         hand.confirm("Reset")
-        until_asked(cluster, "/v1/groups/kitchen/lag", lambda found: found["lag"] == 0)
+        wait_for_api(cluster, "/v1/groups/kitchen/lag", lambda found: found["lag"] == 0)
 
 
 def test_tasks_with_faults(task, cluster):
@@ -212,8 +212,8 @@ def test_tasks_with_faults(task, cluster):
         hand.fill("Resource name", "orders")
         hand.press("Explain")
         hand.at.until_text("User:alice is not allowed Read on topic 'orders'")
-    asked(cluster, "/v1/standalone/brokers/2/kill", "POST")
-    until_asked(cluster, "/v1/health", lambda found: found["state"] == "bad")
+    call_api(cluster, "/v1/standalone/brokers/2/kill", "POST")
+    wait_for_api(cluster, "/v1/health", lambda found: found["state"] == "bad")
     with task("See why writes to a topic are refused (NOT_ENOUGH_REPLICAS)") as hand:
         hand.at.until_text("refused")
         hand.at.until(lambda: hand.at.all(".health a, .faults a"))[0].click()
