@@ -1,4 +1,4 @@
-"""Unpacks tar archives into a test's directory, on every Python that the product supports."""
+"""Extraction of tar archives into a test's directory, on every supported Python version."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ HAS_FILTERS = hasattr(tarfile, "data_filter")
 
 
 class UnsafeArchive(ValueError):
-    """A member is neither a regular file nor a directory, or its path leaves the destination."""
+    """A member is neither a regular file nor a directory, or its path is outside the destination."""
 
 
 def unpack(archive: tarfile.TarFile, directory: Path, members: Iterable[tarfile.TarInfo] | None = None) -> None:
-    """Extract an archive with ``tarfile``'s "data" filter, or with stricter checks where Python has no filters.
+    """Extract an archive with ``tarfile``'s "data" filter, or with stricter checks if Python has no filters.
 
     :param members: the members to extract; all by default.
     :raise UnsafeArchive: a member was refused and Python has no filters.

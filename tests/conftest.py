@@ -1,4 +1,4 @@
-"""Distributes tests to the processes of ``make test`` and skips tests whose programs are not installed."""
+"""Distributes tests to the processes of ``make test``, and skips tests that need programs which are not installed."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from system_programs import missing, packages_of
 from xdist.scheduler import LoadFileScheduling
 
 SERIAL_DIRECTORIES = (("interop", "upstream", "dashboard"), ("system", "service"), ("spark_jvm",))
-"""Directories whose tests mostly wait for processes: each group runs in one test process.
+"""Groups of directories whose tests mostly wait for processes; each group runs in one test process.
 
-The tests of the last one share a Spark session.
+The tests in the last group share a Spark session.
 """
 
 LONGEST_FIRST = (
@@ -36,14 +36,14 @@ LONGEST_FIRST = (
     "tests/zookeeper/test_zookeeper_ensemble.py",
     "tests/admin/test_admin_schemathesis.py",
 )
-"""The longest files start first, so that the short ones at the end fill all test processes evenly."""
+"""The slowest test files, which start first, so that short ones at the end fill all test processes evenly."""
 
 MISSING = "missing programs"
-"""Name of the property of a test's report that lists the programs it needs and that are not installed."""
+"""Name of the test report's property that lists the missing programs which the test needs."""
 
 
 class DirectoryScheduling(LoadFileScheduling):
-    """Runs the tests of one file, or of one group of serial directories, in the same process."""
+    """Runs the tests in a file, or in a group of serial directories, in the same process."""
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
@@ -53,12 +53,12 @@ class DirectoryScheduling(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> DirectoryScheduling | None:
-    """Return the scheduler of ``--dist loadfile``."""
+    """Return the scheduler for ``--dist loadfile``."""
     config.option.loadscopereorder = False
     return DirectoryScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-# The time of an example depends on what else the machine does.
+# The duration of an example depends on the load of the machine.
 hypothesis.settings.register_profile("without deadline", deadline=None)
 hypothesis.settings.load_profile("without deadline")
 
@@ -74,7 +74,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the longest files to the front and keep the order otherwise."""
+    """Move the slowest files to the front, and keep the order otherwise."""
 
     def rank(item: pytest.Item) -> int:
         matching = (at for at, path in enumerate(LONGEST_FIRST) if item.nodeid.startswith(path))
@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the collected tests, which live to the end, from every later garbage collection."""
+    """Exclude the collected tests, which live until the end, from every later garbage collection."""
     _collect_and_freeze()
 
 
@@ -118,7 +118,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> Iterator[None]:
-    """Name the packages that were missing in one line, just before pytest's own last line."""
+    """Print the missing packages in one line, just before pytest's last line."""
     yield
     for category, what in (("skipped", "skipped"), ("error", "failed")):
         reports = terminalreporter.stats.get(category, [])

@@ -1,8 +1,8 @@
-"""Programs of the operating system that tests run, and the Debian packages that have them.
+"""System programs that tests run, and the Debian packages that contain them.
 
-``python tests/system_programs.py`` installs the missing ones where it may: as root, on Debian or Ubuntu. It needs only
+``python tests/system_programs.py`` installs missing ones if it runs as root on Debian or Ubuntu. It needs only
 the standard library, because ``make test`` runs it before anything else is installed. ``tests/conftest.py`` skips the
-tests whose programs are still missing; with ``CI`` set they fail.
+tests whose programs are still missing; if ``CI`` is set, they fail.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def missing(programs: Iterable[str] = PACKAGES) -> list[str]:
 
 
 def packages_of(programs: Iterable[str]) -> list[str]:
-    """Return the Debian packages of some programs, sorted."""
+    """Return the Debian packages of these programs, sorted."""
     return sorted({package for program in programs for package in PACKAGES[program]})
 
 
 def has_apt(os_release: Path = Path("/etc/os-release")) -> bool:
-    """Return True on Debian, Ubuntu and systems derived from them, if apt-get is there."""
+    """Return True on Debian, Ubuntu and derived systems that have apt-get."""
     if shutil.which("apt-get") is None or not os_release.is_file():
         return False
     rows = dict(line.split("=", 1) for line in os_release.read_text(encoding="utf-8").splitlines() if "=" in line)
@@ -55,7 +55,7 @@ def has_apt(os_release: Path = Path("/etc/os-release")) -> bool:
 
 
 def install(packages: list[str]) -> None:
-    """Install packages with apt, one at a time if they cannot be installed together. Errors are printed, not raised."""
+    """Install packages with apt, one at a time if they cannot be installed together; print errors."""
     if _apt("update") and not _apt("install", "--yes", "--no-install-recommends", *packages):
         for package in packages:
             _apt("install", "--yes", "--no-install-recommends", package)

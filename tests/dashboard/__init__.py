@@ -1,1 +1,1 @@
-"""The dashboard in a headless browser, with a real cluster, and with a server that implements the API's contract."""
+"""Tests of the dashboard in a headless browser, with a real cluster or a server that implements the API's contract."""

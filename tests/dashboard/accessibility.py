@@ -1,4 +1,4 @@
-"""Violations that axe-core finds in a page."""
+"""Accessibility violations that axe-core finds on a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice")
 CONTRAST = ("color-contrast",)
 
 
-def faults(page: Browser, rules: Sequence[str] = RULES) -> list[str]:
+def violations(page: Browser, rules: Sequence[str] = RULES) -> list[str]:
     """Return one line per violation: rule, description and elements; empty without violations."""
     if not page.driver.execute_script("return Boolean(window.axe)"):
         page.driver.execute_script(AXE)

@@ -1,4 +1,4 @@
-"""A headless Chromium, and actions on a page."""
+"""A headless Chromium, and user actions on a page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Found = WebElement
 
 
 class Browser:
-    """Finds elements by properties that users perceive: role, text and label."""
+    """A browser in which elements are found by what users perceive: role, text and label."""
 
     def __init__(self, driver: webdriver.Chrome, base: str) -> None:
         self.driver = driver
@@ -35,7 +35,7 @@ class Browser:
     # --- location ----------------------------------------------------------------------------------------------------
 
     def open(self, address: str) -> None:
-        """Open a page by its address after ``#/``, and wait for its heading."""
+        """Open a page by the part of its address after ``#/``, and wait for its heading."""
         if self.driver.current_url.startswith(f"{self.base}/#/") and self.address != address:
             before = self.one("main h1")
             self.driver.execute_script("location.hash = arguments[0]", f"#/{address}")
@@ -91,7 +91,7 @@ class Browser:
             return WebDriverWait(self.driver, TIMEOUT_S, poll_frequency=0.05).until(condition_value)
         except TimeoutException:
             shown = self.driver.execute_script("return document.body.innerText.replaceAll('\\n', ' | ')")
-            raise AssertionError(f"no {what} at {self.address}: {shown}; {self.complaints()}") from None
+            raise AssertionError(f"no {what} at {self.address}: {shown}; {self.console_errors()}") from None
 
     def until_text(self, text: str, css: str = "main") -> None:
         """Wait until an element contains the text."""
@@ -102,7 +102,7 @@ class Browser:
     # --- actions -----------------------------------------------------------------------------------------------------
 
     def press(self, name: str, tags: str = "button, a, summary") -> None:
-        """Click a button or link, scrolled away from the fixed header."""
+        """Scroll to a button or link, away from the fixed header, and click it."""
         found = self.named(name, tags)
         self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", found)
         found.click()
@@ -110,7 +110,7 @@ class Browser:
     def fill(self, label: str, text: str) -> None:
         field = self.field(label)
         field.clear()
-        field.send_keys(text or f"0{Keys.BACK_SPACE}")  # clear() causes no event of typing
+        field.send_keys(text or f"0{Keys.BACK_SPACE}")  # clear() would cause no input event
 
     def choose(self, label: str, text: str) -> None:
         field = self.field(label)
@@ -121,14 +121,14 @@ class Browser:
         self.until(
             lambda: next((b for b in self.all("dialog button") if b.text == name and b.is_enabled()), None), name
         ).click()
-        self.until(lambda: not self.all("dialog"), f"the dialog closed after {name}")
+        self.until(lambda: not self.all("dialog"), f"the dialog to close after {name}")
 
     def keys(self, *keys: str) -> None:
-        """Press keys in the focused element."""
+        """Send keys to the focused element."""
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()
 
     def tab(self) -> str:
-        """Press Tab, and return tag and name of the focused element."""
+        """Press Tab, and return the tag and name of the focused element."""
         self.keys(Keys.TAB)
         script = """const at = document.activeElement;
             return at.tagName.toLowerCase() + ' ' + (at.getAttribute('aria-label') || at.innerText || at.id || '')"""
@@ -147,8 +147,8 @@ class Browser:
 
     # --- console -----------------------------------------------------------------------------------------------------
 
-    def complaints(self, expected: Sequence[str] = ()) -> list[str]:
-        """Return new errors in the console, except failed requests that a test expects."""
+    def console_errors(self, expected: Sequence[str] = ()) -> list[str]:
+        """Return new errors in the console, except failed requests that the test expects."""
         lines = [str(entry["message"]) for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
         return [line for line in lines if not any(text in line for text in expected)]
 

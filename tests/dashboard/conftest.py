@@ -1,4 +1,4 @@
-"""One browser per file of tests, because its start takes a second."""
+"""Fixtures: one browser per test file, because its start takes a second."""
 
 import pytest
 
@@ -13,10 +13,10 @@ def chromium():
 
 @pytest.fixture
 def page(chromium):
-    """The browser without state of the previous test."""
+    """The browser without state from earlier tests."""
     chromium.driver.get("about:blank")
     chromium.scheme("light")
-    chromium.complaints()
+    chromium.console_errors()
     yield chromium
     if chromium.driver.current_url.startswith("http"):
         chromium.driver.execute_script("localStorage.clear(); sessionStorage.clear()")

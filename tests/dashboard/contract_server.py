@@ -1,6 +1,6 @@
 """A small server that implements the admin API's contract, for states that a real cluster cannot show.
 
-For example ten thousand partitions, a token, hostile texts, and short-lived states.
+Examples are ten thousand partitions, a token, hostile texts, and short-lived states.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ STREAM_EVENTS = 3
 
 
 class ContractServer:
-    """Serves a world from ``start`` to ``stop``; ``writes`` contains the write requests that it received."""
+    """Serves a world while its context is active; ``writes`` has the write requests that it received."""
 
     def __init__(self, world: contract_world.World, token: str | None = None) -> None:
         self.world = world
@@ -33,7 +33,7 @@ class ContractServer:
         self._server.owner = self  # type: ignore[attr-defined]
         self.stopping = threading.Event()
         self.stream_problem: tuple[int, object] | None = None
-        """Status and document for requests for streams; open streams end while it is set."""
+        """If set, the status and document with which streams are refused; open streams end."""
 
     @property
     def url(self) -> str:
@@ -62,7 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _any(self) -> None:
         if self.owner.stopping.is_set():
-            self.close_connection = True  # as after the end of the process: no response
+            self.close_connection = True  # no response, as if the process had ended
             return
         url = urlsplit(self.path)
         query = dict(parse_qsl(url.query))
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _any
 
     def _log_in(self, body: object) -> None:
-        """Accept the token, and a user with the token as password."""
+        """Accept the token, or a user with the token as password."""
         token = self.owner.token
         if body in ({"token": token}, {"user": "alice", "password": token}):
             self._cookie = f"session={token}; Path=/; HttpOnly; SameSite=Strict"
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def _stream(self, path: str) -> None:
-        """Send a few events, then comments until the client or the server ends."""
+        """Send a few events, and then comments until the client or the server closes the stream."""
         self.close_connection = True
         if self.owner.stream_problem is not None:
             self._json(*self.owner.stream_problem)

@@ -1,4 +1,4 @@
-"""Data of the contract server's cluster; responses have the fields of the contract."""
+"""Data of the contract server's cluster, in documents with the fields of the contract."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ ACL = {
 
 
 class World:
-    """:param down: ID of a broker that is not registered.
+    """A cluster without brokers, which produces the admin API's documents.
+
+    :param down: ID of a broker that is not registered.
     :ivar has_figures: True if the brokers' metrics are available.
     :ivar faults: sentences of the first live broker's faults.
     """
@@ -242,7 +244,7 @@ class World:
         }
 
     def history(self, query: Mapping[str, str]) -> Document:
-        """Return half an hour of values with a peak; the older points are missing."""
+        """Return half an hour of values with a peak, and nulls for older points."""
         now_ms = int(time.time() * 1000)
         from_ms, to_ms = (int(query[name]) for name in ("from", "to"))
         from_ms, to_ms = (each if each >= 0 else now_ms + each for each in (from_ms, to_ms))
@@ -401,7 +403,7 @@ class World:
     # --- responses ---------------------------------------------------------------------------------------------------
 
     def respond(self, method: str, path: Sequence[str], query: Mapping[str, str], body: Any) -> tuple[int, Document]:
-        """Return the document of a read, or the znodes of a write."""
+        """Return the document for a read, or the znodes of a write."""
         if method != "GET":
             return self._write_response(path, query, body)
         match path:
@@ -542,7 +544,7 @@ class World:
 
 
 def _page(columns: Columns, name: str, rows: list[Document], query: Mapping[str, str]) -> tuple[int, Document]:
-    """Return a page of a list; the parameters are those of the product."""
+    """Return a page of a list, for the same parameters as in the product."""
     numbers = {each: int(query.get(each, default)) for each, default in (("limit", 1000), ("page", 1))}
     try:
         selection = columns.selection(Call(query={**query, **numbers}))
@@ -559,7 +561,7 @@ def _page(columns: Columns, name: str, rows: list[Document], query: Mapping[str,
 
 
 def hash_of(text: str) -> int:
-    """Return a hash that is equal in all processes."""
+    """Return a hash that is the same in all processes."""
     return sum(text.encode())
 
 

@@ -1,4 +1,4 @@
-"""A cluster for tests of dialogs, and a check that the writes of a dialog are those of its preview."""
+"""A cluster for tests of dialogs, and a check that a dialog writes what its preview shows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OVERRIDES = (
 )
 
 TRANSIENT = ("/config/changes/", "/kafka-acl-changes/", "/kafka-acl-extended-changes/", "/admin/")
-"""Prefixes of znodes that the controller or the brokers delete when they have processed them."""
+"""Prefixes of znodes that the controller or brokers delete after processing them."""
 
 TIMEOUT_S = 20
 
 
 @contextmanager
 def dialog_cluster(directory: Path, brokers: int = 3) -> Iterator[StandaloneProcess]:
-    """Run a cluster in which every caller is a super user; ``zookeeper`` is a client of its ZooKeeper server."""
+    """Run a cluster in which every caller is a super user, with a ZooKeeper client as attribute ``zookeeper``."""
     factors = (f"{name}.replication.factor={min(brokers, 2)}" for name in ("default", "offsets.topic"))
     arguments = tuple(word for override in (*OVERRIDES, *factors) for word in ("--override", override))
     with StandaloneProcess(directory, brokers=brokers, arguments=arguments) as process:
@@ -46,7 +46,7 @@ def dialog_cluster(directory: Path, brokers: int = 3) -> Iterator[StandaloneProc
 
 
 def call_api(cluster: StandaloneProcess, path: str, method: str = "GET", body: object = None) -> Any:
-    """Return the API's own response."""
+    """Send a request to the API without the dashboard, and return its document."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
@@ -69,7 +69,7 @@ def partitions_of(cluster: StandaloneProcess, name: str) -> list[Any]:
 
 
 def wait_for_api(cluster: StandaloneProcess, path: str, condition: Callable[[Any], Any]) -> Any:
-    """Repeat a read until its response meets a condition, and return the response."""
+    """Repeat a read until its response satisfies a condition, and return the response."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition(found := call_api(cluster, path)):
         assert time.monotonic() < deadline, found
@@ -77,7 +77,7 @@ def wait_for_api(cluster: StandaloneProcess, path: str, condition: Callable[[Any
     return found
 
 
-def previewed(at: Browser) -> list[tuple[str, str, str]]:
+def previewed_writes(at: Browser) -> list[tuple[str, str, str]]:
     """Return the writes to ZooKeeper in the current preview: operation, path and data."""
     read = "return document.querySelector('.preview[aria-busy=false] pre')?.textContent"
     text = at.until(lambda: at.driver.execute_script(read), "writes in the dialog")
@@ -90,7 +90,7 @@ def previewed(at: Browser) -> list[tuple[str, str, str]]:
 
 
 def preview_rows(at: Browser) -> list[list[str]]:
-    """Return the texts of the rows of the current preview."""
+    """Return the cell texts of each row in the current preview."""
     read = """return [...document.querySelectorAll('.preview[aria-busy=false] tbody tr')]
         .map(row => [...row.children].map(cell => cell.innerText))"""
     return list(at.until(lambda: at.driver.execute_script(read), "rows in the preview"))
@@ -98,7 +98,7 @@ def preview_rows(at: Browser) -> list[list[str]]:
 
 def confirm_writes(at: Browser, cluster: StandaloneProcess, button: str) -> list[tuple[str, str, str]]:
     """Press a dialog's button, check that the znodes are as previewed, and return the previewed writes."""
-    writes = previewed(at)
+    writes = previewed_writes(at)
     at.confirm(button)
     check_writes(cluster, writes)
     return writes
@@ -118,7 +118,7 @@ def check_writes(cluster: StandaloneProcess, writes: list[tuple[str, str, str]])
 
 
 def _parsed(text: str) -> object:
-    """Return data for a comparison, without the ID of a topic: a preview shows an example of it."""
+    """Return data for a comparison, without the topic ID, for which a preview shows an example."""
     try:
         document = json.loads(text)
     except ValueError:

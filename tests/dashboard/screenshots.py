@@ -1,7 +1,7 @@
 """Takes screenshots of the dashboard: ``python -m tests.dashboard.screenshots [DIRECTORY]``.
 
-The cluster has three brokers, topics, clients, a running plan and a killed broker.  The four screenshots of the
-documentation go to ``docs/images``; with a directory, those of every page go there, light and dark.
+The cluster has three brokers, topics, clients, a running plan and a killed broker.  The four screenshots in the
+documentation are written to ``docs/images``; with a directory, those of every page are written there, light and dark.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def main() -> None:
 def prepare(cluster: StandaloneProcess) -> None:
     """Create the topics."""
     for name, (partitions, copies) in TOPICS.items():
-        # Topics with two replicas keep accepting records with one.
+        # Topics with two replicas still accept records while one is down.
         configs = {"min.insync.replicas": str(copies - 1)}
         body = {"name": name, "partitions": partitions, "replication_factor": copies, "configs": configs}
         post(cluster, "/v1/topics", body)
 
 
 def post(cluster: StandaloneProcess, path: str, body: object) -> dict:
-    """Send a write request to the API and return its response."""
+    """Send a write request to the API, and return its response."""
     data = b"" if body is None else json.dumps(body).encode()
     headers = {} if body is None else {"content-type": "application/json"}
     with urlopen(Request(cluster.admin_url + path, data, headers, method="POST"), timeout=30) as response:
@@ -91,7 +91,7 @@ def post(cluster: StandaloneProcess, path: str, body: object) -> dict:
 
 @contextmanager
 def load(cluster: StandaloneProcess) -> Iterator[None]:
-    """Produce orders, payments and clicks, with two groups: one keeps up, one does not."""
+    """Produce orders, payments and clicks, with two groups, one of which falls behind."""
     stopped = threading.Event()
     threads = [
         threading.Thread(target=produce, args=(cluster, stopped)),
@@ -119,15 +119,13 @@ def produce(cluster: StandaloneProcess, stopped: threading.Event) -> None:
             items = rng.sample(["coffee", "tea", "cake", "bread", "soup"], 2)
             order = {"order": number, "items": items, "table": rng.randrange(1, 30), "paid": rng.random() < 0.6}
             topic = rng.choice(["orders", "payments", "clicks", "clicks"])
-            producer.produce(
-                topic, key=f"guest-{rng.randrange(500)}", value=json.dumps(order), headers={"shop": b"7"}
-            )
+            producer.produce(topic, key=f"guest-{rng.randrange(500)}", value=json.dumps(order), headers={"shop": b"7"})
         producer.poll(0)
     producer.flush(5)
 
 
 def consume(cluster: StandaloneProcess, stopped: threading.Event, group: str, topic: str, pause_s: float) -> None:
-    """Read as a member of a group, with a pause of ``pause_s`` after each message."""
+    """Consume as a member of a group, with a pause of ``pause_s`` after each message."""
     settings = {
         "bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "client.id": f"{group}-1", "log_level": 0,
         "auto.offset.reset": "earliest", "auto.commit.interval.ms": 1000,
@@ -140,7 +138,7 @@ def consume(cluster: StandaloneProcess, stopped: threading.Event, group: str, to
 
 
 def write_all(views: dict[str, Browser], directory: Path, plan: str) -> None:
-    """Write every page in its full height, light and dark."""
+    """Take screenshots of every page in full height, light and dark."""
     directory.mkdir(parents=True, exist_ok=True)
     for address in PAGES:
         for scheme, view in views.items():
@@ -149,7 +147,10 @@ def write_all(views: dict[str, Browser], directory: Path, plan: str) -> None:
 
 
 def take(view: Browser, address: str, path: Path, *, height: int | None = HEIGHT) -> None:
-    """:param height: None for the whole page."""
+    """Write a screenshot of a page.
+
+    :param height: None for the whole page.
+    """
     view.open(address)
     time.sleep(3)
     view.driver.execute_script("document.activeElement.blur()")
@@ -157,7 +158,7 @@ def take(view: Browser, address: str, path: Path, *, height: int | None = HEIGHT
     path.parent.mkdir(parents=True, exist_ok=True)
     view.driver.save_screenshot(str(path))
     view.size(WIDTH, HEIGHT)
-    print(path, path.stat().st_size, *view.complaints(), flush=True)
+    print(path, path.stat().st_size, *view.console_errors(), flush=True)
 
 
 if __name__ == "__main__":

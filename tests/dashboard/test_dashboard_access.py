@@ -1,4 +1,4 @@
-"""Login, users and ACLs in the dashboard of a real broker with authentication and an authorizer."""
+"""Logins, users and ACLs in the dashboard of a real broker with authentication and an authorizer."""
 
 import time
 
@@ -43,7 +43,7 @@ def log_in(at, **fields):
 
 
 def test_users_and_their_access(page, broker):
-    """An administrator creates a topic, a user and an ACL; the user sees only that topic, and cannot delete it."""
+    """An administrator creates a topic, a user and an ACL; the user then sees only that topic, and cannot delete it."""
     page.base = broker.admin_url
     page.driver.get(f"{page.base}/#/users")
     log_in(page, Token=TOKEN)
@@ -91,11 +91,11 @@ def test_users_and_their_access(page, broker):
     page.until_text("is not authorized for describe on the cluster")
     page.press("Log out")
     page.until_text("requires a login", "dialog")
-    assert page.complaints(["401", "403"]) == []
+    assert page.console_errors(["401", "403"]) == []
 
 
 def test_login_with_a_bearer_token(page, broker):
-    """The page accepts a token of the authorization server, and requires a new login when the token expires."""
+    """A user logs in with a token of the authorization server, and must log in again when the token expires."""
     page.base = broker.admin_url
 
     def token(user, lifetime_s):
@@ -117,4 +117,4 @@ def test_login_with_a_bearer_token(page, broker):
     log_in(page, Token=token("carol", 6))
     page.until_text("carol", "#tools")
     page.until_text("requires a login", "dialog")
-    assert page.complaints(["401", "403"]) == []
+    assert page.console_errors(["401", "403"]) == []

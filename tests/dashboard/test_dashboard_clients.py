@@ -1,8 +1,8 @@
-"""Clients that push metrics: their list, their metrics, and subscriptions."""
+"""Clients that push metrics: the list, their metrics, and subscriptions."""
 
 import pytest
 
-from .accessibility import RULES, faults
+from .accessibility import RULES, violations
 from .contract_server import ContractServer
 from .contract_world import CLIENT, HOSTILE, World
 
@@ -19,11 +19,11 @@ def server():
 def at(page, server):
     page.base = server.url
     yield page
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def test_metrics_of_a_client(at):
-    """The list leads to the metrics of a client, which can be searched; names that clients send are text."""
+    """The list links to a client's metrics, which can be searched; names sent by clients are shown as text."""
     at.open("clients")
     at.until_text("20 clients")
     at.until_text(HOSTILE)
@@ -36,11 +36,11 @@ def test_metrics_of_a_client(at):
     at.until(lambda: len(at.all("tbody tr")) == 1)
     at.until_text("12,345")
     assert at.all("main script, main img") == []
-    assert faults(at, RULES) == []
+    assert violations(at, RULES) == []
 
 
 def test_connection_leads_to_its_client(at):
-    """A connection of a client without telemetry has no link."""
+    """A connection links to its client, unless the client sends no metrics."""
     at.open("broker/1/connections")
     at.until_text("250 connections")
     assert [link.text for link in at.all("tbody a[href]")] == ["shop-101"]
@@ -49,7 +49,7 @@ def test_connection_leads_to_its_client(at):
 
 
 def test_subscription_is_created_and_deleted(at):
-    """The preview names the znodes; wrong values are refused before it."""
+    """The previews of a creation and a deletion show the znodes; invalid values are refused before the preview."""
     at.open("clients")
     at.press("New subscription")
     at.fill("Name", "of orders")

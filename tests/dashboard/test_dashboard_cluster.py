@@ -1,4 +1,4 @@
-"""The dashboard with a real cluster of three brokers, used as operators use it."""
+"""The dashboard with a real cluster of three brokers, used as by an operator."""
 
 import json
 import re
@@ -26,11 +26,11 @@ def cluster(tmp_path_factory):
 def at(page, cluster):
     page.base = cluster.admin_url
     yield page
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def call_api(cluster, path, method="GET", body=None):
-    """Send a request to the API without the dashboard, and return the response."""
+    """Send a request to the API without the dashboard, and return its response."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         cluster.admin_url + path, data, {"content-type": "application/json"}, method=method
@@ -49,7 +49,7 @@ def topic(cluster, name, *, partitions=1, copies=3, messages=0, size=10):
 
 
 def test_a_topic_is_created_changed_and_deleted(at, cluster):
-    """The preview shows the znode; configuration, partitions and deletion work the same way."""
+    """A topic is created, reconfigured, extended and deleted, each after a preview of the znodes."""
     at.open("topics/new")
     at.fill("Name", "new-topic")
     at.fill("Partitions", "2")
@@ -91,7 +91,7 @@ def test_a_topic_is_created_changed_and_deleted(at, cluster):
 
 
 def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
-    """Produced messages are found by offset and by text, formatted as JSON, and appear in the live tail."""
+    """Produced messages can be found by offset and by text, are formatted as JSON, and appear in the live tail."""
     topic(cluster, "talk", messages=300)
     at.open("messages/talk/produce")
     at.fill("Key", "k")
@@ -118,7 +118,7 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
     at.fill("Filter", "value.number >=")
     at.press("Show")
     at.until_text("column", ".wrong")
-    assert all("400" in complaint for complaint in at.complaints())
+    assert all("400" in error for error in at.console_errors())
     at.fill("Filter", "has(value.number) && value.number >= 290")
     at.press("Show")
     at.until_text("10 messages shown, 301 searched, the whole range.")
@@ -149,7 +149,7 @@ def test_messages_are_produced_browsed_searched_and_followed(at, cluster):
 
 
 def test_a_group_is_shown_reset_and_deleted(at, cluster):
-    """Lag, offsets before and after a reset, and deletion after typing its name."""
+    """A group's page shows its lag and a preview of a reset; a deletion requires typing the group's name."""
     topic(cluster, "read", messages=50)
     settings = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "a/reader", "log_level": 0}
     consumer = Consumer(settings)
@@ -171,7 +171,7 @@ def test_a_group_is_shown_reset_and_deleted(at, cluster):
 
 
 def test_a_plan_is_previewed_run_and_watched(at, cluster):
-    """Replicas are added to a topic: the preview shows moves, bytes and brokers, then progress is shown."""
+    """A plan that adds replicas has a preview with moves, bytes and brokers, and then shows its progress."""
     topic(cluster, "grows", partitions=2, copies=2, messages=100)
     at.open("plans/new?kind=replication_factor&topic=grows")
     at.until(lambda: at.field("Topics").get_attribute("value") == "grows")
@@ -195,7 +195,7 @@ def test_a_plan_is_previewed_run_and_watched(at, cluster):
 
 
 def test_a_plan_is_slowed_and_cancelled(at, cluster):
-    """A plan that would take hours is cancelled on the page, and its moves are rolled back."""
+    """A plan that would take hours is cancelled, and its moves are rolled back."""
     topic(cluster, "heavy", copies=2, messages=300, size=10_000)
     at.open("plans/new?kind=replication_factor&topic=heavy")
     at.fill("Throttle, MB/s per broker", "0.001")
@@ -217,7 +217,7 @@ def test_a_plan_is_slowed_and_cancelled(at, cluster):
 
 
 def test_a_broker_is_cordoned(at):
-    """The page shows the znode, then the broker as cordoned, and can uncordon it."""
+    """After a preview of the znode, a broker is shown as cordoned, and can be uncordoned."""
     at.open("brokers")
     at.press("Cordon broker 2")
     at.until_text("/kreplica/cordoned/2", "dialog")
@@ -230,7 +230,7 @@ def test_a_broker_is_cordoned(at):
 
 
 def test_a_broker_is_killed_and_another_leads(at, cluster):
-    """The overview shows the failure and the recovery without a reload: card, summary, map and timeline."""
+    """Without a reload, the overview's card, summary, map and timeline show the failure and the recovery."""
     topic(cluster, "watched", partitions=6)
     at.open("")
     at.until_text("All is well")
@@ -254,7 +254,7 @@ def test_a_broker_is_killed_and_another_leads(at, cluster):
 
 
 def test_the_timeline_is_live(at, cluster):
-    """A new topic appears without a reload; a filter shows only one kind of entries."""
+    """A new entry appears without a reload; a filter restricts the list to one kind of entry."""
     at.open("timeline")
     at.until_text("new entries appear automatically")
     topic(cluster, "shown-live")

@@ -1,11 +1,11 @@
-"""The dashboard with a server that implements the contract, for states that a real cluster shows rarely or never."""
+"""The dashboard with a server that implements the API's contract, for states that are rare in a real cluster."""
 
 from datetime import UTC, datetime
 
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from .accessibility import CONTRAST, RULES, faults
+from .accessibility import CONTRAST, RULES, violations
 from .contract_server import ContractServer
 from .contract_world import CLIENT, HOSTILE, World
 
@@ -62,21 +62,21 @@ def at(page, small):
 
 
 def settle(page):
-    """Wait until the initial requests of a page are complete."""
+    """Wait until a page's initial requests are complete."""
     page.until(lambda: page.driver.execute_script("return document.querySelectorAll('[aria-busy=true]').length === 0"))
     page.until_text("cluster", "#cluster-info")
 
 
 @pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", CONTRAST)])
 def test_pages_are_accessible(at, scheme, rules):
-    """Labels, roles, headings and contrast of all pages in both themes; no errors in the console."""
+    """In both themes, all pages have correct labels, roles, headings and contrast, and no errors in the console."""
     at.scheme(scheme)
     found = {}
     for address, heading in PAGES.items():
         at.open(address)
         settle(at)
         assert at.heading == heading
-        found[address] = (faults(at, rules), at.complaints())
+        found[address] = (violations(at, rules), at.console_errors())
     assert found == {address: ([], []) for address in PAGES}
 
 
@@ -97,11 +97,11 @@ DIALOGS = (
     ("quotas", "Set quota"),
     ("quotas", "Change"),
 )
-"""Address of a page, and the button that opens a dialog."""
+"""The address of a page, and the button on it that opens a dialog."""
 
 
 def test_dialogs_are_accessible(at):
-    """Each dialog has a name, takes the focus, returns it after Escape, and fits a phone."""
+    """Each dialog has a name, gets the focus, returns it after Escape, and fits on a phone."""
     found = {}
     for address, name in DIALOGS:
         at.open(address)
@@ -111,7 +111,7 @@ def test_dialogs_are_accessible(at):
         at.until(lambda: at.all("dialog"), name)
         at.until(lambda: not at.driver.execute_script("return document.querySelector('dialog [aria-busy=true]')"))
         at.until(lambda: "Requesting" not in at.text("dialog"))
-        found[address, name] = faults(at)
+        found[address, name] = violations(at)
         assert at.driver.execute_script("return document.querySelector('dialog').contains(document.activeElement)")
         at.size(390, 844)
         width = "return document.querySelector('dialog').scrollWidth - document.querySelector('dialog').clientWidth"
@@ -125,7 +125,7 @@ def test_dialogs_are_accessible(at):
 
 
 def test_records_are_deleted_with_the_keyboard(at, small):
-    """The field for the topic's name has the focus; Enter confirms when the name is complete."""
+    """The dialog's field for the topic's name has the focus; Enter confirms once the name is complete."""
     small.writes.clear()
     at.open("topic/orders-0000")
     at.until_text("In sync")
@@ -140,7 +140,7 @@ def test_records_are_deleted_with_the_keyboard(at, small):
 
 
 def test_form_has_the_focus(at, small):
-    """A new page with a form gives the focus to its first field, others to their heading."""
+    """On a page with a form, the first field has the focus; on other pages, the heading does."""
     at.open("topics")
     at.until(lambda: at.all("tbody tr"))
     at.press("Create topic")
@@ -154,7 +154,7 @@ def test_form_has_the_focus(at, small):
 
 
 def test_markup_in_names_and_messages_is_text(at):
-    """Markup in keys, values, headers, groups, comments and entries is shown as text and never executed."""
+    """Markup in keys, values, headers, groups, comments and entries is shown as text, and never interpreted."""
     for address in (
         "messages/orders-0000",
         "groups",
@@ -175,7 +175,7 @@ def test_markup_in_names_and_messages_is_text(at):
 
 
 def test_keyboard_navigation(at):
-    """With Tab and Enter: skip to the content, navigate, read the list of keys, and open an explanation in the map."""
+    """The keyboard alone is enough to skip to the content, navigate, list the keys, and open an explanation."""
     at.open("brokers")
     at.until_text("leader", ".map-legend")
     assert at.tab() == "a Skip to the content"
@@ -202,8 +202,8 @@ def test_keyboard_navigation(at):
     at.until(lambda: at.address.startswith("why/partitions/"))
 
 
-def test_the_default_theme_is_the_systems(at):
-    """The theme is dark if the system's is; the button selects the other theme, which is kept."""
+def test_the_default_theme_is_that_of_the_system(at):
+    """The theme follows the system until the button selects the other one, which is remembered."""
     background = "return getComputedStyle(document.documentElement).backgroundColor"
     at.open("plans")
     light = at.driver.execute_script(background)
@@ -217,7 +217,7 @@ def test_the_default_theme_is_the_systems(at):
 
 
 def test_an_error_shows_what_to_do(at, small):
-    """The form shows the API's error message; nothing is written."""
+    """If the API refuses a form, the page shows its error and advice."""
     small.writes.clear()
     at.open("topics/new")
     at.fill("Name", "refused")
@@ -225,11 +225,11 @@ def test_an_error_shows_what_to_do(at, small):
     assert "Choose another name." in at.text("main form [role=alert]")
     assert not at.named("Create").is_enabled()
     assert small.writes == []
-    assert at.complaints(["409"]) == []
+    assert at.console_errors(["409"]) == []
 
 
 def test_writes_are_previewed(at, small):
-    """A plan's moves, warnings and znodes are shown first; then the same plan is sent."""
+    """A plan's moves, warnings and znodes are previewed, and the confirmed plan is the previewed one."""
     small.writes.clear()
     at.open("plans/new")
     at.until_text("Rebalance")
@@ -250,7 +250,7 @@ def test_writes_are_previewed(at, small):
 
 
 def test_a_deletion_must_be_confirmed_by_typing(at, small):
-    """The button is disabled until the topic's name is in the field."""
+    """The button for a deletion is disabled until the topic's name has been typed."""
     small.writes.clear()
     at.open("topic/orders-0000")
     at.press("Delete")
@@ -263,7 +263,7 @@ def test_a_deletion_must_be_confirmed_by_typing(at, small):
 
 
 def test_a_refresh_keeps_focus_selection_and_scrolling(at):
-    """A refresh keeps the elements of rows."""
+    """A refresh updates the existing row elements, so that focus and selection are kept."""
     at.open("topics")
     at.until(lambda: len(at.all("tbody tr")) == 8)
     at.driver.execute_script(
@@ -285,7 +285,7 @@ def test_a_refresh_keeps_focus_selection_and_scrolling(at):
 
 
 def test_pages_fit_a_phone(at):
-    """No page is wider than a phone; wide tables scroll separately, and the value of a message is visible."""
+    """No page is wider than a phone's screen; wide tables scroll separately, and message values are visible."""
     at.size(390, 844)
     wide = {}
     try:
@@ -301,7 +301,7 @@ def test_pages_fit_a_phone(at):
 
 
 def test_login(page):
-    """The dialog appears when the API requires a login; scripts cannot read the session; streams use it too."""
+    """If the API requires a login, a dialog appears; the session cannot be read by scripts, and streams use it."""
     with ContractServer(World(topics=2, partitions=1), token="sesame") as server:
         page.driver.get(f"{server.url}/#/timeline")
         page.until_text("requires a login", "dialog")
@@ -309,7 +309,7 @@ def test_login(page):
         page.fill("Password", "wrong")
         page.press("Log in")
         page.until_text("the user name or password is wrong", "dialog")
-        assert faults(page) == []
+        assert violations(page) == []
         page.fill("Password", "sesame")
         page.press("Log in")
         page.until_text("new entries appear automatically")
@@ -327,11 +327,11 @@ def test_login(page):
         page.press("Log in")
         page.until_text("new entries appear automatically")
         page.driver.delete_all_cookies()
-        assert page.complaints(["401"]) == []
+        assert page.console_errors(["401"]) == []
 
 
 def test_ten_thousand_partitions_do_not_block_the_page(page):
-    """A thousand topics are paged, the map is replaced by counts, and no task blocks the page for long."""
+    """With ten thousand partitions, lists have pages, the map is replaced by counts, and no task blocks for long."""
     watch = """window.long = 0;
         new PerformanceObserver(list => list.getEntries().forEach(e => window.long = Math.max(window.long, e.duration)))
             .observe({type: 'longtask', buffered: true});"""
@@ -353,7 +353,7 @@ def test_ten_thousand_partitions_do_not_block_the_page(page):
         page.driver.execute_script("location.hash = '#/'")
         page.until_text("10,000")
         assert page.driver.execute_script("return window.long") < 500
-        assert page.complaints() == []
+        assert page.console_errors() == []
 
 
 def test_health_does_not_wait_for_metrics(page):
@@ -366,22 +366,22 @@ def test_health_does_not_wait_for_metrics(page):
         page.until_text("All is well: 3 brokers")
         world.live = [1, 2]
         page.until_text("2 partitions lack in-sync replicas")
-        page.complaints()
+        page.console_errors()
 
 
 def test_an_unreachable_broker_is_reported(page):
-    """The page keeps its content, and shows that the broker does not respond."""
+    """If the broker does not respond, the page keeps its content and shows a banner."""
     with ContractServer(World(topics=2, partitions=1)) as server:
         page.base = server.url
         page.open("topics")
         page.until(lambda: len(page.all("tbody tr")) == 2)
     page.until_text("does not respond", "#connection-banner")
     assert len(page.all("tbody tr")) == 2
-    page.complaints()
+    page.console_errors()
 
 
 def test_times_are_in_utc(at, small):
-    """Times have the name of their zone, which is not that of the browser, and are entered in the same zone."""
+    """Times are shown and entered in UTC, with the zone's name, whatever the browser's time zone."""
     zone = "Emulation.setTimezoneOverride"
     at.driver.execute_cdp_cmd(zone, {"timezoneId": "Asia/Kolkata"})
     try:
@@ -398,7 +398,7 @@ def test_times_are_in_utc(at, small):
 
 
 def test_streams_show_their_state(at, small):
-    """A stream that ends is shown as interrupted until it is connected again, and as ended if the API rejects it."""
+    """A stream is shown as interrupted until it has reconnected, and as ended if the API rejects it."""
     busy = {"title": "OVERLOADED", "detail": "64 streams are open, which is the limit"}
     missing = {"title": "UNKNOWN_TOPIC_OR_PARTITION", "detail": "topic orders-0000 does not exist"}
     try:
@@ -418,11 +418,11 @@ def test_streams_show_their_state(at, small):
         at.until_text(missing["detail"], "[role=alert]")
     finally:
         small.stream_problem = None
-    assert at.complaints(["404", "503"]) == []
+    assert at.console_errors(["404", "503"]) == []
 
 
 def test_faults_are_named_with_links_to_their_explanations(page):
-    """The first fault is the sentence of the overview, the others are listed; each names its explanation."""
+    """The overview shows the first fault and lists the others; each links to its explanation."""
     world = World(topics=2, partitions=1)
     world.faults = ["Broker 1: the disk of log directory /a is full.", f"Broker 1: {HOSTILE}"]
     with ContractServer(world) as server:
@@ -442,4 +442,4 @@ def test_faults_are_named_with_links_to_their_explanations(page):
         world.faults = []
         page.until_text("All is well: 3 brokers")
         assert not page.one(".health").find_elements("css selector", "a")
-        page.complaints()
+        page.console_errors()

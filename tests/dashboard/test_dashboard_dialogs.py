@@ -1,4 +1,4 @@
-"""Each choice of each dialog of topics, groups and brokers: the preview, and the writes."""
+"""Every choice in the dialogs for topics, groups and brokers: the preview, and the writes."""
 
 import time
 
@@ -12,7 +12,7 @@ from .dialogs import (
     dialog_cluster,
     partitions_of,
     preview_rows,
-    previewed,
+    previewed_writes,
     topic,
     wait_for_api,
 )
@@ -30,11 +30,11 @@ def cluster(tmp_path_factory):
 def at(page, cluster):
     page.base = cluster.admin_url
     yield page
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def put_time(at, label, seconds):
-    """Fill a date and time field with a time in UTC, because its keys depend on the browser's language."""
+    """Set a date and time field to a time in UTC by script, because typing depends on the browser's language."""
     script = """
         arguments[0].value = new Date(arguments[1] * 1000).toISOString().slice(0, 19);
         arguments[0].dispatchEvent(new Event("input", {bubbles: true}));"""
@@ -49,12 +49,12 @@ RESETS = (
     ("Shift by a number of messages", "Messages (negative: back)", -3, 32),
     ("An offset", "Offset", 7, 7),
 )
-"""Text of each target of a reset, label and value of its field, and the resulting offset."""
+"""For each target of a reset: its text, the label and value of its field, and the resulting offset."""
 
 
 @pytest.fixture(scope="module")
 def _records(cluster):
-    """Two topics with records of different ages."""
+    """Create two topics with records of different ages."""
     topic(cluster, "chosen", {"0": [1, 2]})
     topic(cluster, "other", {"0": [2, 1]})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -69,7 +69,7 @@ def _records(cluster):
 @pytest.mark.usefixtures("_records")
 @pytest.mark.parametrize(("text", "label", "value", "after"), RESETS, ids=[row[0] for row in RESETS])
 def test_a_reset_writes_the_previewed_offsets(at, cluster, text, label, value, after):
-    """The committed offset is the one of the preview; a topic of the group that is not named keeps its own."""
+    """A reset commits the previewed offset; topics that are not selected keep their offsets."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "resets", "log_level": 0})
     consumer.commit(offsets=[TopicPartition(name, 0, 35) for name in ("chosen", "other")], asynchronous=False)
 
@@ -94,7 +94,7 @@ def test_a_reset_writes_the_previewed_offsets(at, cluster, text, label, value, a
 
 
 def test_preferred_leaders_are_elected(at, cluster):
-    """The elections of the topic's dialog, and of the action of an explanation, make the first replica the leader."""
+    """An election makes the first replica the leader, from the topic's dialog or from an explanation."""
     for name in ("elected", "explained"):
         topic(cluster, name, {"0": [3, 1]})
     call_api(cluster, "/v1/standalone/brokers/3/kill", "POST")
@@ -139,8 +139,8 @@ def config_of(cluster, path, name):
 
 
 def create_topic(at, cluster, name):
-    """Press the button of the page, and return the previewed writes, which are those of the new topic."""
-    writes = previewed(at)
+    """Press the button, check that the new topic has the previewed writes, and return them."""
+    writes = previewed_writes(at)
     at.press("Create", "button")
     at.until(lambda: at.address == f"topic/{name}")
     check_writes(cluster, writes)
@@ -148,7 +148,7 @@ def create_topic(at, cluster, name):
 
 
 def test_a_topic_is_created_grown_and_deleted(at, cluster):
-    """All fields of the form, then without the optional ones; more partitions; the name is typed for the deletion."""
+    """Topics are created with and without optional fields, extended, and deleted after typing the name."""
     at.open("topics/new")
     for label, text in {"Name": "full", "Partitions": "2", "Replication factor": "1"}.items():
         at.fill(label, text)
@@ -236,7 +236,7 @@ def test_a_setting_of_a_broker_is_changed_and_reset(at, cluster):
 
 
 def test_a_group_is_deleted(at, cluster):
-    """Its offsets are deleted; another group remains."""
+    """A deleted group has no offsets; another group remains."""
     topic(cluster, "grouped", {"0": [1, 2]})
     for group in ("old", "other"):
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "log_level": 0})
@@ -260,11 +260,11 @@ DELETIONS = (
     ("Records older than", "Hours", 1, "All", [30, 30]),
     ("All records", None, None, "0", [40, 30]),
 )
-"""Text of each choice, label and value of its field, partition, and the first offsets afterwards."""
+"""For each choice: its text, the label and value of its field, the partition, and the resulting start offsets."""
 
 
 def test_each_choice_of_a_deletion_of_records(at, cluster):
-    """The first offsets are those of the preview; the topic is kept."""
+    """After each kind of deletion, the start offsets are those of the preview, and the topic still exists."""
     topic(cluster, "emptied", {"0": [1, 2], "1": [2, 1]})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
     now = time.time()
@@ -296,8 +296,8 @@ def test_each_choice_of_a_deletion_of_records(at, cluster):
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_fault_of_the_broker_of_the_page_is_confirmed(at, cluster):
-    """At the address of a broker, nothing happens to this broker without the confirmation."""
+def test_a_fault_of_the_broker_that_serves_the_page_is_confirmed(at, cluster):
+    """No fault is injected into the broker that serves the page without a confirmation."""
 
     def state():
         rows = call_api(cluster, "/v1/standalone")["brokers"]
@@ -315,4 +315,4 @@ def test_a_fault_of_the_broker_of_the_page_is_confirmed(at, cluster):
     at.until(lambda: state() == "cut")
     call_api(cluster, "/v1/standalone/brokers/3/mend", "POST")
     at.until(lambda: state() == "running")
-    at.complaints()  # requests to the disconnected broker
+    at.console_errors()  # requests to the disconnected broker

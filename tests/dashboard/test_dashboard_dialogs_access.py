@@ -1,4 +1,4 @@
-"""Each choice of the dialogs of ACLs, users and quotas, of the form that produces a message, and of the keys."""
+"""Every choice in the dialogs for ACLs, users, quotas and keys, and in the form that produces a message."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from selenium.webdriver.common.keys import Keys
 
-from .accessibility import faults
+from .accessibility import violations
 from .dialogs import call_api, confirm_writes, dialog_cluster, wait_for_api
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
@@ -23,11 +23,11 @@ def cluster(tmp_path_factory):
 def at(page, cluster):
     page.base = cluster.admin_url
     yield page
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 def options(at, label):
-    """Return the texts of a field's choices."""
+    """Return the texts of a field's options."""
     return at.driver.execute_script("return [...arguments[0].options].map(each => each.text)", at.field(label))
 
 
@@ -50,17 +50,17 @@ ACLS = (
     ("Allow", "Idempotent write", "Cluster", None, False, "*", "/kafka-acl/Cluster/kafka-cluster"),
     ("Allow", "Describe", "Transactional ID", "tx", False, "*", "/kafka-acl/TransactionalId/tx"),
 )
-"""Permission, operation, resource, name, whether it is a prefix, host, and the znode."""
+"""Permission, operation, resource, name, True if the name is a prefix, host, and the znode."""
 
 
 def test_each_choice_of_an_acl_is_written(at, cluster):
-    """The dialog offers all values; the preview names the znode; the ACL is the one that was entered."""
+    """The dialog offers all values, its preview shows the znode, and the resulting ACL is the one entered."""
     at.open("acls")
     written = []
     for number, (permission, operation, resource, name, is_prefix, host, path) in enumerate(ACLS):
         at.press("Create ACL")
         if number == 0:
-            assert faults(at) == []
+            assert violations(at) == []
             offered = [options(at, label) for label in ("Permission", "Operation")]
             offered.append(options(at, "Resource"))
         at.fill("Principal", "User:alice")
@@ -106,7 +106,7 @@ def test_each_choice_of_an_acl_is_written(at, cluster):
 
 
 def test_a_user_is_created_changed_and_deleted(at, cluster):
-    """Each mechanism has its credentials; a new password replaces them; the user is deleted after typing its name."""
+    """A user has credentials for the chosen mechanism, gets a new password, and is deleted after typing its name."""
 
     def credentials(user):
         return cluster.zookeeper.get(f"/config/users/{user}")[0].decode()
@@ -119,7 +119,7 @@ def test_a_user_is_created_changed_and_deleted(at, cluster):
         at.fill("Repeat the password", "first-password")
         assert options(at, "Mechanism") == ["SCRAM-SHA-512", "SCRAM-SHA-256"]
         at.choose("Mechanism", mechanism)
-        assert faults(at) == []
+        assert violations(at) == []
         at.confirm("Create")
         assert mechanism in credentials(user)
     wait_for_api(cluster, "/v1/users", lambda found: len(found["users"]) == 2)
@@ -158,11 +158,11 @@ QUOTAS = (
     ("IP address", {"IP address or host": "10.0.0.1"}, "New connections (connections/s)", "50", "/config/ips/10.0.0.1"),
     ("IP address", {"IP address or host": ""}, "New connections (connections/s)", "60", "/config/ips/<default>"),
 )  # fmt: skip
-"""Kind, names, quota, value, and the znode."""
+"""Kind of entity, names, quota, value, and the znode."""
 
 
 def test_each_choice_of_a_quota_is_written(at, cluster):
-    """The dialog shows only the names of its kind; the quota is the one that was entered, then changed and deleted."""
+    """The dialog shows only the fields for its kind of entity; quotas are created as entered, changed and deleted."""
     at.open("quotas")
     offered, used = set(), set()
     for kind, names, quota, value, path in QUOTAS:
@@ -215,7 +215,7 @@ FORMATS = {
     "msgpack": ('{"a": 1}', b"\x81\xa1a\x01"),
     "cbor": ('{"a": 1}', b"\xa1\x61a\x01"),
 }
-"""Text of the field and bytes of the record, by format."""
+"""By format: the text of the field, and the bytes of the record."""
 
 WITH_SCHEMA = {"avro", "protobuf", "json-schema"}
 
@@ -230,7 +230,7 @@ def records(cluster, name, partition):
 
 
 def test_each_choice_of_a_produced_message_is_written(at, cluster):
-    """Each format of key and value, no key, a tombstone, headers and the partition; Check only writes nothing."""
+    """Messages are written with each format, without a key, as tombstones and with headers; a check writes none."""
     call_api(cluster, "/v1/topics", "POST", {"name": "made", "partitions": 3})
     at.open("messages/made/produce")
     at.until(lambda: at.field("Value"))

@@ -1,11 +1,11 @@
-"""Each kind of plan, and each choice of the dialogs of a plan: the preview, and the moves."""
+"""Every kind of plan, and every choice in a plan's dialogs: the preview, and the moves."""
 
 import pytest
 from confluent_kafka import Producer
 
 from kreplica.cluster.plans.plan import PlanKind
 
-from .dialogs import call_api, confirm_writes, dialog_cluster, partitions_of, previewed, topic, wait_for_api
+from .dialogs import call_api, confirm_writes, dialog_cluster, partitions_of, previewed_writes, topic, wait_for_api
 
 pytestmark = pytest.mark.needs_program("chromium", "chromedriver")
 
@@ -20,7 +20,7 @@ def cluster(tmp_path_factory):
 def at(page, cluster):
     page.base = cluster.admin_url
     yield page
-    assert page.complaints() == []
+    assert page.console_errors() == []
 
 
 PLANS = {
@@ -34,11 +34,11 @@ PLANS = {
     "add_partitions": ("moving", {"New number of partitions": "4"}, None, {"topic": "moving", "partitions": 4}),
     "remove_partitions": ("moving", {"New number of partitions": "1"}, None, {"topic": "moving", "partitions": 1}),
 }  # fmt: skip
-"""By kind: topic in the address, values of fields, a check box, and the request that the form must make."""
+"""By kind: the topic in the address, values of fields, a check box, and the request that the form must send."""
 
 
 def test_each_kind_of_plan_has_a_preview(at, cluster):
-    """The preview is that of the same request to the API; nothing is written."""
+    """The preview equals the API's dry run for the same request; nothing is written."""
     assert {kind.value for kind in PlanKind} == PLANS.keys()
     topic(cluster, "moving", {"0": [1, 2], "1": [2, 1]})
     for kind, (name, fields, box, body) in PLANS.items():
@@ -58,14 +58,14 @@ def test_each_kind_of_plan_has_a_preview(at, cluster):
 
 
 def start_plan(at):
-    """Start the previewed plan, and return its ID."""
+    """Start the plan that is previewed, and return its ID."""
     at.press("Start the plan")
     at.until(lambda: at.address.startswith("plan/"))
     return at.address.removeprefix("plan/")
 
 
 def test_a_broker_is_drained_and_filled_again(at, cluster):
-    """The boxes of the form are those of brokers; force is off unless its box is checked."""
+    """Brokers are chosen with check boxes, first for a drain, then for a plan that moves replicas back."""
     topic(cluster, "drained", {"0": [3, 2]})
     at.open("plans/new?kind=drain&brokers=3")
     at.until(lambda: at.all("input[type=checkbox][value='3']:checked"))
@@ -87,7 +87,7 @@ def test_a_broker_is_drained_and_filled_again(at, cluster):
 
 
 def test_each_kind_of_plan_is_executed(at, cluster):
-    """The plan has the values of the form, and the replicas are moved."""
+    """Each kind of plan has the values from the form, and moves the replicas."""
     topic(cluster, "moved", {"0": [1, 2], "1": [2, 1]})
     done = lambda found: found["state"] == "completed"  # noqa: E731
     expected = {
@@ -113,9 +113,9 @@ def test_each_kind_of_plan_is_executed(at, cluster):
 
 
 def slow_plan(at, cluster, name, replicas):
-    """Start a plan that finishes the move of one partition, and would copy the other one for hours.
+    """Start a plan that finishes moving one partition, and would copy the other one for hours.
 
-    :param replicas: others than in other tests, because the throttles of brokers remember the bytes that were copied.
+    :param replicas: must differ between tests, because a broker's throttle remembers the bytes it has copied.
     """
     topic(cluster, name, {"0": replicas, "1": replicas})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
@@ -133,14 +133,14 @@ def slow_plan(at, cluster, name, replicas):
 
 
 def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
-    """Without a throttle, the plan completes; its record is then deleted, and the replicas are kept."""
+    """Once its throttle is removed, a plan completes; its record can then be deleted, and the replicas stay."""
     plan = slow_plan(at, cluster, "slow", [1, 2])
     throttles = (("0.002", "At most 2 kB/s per broker.", 2000), ("", "The throttle is removed.", None))
     for text, title, throttle in throttles:
         at.press("Change throttle")
         at.fill("Maximum MB/s per broker", text)
         at.until_text(title, "dialog")
-        assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed(at)]
+        assert f"/kreplica/plans/{plan}" in [path for _, path, _ in previewed_writes(at)]
         at.confirm("Change")
         assert call_api(cluster, f"/v1/plans/{plan}")["throttle_bytes_per_second"] == throttle
     wait_for_api(cluster, f"/v1/plans/{plan}", lambda found: found["state"] == "completed")
@@ -152,7 +152,7 @@ def test_the_throttle_of_a_plan_is_changed_and_removed(at, cluster):
 
 @pytest.mark.parametrize(("reverts", "replicas", "after"), [(False, [2, 3], [3, 2]), (True, [3, 1], [2, 2])])
 def test_a_plan_is_cancelled(at, cluster, reverts, replicas, after):
-    """Finished moves are kept, unless the box is checked; "Keep it running" changes nothing."""
+    """A cancelled plan keeps finished moves unless the box is checked; "Keep it running" changes nothing."""
     name = f"cancelled-{reverts}"
     plan = slow_plan(at, cluster, name, replicas)
     at.press("Cancel plan")

@@ -1,4 +1,4 @@
-"""The documentation of the dashboard is correct."""
+"""Checks of the dashboard's documentation."""
 
 import re
 import subprocess
@@ -13,7 +13,7 @@ SIZE_MAX = 200_000
 
 
 def test_the_contract_server_serves_the_pages():
-    """The command of the development page prints an address that serves the dashboard."""
+    """The command on the development page prints an address that serves the dashboard."""
     (module,) = re.findall(r"^python -m (tests\.dashboard\.contract_server)\b", page(), re.MULTILINE)
     process = subprocess.Popen([sys.executable, "-m", module], cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -26,7 +26,7 @@ def test_the_contract_server_serves_the_pages():
 
 
 def test_images_are_written_by_the_script():
-    """Each image of the page exists, is small, and is written by the command on the page."""
+    """Each image on the page exists, is small, and is written by the command on the page."""
     assert "python -m tests.dashboard.screenshots" in page()
     shown = re.findall(r"\]\(\.\./images/([\w.-]+)\)", page())
     made = {path.name: path for path in screenshots.DOCUMENTS.iterdir() if path.is_file()}

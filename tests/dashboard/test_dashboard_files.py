@@ -1,4 +1,4 @@
-"""The dashboard's files as they are served."""
+"""The dashboard's files, as they are served."""
 
 import re
 
@@ -11,7 +11,7 @@ from kreplica.admin.resources.dashboard import Dashboard, read_pages
 
 
 class SynchronousOffload:
-    """An ``Offload`` that runs work at once, and counts it."""
+    """An ``Offload`` that runs functions synchronously, and counts them."""
 
     def __init__(self):
         self.runs = 0
@@ -38,7 +38,7 @@ class Files(SynchronousTestCase):
         return self.successResultOf(self.request(name))
 
     def test_the_page_and_its_parts_have_types_and_tags(self):
-        """Browsers require the type of modules, and cache them by their ETag."""
+        """Files have the content types that browsers require, and an ETag for caching."""
         page = self.get("index.html")
         module = self.get("parts/tables.js")
         assert page.content_type == "text/html; charset=utf-8"
@@ -47,13 +47,13 @@ class Files(SynchronousTestCase):
         assert self.offload.runs == 1, "files are read once"
 
     def test_only_files_of_the_dashboard(self):
-        """No path leads out of the directory, or to Python files."""
+        """No path leads outside the directory or to Python files."""
         for name in ("../api.py", "__init__.py", "pages", "parts/../index.html", "nothing.js", "/etc/passwd"):
             assert self.failureResultOf(self.request(name), Problem).value.status == 404
 
 
 def test_nothing_is_loaded_from_other_hosts():
-    """No file names another host or has inline scripts or styles, which the page's own policy forbids."""
+    """No file refers to another host or has inline scripts or styles, which the page's policy forbids."""
     for name, page in read_pages().items():
         text = page.content.decode()
         hosts = set(re.findall(r"(?:https?:)?//[\w.-]+\.\w+", text)) - {"http://www.w3.org"}
@@ -64,7 +64,7 @@ def test_nothing_is_loaded_from_other_hosts():
 
 
 def test_every_import_has_a_target():
-    """Each module imports existing files, and names that they export."""
+    """Each import names an existing file and names that it exports."""
     pages = {name: page.content.decode() for name, page in read_pages().items() if name.endswith(".js")}
     for name, text in pages.items():
         folder = name.rpartition("/")[0]
@@ -77,7 +77,7 @@ def test_every_import_has_a_target():
 
 
 def test_modules_are_small_enough_to_read():
-    """Each file has fewer than 300 lines."""
+    """Each module has less than 300 lines."""
     for name, page in read_pages().items():
         assert page.content.count(b"\n") < 300, name
 

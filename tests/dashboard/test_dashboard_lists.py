@@ -1,4 +1,4 @@
-"""Lists that are sorted and filtered by the broker, settings with units, and charts of the last hours."""
+"""Lists sorted and filtered by the broker, settings with units, and charts of the last hours."""
 
 import re
 
@@ -6,7 +6,7 @@ import pytest
 from selenium.webdriver import ActionChains
 from selenium.webdriver.common.keys import Keys
 
-from .accessibility import RULES, faults
+from .accessibility import RULES, violations
 from .contract_server import ContractServer
 from .contract_world import HOSTILE, World
 
@@ -28,13 +28,13 @@ def at(page, large):
 
 
 def column(at, number):
-    """Return the texts of a column, at one time."""
+    """Return the texts of a column, all read at the same time."""
     script = "return [...document.querySelectorAll('tbody tr')].map(row => row.children[arguments[0]].innerText)"
     return at.driver.execute_script(script, number)
 
 
 def test_topics_are_sorted_and_filtered(at):
-    """A click on a header sorts ten thousand topics; the order, the filter and the page are in the address."""
+    """A click on a header sorts ten thousand topics; order, filter and page are part of the address."""
     at.open("topics")
     at.until_text("10,000 topics, page 1 of 100")
     at.press("Size")
@@ -50,22 +50,22 @@ def test_topics_are_sorted_and_filtered(at):
     at.until(lambda: "filter=" in at.address and column(at, 1)[:1] == ["0 under-replicated"])
     at.fill("Filter", "sizes<9")
     at.until_text("unknown column 'sizes'")
-    assert at.complaints(["400"]) == []
+    assert at.console_errors(["400"]) == []
 
 
 def test_keyboard_sorts_and_pages(at):
-    """Headers and pages are reached with the keyboard."""
+    """A list can be sorted and paged with the keyboard."""
     at.open("groups")
     at.until_text("10,001 groups, page 1 of 101")
     at.named("Lag").send_keys(Keys.ENTER)
     at.until(lambda: "sort=-lag" in at.address and column(at, 5)[:1] == ["4,999"])
     at.named("Next page").send_keys(Keys.ENTER)
     at.until(lambda: "page=2" in at.address and len(column(at, 0)) == 100)
-    assert at.complaints() == []
+    assert at.console_errors() == []
 
 
 def test_long_lists_are_interactive_at_once(at):
-    """A page with ten thousand topics shows its rows within about a second."""
+    """A page of a list with ten thousand rows appears soon; the goal is within a second."""
     at.open("topics")
     at.until_text("10,000 topics")
     script = """const done = arguments[0]; const began = performance.now(); location.hash = '#/groups';
@@ -79,18 +79,18 @@ def test_long_lists_are_interactive_at_once(at):
 
 
 def test_connections_of_a_broker(at):
-    """Names that clients send are text; the list can be sorted by load."""
+    """The connections of a broker can be sorted by load; names sent by clients are shown as text."""
     at.open("broker/1/connections")
     at.until_text("250 connections, page 1 of 3")
     at.until_text(HOSTILE)
     at.press("In")
     at.until(lambda: column(at, 1)[:1] == ["shop-249"])
     assert at.all("main script, main img") == []
-    assert faults(at, RULES) == []
+    assert violations(at, RULES) == []
 
 
 def test_lists_on_a_phone(at):
-    """The page does not scroll sideways on a phone."""
+    """On a phone, no list scrolls sideways."""
     at.size(390, 844)
     try:
         for address in ("topics", "groups", "brokers", "broker/1/connections", "broker/1", ""):
@@ -102,14 +102,14 @@ def test_lists_on_a_phone(at):
 
 
 def chart(at, title):
-    """Return the drawing of the chart with a title."""
+    """Return the SVG element of the chart with this title."""
     script = """const isWanted = node => node.querySelector('h3').innerText === arguments[0];
         return [...document.querySelectorAll('.chart')].find(isWanted)?.querySelector('.plot svg')"""
     return at.driver.execute_script(script, title)
 
 
 def test_charts_show_the_past(at):
-    """A page that is opened after an incident shows it; the range can be chosen, dragged, and changed with keys."""
+    """Charts show what happened before the page was opened; the range can be chosen, dragged, or changed with keys."""
     at.open("")
     at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
     assert at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d').length") > 500
@@ -127,11 +127,11 @@ def test_charts_show_the_past(at):
     at.until(lambda: "from=" not in at.address)
     at.until_text("Fetch: for new records", ".chart .legend")
     at.until_text("long polling", ".chart")
-    assert at.complaints() == []
+    assert at.console_errors() == []
 
 
-def test_latest_point_is_that_of_all_brokers(at):
-    """The total does not drop at its end because some brokers have not sampled the latest point yet."""
+def test_latest_point_includes_all_brokers(at):
+    """A total does not drop at its end because some brokers have not sampled the latest point yet."""
     at.open("")
     at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
     drawn = at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d')")
@@ -140,7 +140,7 @@ def test_latest_point_is_that_of_all_brokers(at):
 
 
 def test_charts_begin_with_the_first_value(at):
-    """The six hours of a cluster that has run for half an hour show half an hour."""
+    """A six-hour chart of a cluster that has run for half an hour starts with the first value."""
     at.open("?range=21600000")
     at.until(lambda: "maximum 1" in chart(at, "Throughput").get_attribute("aria-label"))
     first = at.driver.execute_script("return document.querySelector('.chart .line').getAttribute('d')").split()[0]
@@ -155,7 +155,7 @@ def test_charts_begin_with_the_first_value(at):
     ],
 )
 def test_charts_of_a_topic_and_a_group(at, address, titles):
-    """The charts have past values, and are zoomed together, also with the keyboard."""
+    """The charts of a topic or group show past values, and are zoomed together, with mouse or keyboard."""
     at.open(address)
     at.until(lambda: re.search("maximum [0-9]", chart(at, titles[0]).get_attribute("aria-label")))
     assert [node.text for node in at.all(".chart h3")] == titles
@@ -168,12 +168,12 @@ def test_charts_of_a_topic_and_a_group(at, address, titles):
     at.until(lambda: "from=" in at.address and "to=" in at.address)
     chart(at, titles[2]).send_keys("0")
     at.until(lambda: "from=" not in at.address)
-    assert faults(at, RULES) == []
-    assert at.complaints() == []
+    assert violations(at, RULES) == []
+    assert at.console_errors() == []
 
 
 def test_settings_have_units(at):
-    """A value is shown with its unit, default, type and documentation, and entered in a larger unit."""
+    """A setting is shown with its unit, default, type and documentation, and can be entered in a larger unit."""
     at.open("topic/orders-0000/settings")
     at.until_text("604800000 ms (7 d)")
     at.press("Edit retention.ms")
@@ -182,4 +182,4 @@ def test_settings_have_units(at):
     at.fill("Value", "2")
     at.choose("Unit", "h")
     at.until_text("retention.ms = 7200000", "dialog")
-    assert at.complaints() == []
+    assert at.console_errors() == []

@@ -1,4 +1,4 @@
-"""Quotas in the dashboard of a real broker, whose client exceeds one."""
+"""Quotas in the dashboard of a real broker, with a client that exceeds one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def set_quota(page, kind, name, quota, value):
 
 
 def test_quota_of_a_client(page, broker):
-    """An operator sets a quota; a client that exceeds it is listed and explained; the operator deletes the quota."""
+    """An operator sets a quota, finds a client that exceeds it, and deletes the quota."""
     page.base = broker.admin_url
     page.open("quotas")
     page.until_text("No quotas are set.")
@@ -61,4 +61,4 @@ def test_quota_of_a_client(page, broker):
         page.until_text("to ZooKeeper", "dialog")
         page.confirm("Delete")
     page.until_text("No quotas are set.")
-    assert page.complaints(["400"]) == []
+    assert page.console_errors(["400"]) == []

@@ -38,8 +38,8 @@ def cluster(tmp_path_factory):
         yield started
 
 
-class Hand:
-    """Uses a page and counts clicks: a press, a choice in a list (two), a field that does not have the focus."""
+class ClickCounter:
+    """Uses a page and counts clicks: one per button or field without the focus, two per choice in a list."""
 
     def __init__(self, at):
         self.at = at
@@ -73,23 +73,23 @@ class Hand:
 
 @pytest.fixture
 def task(page, cluster):
-    """Start a task on the overview; its clicks must be those of the documentation."""
+    """Return a function that starts a task on the overview; the task must take the documented number of clicks."""
     page.base = cluster.admin_url
 
     @contextmanager
     def start(text):
         page.open("")
         page.until_text("Load")
-        hand = Hand(page)
+        hand = ClickCounter(page)
         yield hand
         assert hand.clicks == TASKS[text], text
-        page.complaints()
+        page.console_errors()
 
     return start
 
 
 def test_the_table_has_twenty_tasks():
-    """No task takes more clicks than in another console in which it is possible."""
+    """No task takes more clicks than in any other console that supports it."""
     assert len(TASKS) == 20
     for text, clicks in TASKS.items():
         for other in OTHERS[text]:
@@ -182,7 +182,7 @@ def test_tasks_with_topics(task, cluster):
 def test_tasks_with_groups(task, cluster):
     with task("See which groups read a topic, and their lag") as hand:
         hand.press("Topics", "orders", "Groups")
-        # The tab has the name of an entry of the navigation, which is above it.
+        # The tab has the same name as an entry in the navigation above it.
         hand.at.driver.execute_script("[...document.querySelectorAll('main nav a')].at(1).click()")
         hand.at.until_text("kitchen")
     with task("See since when a group falls behind") as hand:
@@ -227,9 +227,9 @@ def test_task_with_a_full_disk(page):
     with ContractServer(world) as server:
         page.base = server.url
         page.open("")
-        hand = Hand(page)
+        hand = ClickCounter(page)
         hand.press(f"Why? {world.faults[0]}")
         page.until(lambda: page.heading == "Diagnosis of broker 1")
         page.until_text("Possible actions")
         assert hand.clicks == TASKS["See what to do about a full disk"]
-        page.complaints()
+        page.console_errors()

@@ -1,4 +1,4 @@
-"""After every event the cluster works under each design, and the costs are those that the design states."""
+"""Under each design, every event leaves a working cluster, and costs what the design predicts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPE = Shape(partitions=40, brokers=4, replication_factor=3)
 
 
 @cache
-def ran(design: str, *, one_by_one: bool = False) -> CaseResult:
+def result_of(design: str, *, one_by_one: bool = False) -> CaseResult:
     return run_case(Case(design, SHAPE, 1.0, one_by_one))
 
 
@@ -25,15 +25,15 @@ def event(result: CaseResult, name: str) -> EventResult:
 @pytest.mark.parametrize("design", DESIGNS)
 @pytest.mark.parametrize("one_by_one", [False, True])
 def test_every_partition_is_led_after_every_event(design: str, one_by_one: bool) -> None:
-    """No event leaves a partition without a leader, with pipelined and with synchronous requests."""
-    result = ran(design, one_by_one=one_by_one)
+    """After every event, each partition has a leader, with pipelined or synchronous requests."""
+    result = result_of(design, one_by_one=one_by_one)
     assert [each.event for each in result.events if each.outages.left] == []
     assert event(result, "whole cluster starts").outages.affected == SHAPE.partitions
 
 
 @pytest.mark.parametrize("design", ["race", "leader"])
-def test_a_fetch_during_the_isr_write_counts(design: str) -> None:
-    """A follower that fetches while a slow new leader writes its ISR joins it, and can lead if the leader dies."""
+def test_a_follower_that_fetches_during_the_isr_write_joins(design: str) -> None:
+    """A follower that fetches while a slow new leader writes its ISR joins the ISR, and can lead if the leader dies."""
     run = CaseRun(Case(design, Shape(500, 3), 4.0, one_by_one=True))
     death = event(run.run(("broker dies",)), "broker dies")
     assert death.outages.affected > 0
@@ -42,12 +42,12 @@ def test_a_fetch_during_the_isr_write_counts(design: str) -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_cluster_returns_to_the_same_watches(design: str) -> None:
-    """After a broker's return and a topic's deletion, as many watches are set as after the start.
+    """After a broker's return and after a topic's deletion, the number of watches is the same as after the start.
 
-    Except: under the second design, followers notice the end of their leader before its request to close, so each
+    The exception is the second design: followers notice the end of their leader before its request to close, and each
     leaves a watch on the deleted leader znode.
     """
-    result = ran(design)
+    result = result_of(design)
     start = event(result, "whole cluster starts").watches_at_end
     left = (SHAPE.replication_factor - 1) * SHAPE.partitions if design == "leader" else 0
     assert event(result, "topic deleted").watches_at_end == pytest.approx(start + left, abs=10)
@@ -57,39 +57,39 @@ def test_a_cluster_returns_to_the_same_watches(design: str) -> None:
 
 @pytest.mark.parametrize(("design", "expected"), [("race", 2 * 3 + 1), ("leader", 3 - 1), ("controller", 0)])
 def test_watches_on_partitions(design: str, expected: int) -> None:
-    """Per partition: two per replica and one of the leader; one per follower; none."""
-    assert ran(design).partition_watches == expected * SHAPE.partitions
+    """The designs set different numbers of watches per partition; under the controller, brokers set none."""
+    assert result_of(design).partition_watches == expected * SHAPE.partitions
 
 
 def test_a_death_changes_the_leaders_of_the_dead_broker_only() -> None:
-    """A quarter of the partitions has no leader for a time, and this time is shortest with the controller."""
-    deaths = {design: event(ran(design), "broker dies") for design in DESIGNS}
+    """When one of four brokers dies, a quarter of the partitions has no leader, most briefly with a controller."""
+    deaths = {design: event(result_of(design), "broker dies") for design in DESIGNS}
     assert {each.outages.affected for each in deaths.values()} == {SHAPE.partitions // 4}
     assert deaths["controller"].outages.last_s < min(deaths[name].outages.first_s for name in ("race", "leader"))
 
 
 def test_a_controlled_shutdown_moves_leaders_first() -> None:
-    """Under the controller, another broker leads when the old leader stops; the other designs have an outage."""
-    shutdowns = {design: event(ran(design), "controlled shutdown").outages for design in DESIGNS}
+    """With a controller, another broker leads before the old leader stops; the other designs have an outage."""
+    shutdowns = {design: event(result_of(design), "controlled shutdown").outages for design in DESIGNS}
     assert shutdowns["controller"].last_s < 0.0005
     assert min(shutdowns[name].first_s for name in ("race", "leader")) > 0.0005
 
 
 def test_truncation_by_epoch_keeps_what_the_leader_has() -> None:
-    """After a death, followers that keep their log under the controller truncate a batch in the other designs."""
-    deaths = {design: event(ran(design), "broker dies").counts for design in DESIGNS}
+    """After a leader's death, followers keep their logs with a controller, but truncate a batch in other designs."""
+    deaths = {design: event(result_of(design), "broker dies").counts for design in DESIGNS}
     assert deaths["controller"]["truncated_bytes"] == 0
     assert deaths["race"]["truncated_bytes"] == deaths["leader"]["truncated_bytes"] > 0
 
 
 def test_runs_are_deterministic() -> None:
-    """The same case gives the same rows."""
+    """Two runs of the same case return the same rows."""
     case = Case("leader", Shape(10, 3), 1.0)
     assert run_case(case).rows() == run_case(case).rows()
 
 
 def test_a_new_topic_is_replicated_by_all_designs() -> None:
-    """A reassigned partition has its new replicas, and the brokers that it left have none."""
+    """A new topic is replicated; after a reassignment, exactly the new replicas have logs."""
     for design in ("race", "leader"):
         run = CaseRun(Case(design, SHAPE, 1.0))
         run.run(("topic created", "reassignment"))
@@ -113,7 +113,7 @@ def test_the_leader_refuses_an_invalid_transition() -> None:
 
 @pytest.mark.parametrize("shape", [Shape(100, 3), Shape(60, 5, 3), Shape(10, 2)])
 def test_replicas_are_spread(shape: Shape) -> None:
-    """Each partition has different brokers, and each broker has the same number of replicas."""
+    """A partition's replicas are on different brokers, and each broker has the same number of replicas."""
     replicas = [each.replicas for each in Layout(shape).all()]
     assert all(len(set(each)) == shape.replication_factor for each in replicas)
     counts = [sum(broker in each for each in replicas) for broker in shape.broker_ids]

@@ -1,4 +1,4 @@
-"""ZooKeeper server and clients of the benchmark: order, watches, sessions and time."""
+"""The lightweight ZooKeeper server and its clients: order, watches, sessions and time."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bench:
 
 
 def test_pipelined_requests_share_a_round_trip() -> None:
-    """Concurrent requests are processed one after another, at the server's rate."""
+    """Requests that are sent together take one round trip, and are served one after another at the server's rate."""
     bench = Bench()
     bench.server.put("/a", b"x")
     for _ in range(3):
@@ -51,8 +51,8 @@ def test_a_synchronous_client_waits_for_each_response() -> None:
     assert [at_s for at_s, _ in bench.events] == [0.011, 0.022, 0.033]
 
 
-def test_a_watch_fires_once_at_each_session() -> None:
-    """Both watchers get the first change, none the second."""
+def test_a_watch_fires_once_per_session() -> None:
+    """Both watchers are notified of the first change, and neither of the second."""
     bench = Bench()
     bench.first.exists("/a", bench.note, lambda _: None)
     bench.second.exists("/a", bench.note, lambda _: None)
@@ -64,7 +64,7 @@ def test_a_watch_fires_once_at_each_session() -> None:
 
 
 def test_the_end_of_a_session_deletes_its_ephemeral_znodes() -> None:
-    """The watcher of an ephemeral znode is notified, and the session's own watches are removed."""
+    """When a session ends, watchers of its ephemeral znodes are notified, and its own watches are removed."""
     bench = Bench()
     bench.first.create("/a", b"", ephemeral=True)
     bench.first.exists("/b", bench.note, lambda _: None)
@@ -93,7 +93,7 @@ def test_a_failed_multi_changes_nothing() -> None:
 
 @pytest.mark.parametrize(("one_by_one", "expected_s"), [(False, 0.0103), (True, 0.033)])
 def test_multis_one_by_one(one_by_one: bool, expected_s: float) -> None:
-    """If writes are counted individually, every write of a multi takes a round trip and the time of a single write."""
+    """If multis are charged one by one, every write in them takes a round trip and the time of a single write."""
     bench = Bench()
     bench.server.put("/a", b"x")
     client = DeferredClient(bench.server, Process("third"), one_by_one=one_by_one)

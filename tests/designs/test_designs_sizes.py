@@ -1,4 +1,4 @@
-"""The computed sizes of ZooKeeper's messages are equal to those of their encodings."""
+"""The computed sizes of ZooKeeper messages equal those of their encodings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_requests(operation: Create | SetData | Delete | Check | GetData | GetCh
 
 
 def test_reads() -> None:
-    """Requests of exists, and responses of getData, getChildren and watches, have the computed sizes."""
+    """Requests for exists, and responses to getData, getChildren and watches, have the computed sizes."""
     assert sizes.read_bytes("/a/b") == sizes.REQUEST_HEADER + len(Exists("/a/b").encode())
     assert sizes.data_bytes(b"data") == sizes.REPLY_HEADER + len(encode_data(b"data", STAT))
     assert sizes.children_bytes(["a", "bcd"]) == sizes.REPLY_HEADER + len(encode_children(["a", "bcd"]))

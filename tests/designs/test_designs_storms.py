@@ -1,4 +1,4 @@
-"""Storms on the first two designs: published violations, the rules that repair them, and the command."""
+"""Storms on the first two designs: published violations, the rules that prevent them, and the command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ every_design = pytest.mark.parametrize("design", STORM_DESIGNS.values(), ids=lam
 
 @every_published
 def test_a_published_storm_breaks_its_promise(published: Published) -> None:
-    """The seed's storm, minimized, has the published kind and number of steps, and no step is superfluous."""
+    """The minimized storm has the published kind of violation and number of steps, and no step is superfluous."""
     storm = minimize(draw_storm(STORM_DESIGNS[published.design], published.seed, Rules()), Rules())
     result = replay(storm, Rules())
     assert result.kind == published.kind
@@ -33,7 +33,7 @@ def test_a_published_storm_breaks_its_promise(published: Published) -> None:
 @every_published
 @pytest.mark.parametrize("rule", RULE_NAMES)
 def test_only_the_published_rules_repair_it(published: Published, rule: str) -> None:
-    """The same steps break no promise with a repairing rule, and still break it with any other."""
+    """With a published rule, the same steps violate no guarantee; with any other rule, they still do."""
     storm = minimize(draw_storm(STORM_DESIGNS[published.design], published.seed, Rules()), Rules())
     kind = replay(storm, Rules().repaired(rule)).kind
     assert kind == (None if rule in published.repairs else published.kind)
@@ -41,7 +41,7 @@ def test_only_the_published_rules_repair_it(published: Published, rule: str) -> 
 
 @pytest.mark.parametrize(("key", "seed"), SMALLEST_SEEDS.items(), ids=str)
 def test_smallest_seeds(key: tuple[str, str], seed: int) -> None:
-    """No smaller seed breaks the promise."""
+    """The published seed is the smallest that violates the guarantee."""
     name, kind = key
     kinds = [replay(draw_storm(STORM_DESIGNS[name], each, Rules()), Rules()).kind for each in range(1, seed + 1)]
     assert kinds.index(kind) == seed - 1
@@ -57,7 +57,7 @@ def test_two_rules_repair_all_storms(design, rules: Rules) -> None:  # type: ign
 
 @every_design
 def test_storms_are_reproducible(design) -> None:  # type: ignore[no-untyped-def]
-    """The same seed gives the same steps and the same transcript."""
+    """Two storms with the same seed have the same steps and the same transcript."""
     first, second = (draw_storm(design, 5, Rules()) for _ in range(2))
     assert first == second
     assert replay(first, Rules()) == replay(second, Rules())
@@ -73,7 +73,7 @@ def test_the_command_prints_what_the_page_shows() -> None:
 
 
 def test_the_command_with_a_repaired_rule() -> None:
-    """With the rule repaired, the command prints the remaining steps and succeeds."""
+    """With a repaired rule, the command runs the same steps without a violation, and succeeds."""
     result = CliRunner().invoke(main, ["designs", "replay", "race", "6", "--repair", "truncate-by-epoch"])
     assert result.exit_code == 0, result.output
     assert result.output.endswith("No guarantee is violated.\n")
@@ -81,7 +81,7 @@ def test_the_command_with_a_repaired_rule() -> None:
 
 
 def test_the_command_without_a_violation_and_without_arguments() -> None:
-    """For a storm without violations the command prints this; without arguments it lists the published ones."""
+    """For a storm without a violation, the command says so; without arguments, it lists the published storms."""
     assert "no guarantee is violated in 80 steps" in CliRunner().invoke(main, ["designs", "replay", "race", "1"]).output
     listed = CliRunner().invoke(main, ["designs", "replay"]).output
     assert "race 6: acknowledged record lost, 11 steps, repaired by truncate-by-epoch" in listed
@@ -100,7 +100,7 @@ def rows_of_results() -> list[tuple[Rules, list[int]]]:
 @pytest.mark.soak
 @pytest.mark.parametrize(("rules", "counts"), rows_of_results(), ids=str)
 def test_the_counts_on_the_page(rules: Rules, counts: list[int]) -> None:
-    """1,000 storms of each design break the promises as often as the page says."""
+    """In 1,000 storms per design, guarantees are violated as often as the page says."""
     found = []
     for design in STORM_DESIGNS.values():
         kinds = Counter(replay(draw_storm(design, seed, rules), rules).kind for seed in range(1, 1001))

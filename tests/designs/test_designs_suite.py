@@ -1,4 +1,4 @@
-"""Choice of cases, text, pictures, and the command."""
+"""The suite's choice of cases, its text and pictures, and the command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kreplica.testing.designs.suite import choose_cases, run_cases
 
 
 def test_large_sizes_run_a_subset() -> None:
-    """Small sizes run every combination, and the largest one cluster per design."""
+    """Small sizes run with every combination of options, and the largest size with one per design."""
     cases = choose_cases((10, 10_000, 100_000), (3, 10), (0.5, 1, 4), 2, full=False)
     by_size = {size: [case for case in cases if case.shape.partitions == size] for size in (10, 10_000, 100_000)}
     assert [len(by_size[size]) for size in (10, 10_000, 100_000)] == [3 * 7, 3 * 5, 3]
@@ -24,7 +24,7 @@ def test_large_sizes_run_a_subset() -> None:
 
 
 def test_cases_run_in_parallel_and_are_returned_in_order() -> None:
-    """Results come in the order of the cases."""
+    """Cases run in parallel processes, and their results are in the order of the cases."""
     cases = choose_cases((5, 20), (3,), (1,), 2, full=False)
     finished: list[object] = []
     results = run_cases(cases, 2, finished.append)
@@ -33,7 +33,7 @@ def test_cases_run_in_parallel_and_are_returned_in_order() -> None:
 
 
 def test_the_quick_run(tmp_path: Path) -> None:
-    """``--quick`` takes less than a minute; it prints the table and the numbers of the designs, and writes files."""
+    """``--quick`` prints the table and the figures from the design texts, and writes files, in less than a minute."""
     started_s = monotonic()
     arguments = ["designs", "--quick", "--json", str(tmp_path / "all.json"), "--pictures", str(tmp_path / "pictures")]
     result = CliRunner().invoke(main, arguments)
@@ -53,7 +53,7 @@ def test_the_quick_run(tmp_path: Path) -> None:
 
 
 def test_a_picture_has_logarithmic_axes() -> None:
-    """Equal factors have equal distances."""
+    """On a picture's axes, equal factors have equal distances."""
     picture = ElementTree.fromstring(draw("t", "x", {"race": [(10, 1), (100, 10), (1000, 100)]}))
     x = [float(dot.get("cx", "")) for dot in picture.iter("{http://www.w3.org/2000/svg}circle")]
     y = [float(dot.get("cy", "")) for dot in picture.iter("{http://www.w3.org/2000/svg}circle")]
@@ -71,7 +71,7 @@ def test_a_picture_has_logarithmic_axes() -> None:
     ],
 )
 def test_wrong_arguments(words: list[str], message: str) -> None:
-    """Invalid arguments are rejected with an error message."""
+    """Invalid arguments are refused with a sentence."""
     result = CliRunner().invoke(main, ["designs", *words])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())

@@ -15,7 +15,7 @@ VARYING = (
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} UTC"), "TIME"),
     (re.compile(r"\b(id|topic_id) +[\w-]{22}(?!\S)"), r"\1 ID"),
 )
-"""Text that differs between runs, with the placeholder that the pages contain."""
+"""Patterns for text that differs between runs, each with its replacement for comparisons."""
 
 ANY_LINES = "..."
 TIMEOUT_S = 100.0
@@ -29,21 +29,21 @@ def blocks(page: str) -> list[tuple[str, str]]:
 
 
 def steps(page: str) -> Iterator[tuple[str, str]]:
-    """Return each command of the page's console blocks with the output that the page shows."""
+    """Yield each command in the page's console blocks, with the output shown on the page."""
     for language, text in blocks(page):
         if language == "console":
             yield from STEP.findall(text)
 
 
 def with_ports_of(text: str, process: StandaloneProcess, brokers: int = 3) -> str:
-    """Replace the default ports by those of the process."""
+    """Replace the default ports in a text by those of the process."""
     for number in range(brokers):
         text = text.replace(f"127.0.0.1:{9092 + number}", f"127.0.0.1:{process.port + number}")
     return text.replace("127.0.0.1:8080", f"127.0.0.1:{process.admin_port}")
 
 
 def environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a shell in which the virtual environment is active."""
+    """Return the environment of a shell with the active virtual environment and these variables."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {**os.environ, "PATH": path, **variables}
 
@@ -57,13 +57,13 @@ def output(command: str, directory: Path, variables: Mapping[str, str]) -> str:
 
 
 def comparable(text: str) -> list[str]:
-    """Return the lines without varying text and without the column widths that depend on it."""
+    """Return the lines with placeholders for varying text, and without the column widths that depend on it."""
     for pattern, placeholder in VARYING:
         text = pattern.sub(placeholder, text)
     return [" ".join(line.split()) for line in text.splitlines()]
 
 
 def assert_as_shown(command: str, printed: str, shown: str) -> None:
-    """Compare an output with a page, where ``...`` matches any lines."""
+    """Compare a command's output with a page, on which ``...`` matches any lines."""
     expected = "\n".join(".*" if line == ANY_LINES else re.escape(line) for line in comparable(shown))
     assert re.fullmatch(expected, "\n".join(comparable(printed)), re.DOTALL), f"{command}\n{printed}"

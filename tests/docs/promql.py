@@ -1,7 +1,6 @@
-"""A strict evaluator of the PromQL subset that the dashboard uses; it rejects everything else.
+"""A strict evaluator for the subset of PromQL that the dashboard uses; it rejects everything else.
 
-``evaluate`` computes a query over two scrapes at the ends of a range, so that a query without a result in Prometheus
-has none here either.
+``evaluate`` computes a query from two scrapes at the ends of a range. Like in Prometheus, a query may have no result.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ NEVER_REPEATED = 1e-9
 
 
 class Scrapes(NamedTuple):
-    """Samples by their full names at the two ends of a range."""
+    """The samples at the two ends of a range, by full name."""
 
     first: Mapping[str, Vector]
     last: Mapping[str, Vector]
@@ -29,11 +28,11 @@ class Scrapes(NamedTuple):
 
 
 class QueryError(Exception):
-    """Invalid query, or a query of something that does not exist."""
+    """A query is invalid, or uses a name that does not exist."""
 
 
 def evaluate(query: str, scrapes: Scrapes) -> Vector | float:
-    """Return the current value of a query.
+    """Return the value of a query at the end of the range.
 
     :raise QueryError: an unknown name, label, function or operator.
     """

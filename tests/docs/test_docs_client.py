@@ -1,4 +1,4 @@
-"""Programs and output on the pages about the client library, run with a cluster."""
+"""Programs on the pages about the client library, run with a cluster, and their output."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d{4} ")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INTERRUPT = "^C"
 
-# Runs fragments one after another in one coroutine, with a separator line between their outputs.
+# Runs code fragments in sequence with shared names, and prints a separator line after each.
 FRAGMENTS = """
 import ast, inspect, json, sys
 from twisted.internet.task import react
@@ -59,9 +59,9 @@ def environment() -> dict[str, str]:
 
 
 def is_as_shown(printed: list[str], shown: list[str]) -> bool:
-    """True if the printed lines match the shown ones, where ``...`` is any number of lines or any part of one.
+    """Return True if the printed lines match the page, on which ``...`` is any number of lines or any part of one.
 
-    Timestamps of logs are ignored.
+    Timestamps of log lines are ignored.
     """
     if not shown:
         return not printed
@@ -86,7 +86,7 @@ def wait_until_idle(pid: int) -> None:
 
 
 def run(command: str, shown: list[str], directory: Path) -> list[str]:
-    """Run a command of a page; it is interrupted as on the page, after the preceding output was printed."""
+    """Run a command from a page, interrupt it where the page does, and return the printed lines."""
     with subprocess.Popen(
         ["bash", "-c", f"exec env {command}"],
         cwd=directory,
@@ -115,14 +115,14 @@ def run(command: str, shown: list[str], directory: Path) -> list[str]:
 
 
 def commands(block: str) -> Iterator[tuple[str, list[str]]]:
-    """Return each command after a prompt, and the output below it."""
+    """Yield each command after a prompt, and the output below it."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command, *shown = part.splitlines()
         yield command, shown
 
 
 def test_the_tutorial_prints_the_shown_output(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each program is written to a file and run in turn, and prints the shown output."""
+    """Each program of the tutorial is written to a file and run, and prints the output on the page."""
     page = (DOCS / TUTORIAL).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     ran = 0
     for language, text in BLOCK.findall(page):
@@ -136,8 +136,8 @@ def test_the_tutorial_prints_the_shown_output(cluster: KafkaCluster, tmp_path: P
     assert ran >= 7
 
 
-def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) -> None:
-    """They form one coroutine; the output is compared if the page shows it."""
+def test_the_fragments_of_the_guide_run_in_sequence(cluster: KafkaCluster) -> None:
+    """The guide's fragments run in one program; their output is compared if the page shows it."""
     page = (DOCS / GUIDE).read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     blocks = [(language, text) for language, text in BLOCK.findall(page) if language in ("python", "text")]
     programs = [text for language, text in blocks if language == "python"]
@@ -160,8 +160,8 @@ def test_the_guides_fragments_work_one_after_the_other(cluster: KafkaCluster) ->
             assert is_as_shown(last, text.splitlines()), "\n".join(last)
 
 
-def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """It writes to the topic that the page has created, and reads it in a group."""
+def test_the_program_in_the_readme_works(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """The program writes to the topic that the page has created, and reads it as a group."""
     cluster.create_topic("greetings", 1)
     page = (ROOT / "README.md").read_text().replace(PLACEHOLDER, cluster.bootstrap_servers)
     (program,) = (text for language, text in BLOCK.findall(page) if language == "python" and "kreplica.client" in text)
@@ -171,7 +171,7 @@ def test_the_readmes_program_works(cluster: KafkaCluster, tmp_path: Path) -> Non
 
 
 def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
-    """Every error class is explained, and every import on the pages exists."""
+    """The guide explains every error class, and every name that the pages import exists."""
     pages = {page: (DOCS / page).read_text() for page in (GUIDE, TUTORIAL, MIGRATION)}
     for name in errors.__all__:
         assert f"`{name}`" in pages[GUIDE], name
@@ -182,7 +182,7 @@ def test_the_guide_has_every_error_and_every_public_name_exists() -> None:
 
 
 def test_compared_code_compiles() -> None:
-    """Code in comparisons with other clients compiles."""
+    """The code in comparisons with other clients compiles."""
     for language, text in BLOCK.findall((DOCS / MIGRATION).read_text()):
         if language == "python":
             compile(f"async def main():\n{re.sub('^', '    ', text, flags=re.MULTILINE)}", MIGRATION, "exec")

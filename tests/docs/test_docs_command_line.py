@@ -20,7 +20,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneProc
         yield process
 
 
-def test_the_sessions_go_as_shown(brokers: StandaloneProcess) -> None:
+def test_the_sessions_print_the_shown_output(brokers: StandaloneProcess) -> None:
     """Each command prints the output on the page; ``...`` matches any lines."""
     steps = list(sessions.steps(PAGE))
     assert len(steps) >= 15
@@ -30,7 +30,7 @@ def test_the_sessions_go_as_shown(brokers: StandaloneProcess) -> None:
 
 
 def test_every_option_that_is_named_exists() -> None:
-    """All commands and options in the text are in the reference below it."""
+    """All commands and options in the text exist in the page's reference."""
     prose, reference = PAGE.split("## All commands")
     for words in re.findall(r"`kreplica ((?:[a-z]+ ?)+)", prose):
         command = " ".join(words.split()[:2])

@@ -1,4 +1,4 @@
-"""Commands on pages succeed."""
+"""Commands on documentation pages succeed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ PAGES = ("README.md", "docs/how-to/simulation.md")
 
 
 def commands() -> list[str]:
-    """Return all distinct lines after a prompt in the pages' console blocks."""
+    """Return all distinct ``kreplica`` commands in the pages' console blocks."""
     blocks = [block for page in PAGES for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), re.S)]
     lines = [line for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line.removeprefix("$ ") for line in lines if line.startswith("$ kreplica ")))
 
 
-def test_there_are_some() -> None:
+def test_the_pages_have_commands() -> None:
     assert len(commands()) >= 5
 
 

@@ -1,4 +1,4 @@
-"""Programs and output on the pages about records, run with a cluster."""
+"""Programs on the pages about records, run with a cluster, and their output."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(kafka_cluster_factory: Callable[..., KafkaCluster]) -> Iterator[Kafk
 
 
 def run(words: list[str], cluster: KafkaCluster, directory: Path) -> str:
-    """Run a program of the page, and return its output."""
+    """Run a program from the page, and return its output."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "KREPLICA_BOOTSTRAP": cluster.bootstrap_servers}
     done = subprocess.run(
@@ -44,8 +44,8 @@ def run(words: list[str], cluster: KafkaCluster, directory: Path) -> str:
     return done.stdout
 
 
-def test_the_clients_examples_work_one_after_the_other(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each block of Python is a complete program."""
+def test_the_examples_for_the_client_run_in_sequence(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Each Python block is a complete program, and succeeds."""
     printed = "".join(
         run([sys.executable, "-c", block], cluster, tmp_path) for block in blocks("blocking-client.md", "python")
     )
@@ -53,8 +53,8 @@ def test_the_clients_examples_work_one_after_the_other(cluster: KafkaCluster, tm
     assert "1000 records; next offsets:" in printed
 
 
-def test_the_commands_work_one_after_the_other(cluster: KafkaCluster, tmp_path: Path) -> None:
-    """Each line after a prompt, with the topic that the page creates first."""
+def test_the_commands_run_in_sequence(cluster: KafkaCluster, tmp_path: Path) -> None:
+    """Each command on the page succeeds, with the topic that the page creates first."""
     cluster.create_topic("greetings", 3)
     lines = [
         line.removeprefix("$ ")

@@ -1,4 +1,4 @@
-"""The page on the costs of three designs: its tables and pictures are generated, and a new run has the same numbers."""
+"""The page on the costs of three designs: tables and pictures are generated, and a new run gives the same figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_page_and_pictures_are_generated() -> None:
 
 
 def test_a_changed_figure_changes_the_page() -> None:
-    """A table shows the stored value."""
+    """The tables show the stored figures."""
     document = stored()
     row = design_costs.Figures(document).of("broker dies", "race", 100_000)
     row["watches_set"] = 123_456_789
@@ -44,7 +44,7 @@ def test_a_changed_figure_changes_the_page() -> None:
 
 
 def test_a_fit() -> None:
-    """Points on a line are fitted exactly; other points have the error of the farthest one."""
+    """Points on a line are fitted exactly; for other points, the error is that of the farthest one."""
     exact = design_costs.fit([(10, 25), (100, 205), (1000, 2005)])
     assert exact == pytest.approx((5, 2, 0), abs=1e-9)
     other = design_costs.fit([(10, 25), (100, 205), (1000, 2305)])
@@ -53,7 +53,7 @@ def test_a_fit() -> None:
 
 @pytest.mark.parametrize("design", DESIGNS)
 def test_a_new_run_gives_the_stored_figures(design: str) -> None:
-    """All events of the smallest cluster: counts, bytes and virtual times."""
+    """A run of all events on the smallest cluster gives the stored counts, bytes and virtual times."""
     rows = run_case(Case(design, Shape(10, 3, 2), 1.0)).rows()
     measured = json.loads(design_costs.compact({"events": rows, "design_texts": []}))["events"]
     cases = [row for row in stored()["events"] if row["design"] == design and row["partitions"] == 10]

@@ -18,12 +18,12 @@ specification.loader.exec_module(diagrams)
 
 @pytest.mark.parametrize("page", diagrams.pages(), ids=lambda page: page.name)
 def test_generated_parts_are_up_to_date(page: Path) -> None:
-    """After a change of the code, ``python docs/diagrams.py`` generates the page."""
+    """The page equals the output of its generators; ``python docs/diagrams.py`` updates it."""
     assert page.read_text() == diagrams.written(page)
 
 
 def test_all_generators_are_used() -> None:
-    """All generators are used, on the pages about the controller and about replication."""
+    """Every generator is used, on the pages about the controller and about replication."""
     found = {page.name for page in diagrams.pages()}
     assert {"controller.md", "replication.md"} <= found
     used = {part["name"] for page in diagrams.pages() for part in diagrams.PART.finditer(page.read_text())}
@@ -46,7 +46,7 @@ def test_linked_tests_exist(page: Path) -> None:
 
 
 def test_each_mechanism_of_the_designs_has_a_link() -> None:
-    """Each row of the tables names code or a test."""
+    """Each row of the tables has a link to code or to a test."""
     rows = [line for line in (DOCS / "explanation/designs.md").read_text().splitlines() if line.startswith("| ")]
     mechanisms = [row for row in rows if not row.startswith(("| ---", "| mechanism"))]
     assert len(mechanisms) > 80

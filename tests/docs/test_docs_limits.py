@@ -1,4 +1,4 @@
-"""docs/reference/limits.md names settings, metrics and tests that exist, and every setting that bounds memory."""
+"""docs/reference/limits.md names existing settings, metrics and tests, and every setting that limits memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUOTED = re.compile(r"`([^`]+)`")
 
 
 class Row(NamedTuple):
-    """One row of the table."""
+    """A row of the table."""
 
     what: str
     owner: str
@@ -50,7 +50,7 @@ def names_of_tests(path: str) -> set[str]:
 
 @pytest.mark.parametrize("row", ROWS, ids=[row.what for row in ROWS])
 def test_a_row_names_what_exists(row: Row) -> None:
-    """Setting, metric and test exist, and a bound that is a plain number equals the setting's default."""
+    """The row's setting, metric and test exist, and a limit that is a plain number equals the setting's default."""
     options = {f"--{each[0]}" for each in CoordinatorOptions.optParameters}
     for name in QUOTED.findall(row.setting):
         assert name in BROKER_SETTINGS or name in options, name
@@ -70,14 +70,14 @@ def words() -> str:
     return (ROOT / "kreplica" / "zookeeper" / "embedded" / "four_letter_words.py").read_text()
 
 
-def test_every_setting_that_bounds_memory_has_a_row() -> None:
-    """A new bound needs a row, and with it a test."""
+def test_every_setting_that_limits_memory_has_a_row() -> None:
+    """A new setting that limits memory needs a row, and therefore a test."""
     named = {name for row in ROWS for name in QUOTED.findall(row.setting)}
     assert {setting.name for setting in LIMITS} - named == set()
 
 
 def test_every_kind_of_memory_is_a_metric() -> None:
-    """The table has the same kinds as the brokers' metric."""
+    """The table has the same kinds of memory as the brokers' metric."""
     kinds = set(re.findall(r'kind="(\w+)"', PAGE))
     cluster = SimulatedCluster(1)
     cluster.start()

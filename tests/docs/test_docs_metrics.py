@@ -1,4 +1,4 @@
-"""The page about metrics and the Grafana dashboard match the metrics of a working cluster."""
+"""The page about metrics and the Grafana dashboard match the metrics of a running cluster."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def scene() -> Iterator[Any]:
 
 
 def scraped(scene: Any) -> dict[str, Vector]:
-    """Return the samples of the three running brokers by their full names, with the label that Prometheus adds."""
+    """Scrape three running brokers, and return the samples by full name, with the label that Prometheus adds."""
     found: dict[str, Vector] = {}
     for broker in (1, 2, 3):
         for family in text_string_to_metric_families(scene.scrape(broker)):
             for sample in family.samples:
                 labels = (*sorted(sample.labels.items()), ("instance", f"broker-{broker}"))
                 samples = found.setdefault(sample.name, {})
-                assert labels not in samples, f"{sample.name} {labels} comes twice"
+                assert labels not in samples, f"{sample.name} {labels} occurs twice"
                 samples[labels] = sample.value
     return found
 
@@ -55,13 +55,13 @@ def scrapes(scene) -> Scrapes:
 
 
 def test_the_page_matches_the_metrics_of_a_cluster(scene):
-    """After a change of a metric, ``python docs/metrics.py`` generates the page."""
+    """The page equals the output of its generator; ``python docs/metrics.py`` updates it."""
     assert metrics.PAGE.read_text() == metrics.page(scene)
 
 
 @pytest.mark.parametrize(("title", "query"), QUERIES, ids=[f"{title}-{n}" for n, (title, _) in enumerate(QUERIES)])
 def test_a_panel_shows_something(scrapes, title, query):
-    """Each query of the dashboard has at least one sample, and all samples are finite numbers."""
+    """Each query of the dashboard returns at least one sample, and all samples are finite numbers."""
     found = evaluate(query, scrapes)
     assert isinstance(found, dict)
     assert found, f"{title} is empty"
@@ -69,7 +69,7 @@ def test_a_panel_shows_something(scrapes, title, query):
 
 
 def test_panels_show_correct_values(scrapes):
-    """Some queries are compared by value, to test the evaluation."""
+    """Some queries return known values, which tests the evaluator."""
     by_title = dict(QUERIES)
     assert evaluate(by_title["Controllers"], scrapes) == {(): 1.0}
     assert evaluate(by_title["Brokers"], scrapes) == {(): 3.0}
@@ -83,7 +83,7 @@ def test_panels_show_correct_values(scrapes):
 
 
 def test_panels_do_not_overlap():
-    """Panels do not overlap, IDs are unique, and each data source can be chosen."""
+    """Panels do not overlap, IDs are unique, and the data source of each panel can be chosen."""
     taken = set()
     for panel in DASHBOARD["panels"]:
         place = panel["gridPos"]
@@ -100,7 +100,7 @@ def test_panels_do_not_overlap():
 
 
 def test_legends_name_existing_labels(scrapes):
-    """A legend with a label that the result does not have would be empty."""
+    """Each legend uses only labels that the result has, because it would be empty otherwise."""
     for panel in PANELS:
         for target in panel["targets"]:
             names = re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])
@@ -121,6 +121,6 @@ def test_legends_name_existing_labels(scrapes):
     ],
 )
 def test_the_evaluator_of_queries_is_strict(scrapes, query):
-    """Otherwise the tests above would not be sufficient."""
+    """The evaluator rejects invalid queries, without which the tests above would prove little."""
     with pytest.raises(QueryError):
         evaluate(query, scrapes)

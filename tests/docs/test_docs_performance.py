@@ -35,7 +35,7 @@ MACHINE = {"commit": "0123456789", "cpus": 2, "kernel": "6.1", "python": "3.11.7
 
 
 def results(**rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return results in the format of ``python -m benchmarks --json``."""
+    """Return benchmark results in the format of ``python -m benchmarks --json``."""
     benchmarks = {name: {"rows": each, "problem": None if each else "it failed"} for name, each in rows.items()}
     return {"machine": MACHINE, "scale": "full", "benchmarks": benchmarks}
 
@@ -60,7 +60,7 @@ def test_page_and_charts_are_generated() -> None:
 
 
 def test_a_section_for_each_benchmark(tmp_path: Path) -> None:
-    """Sections are in the page's order and have machine, charts, tables and notes."""
+    """There is a section for each benchmark, in the page's order, with machine, charts, tables and notes."""
     notes = tmp_path / "performance" / "notes"
     notes.mkdir(parents=True)
     (notes / "growth.md").write_text("Memory is short of the target.\n")
@@ -116,7 +116,7 @@ def test_repeated_numbers_in_the_first_column_are_shown() -> None:
 
 
 def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
-    """The chart is XML and labels each bar with its factor."""
+    """The chart is valid XML, and each bar is labelled with its factor."""
     chart = performance.bars("Better", KAFKA)
     found = texts(chart)
     assert [text for text in found if text and text.endswith("x") and text not in ("0.5x", "2x")] == ["3x"]
@@ -130,14 +130,14 @@ def test_the_chart_has_a_bar_for_each_figure_with_a_target() -> None:
     [(">= 600", "", 2.0, 2.0), ("<= 1.5", "<= 0.5", 0.5, 2.0), ("<= 1", "", 0.25, 4.0), ("", "<= 0.3", 0.1, 10.0)],
 )
 def test_advantage_in_the_direction_of_the_target(target: str, target_ratio: str, ratio: float, better: float) -> None:
-    """A target of at most some value inverts the ratio."""
+    """If the target is an upper limit, the advantage is the inverse of the ratio."""
     row = {"ratio": ratio, "target": target, "target ratio": target_ratio}
     assert performance.advantage(row) == better
     assert performance.advantage({**row, "ratio": None}) is None
 
 
-def test_lines_of_growth() -> None:
-    """The horizontal scale is logarithmic, and zero is at the bottom."""
+def test_line_chart_of_growth() -> None:
+    """A line chart has a logarithmic horizontal scale, and zero at the bottom."""
     rows = [{"partitions": count, "produce us": 25.0 * count, "fetch us": 0.0} for count in (10, 100, 1000)]
     chart = performance.lines("Cost", "partitions", ["produce us", "fetch us"], rows)
     produce, fetch = ElementTree.fromstring(chart).iter(f"{SVG}polyline")
@@ -154,5 +154,5 @@ def test_lines_of_growth() -> None:
 
 
 def test_chart_of_a_single_step() -> None:
-    """A single row does not cause a division by zero."""
+    """A chart of a single row does not cause a division by zero."""
     assert {"5", "2"} <= set(texts(performance.lines("Start", "data MB", ["start s"], GROWTH[2:])))

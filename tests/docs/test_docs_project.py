@@ -1,4 +1,4 @@
-"""Files of the project for its developers: release notes, commit messages, hooks, CONTRIBUTING.md."""
+"""Files for the project's developers: release notes, commit messages, hooks, CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def makefile_targets() -> set[str]:
 
 
 def test_towncrier_builds_the_release_notes_from_all_fragments() -> None:
-    """Every fragment appears in the draft."""
+    """Every fragment appears in the draft of the release notes."""
     done = subprocess.run([BIN / "towncrier", "build", "--draft"], cwd=ROOT, capture_output=True, text=True,
                           timeout=60, check=False)  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -59,7 +59,7 @@ def test_commit_messages(message: str, problems: int) -> None:
 
 
 def test_git_hooks_run_the_checks_of_make_lint() -> None:
-    """A check that is added to ``make lint`` must be added to the hooks."""
+    """The hooks run the same checks as ``make lint``."""
     makefile = (ROOT / "Makefile").read_text()
     recipe = re.search(r"^lint:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert recipe is not None
@@ -83,7 +83,7 @@ MODULE_NAMES = re.compile(r"(?:^\s*\*|[;,]) *``(\w+)/?``", re.MULTILINE)
 
 @pytest.mark.parametrize("path", sorted((ROOT / "kreplica").rglob("__init__.py")), ids=lambda path: path.parent.name)
 def test_package_docstrings_list_modules_that_exist(path: Path) -> None:
-    """A list that begins with ``*`` names the modules and sub-packages of its package."""
+    """A list with ``*`` in a package's docstring names existing modules and subpackages."""
     docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
     lists = [paragraph for paragraph in docstring.split("\n\n") if paragraph.startswith("* ")]
     listed = MODULE_NAMES.findall("\n".join(lists))

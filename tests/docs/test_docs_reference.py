@@ -37,7 +37,7 @@ def test_pydoctor_reports_no_problem(tmp_path: Path) -> None:
 
 
 def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
-    """Return the function or the public methods of a class that are defined in this project."""
+    """Yield a function, or a class's public methods, with their names, if they are defined in this project."""
     thing = getattr(kreplica.client, name)
     if isinstance(thing, FunctionType):
         yield name, thing
@@ -53,7 +53,7 @@ def functions(name: str) -> Iterator[tuple[str, FunctionType]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_public_name_has_a_docstring(name: str) -> None:
-    """Its public functions have one, too."""
+    """Every public name and its public methods have docstrings."""
     thing = getattr(kreplica.client, name)
     if callable(thing):
         assert inspect.getdoc(thing), f"{name} has no docstring"
@@ -63,7 +63,7 @@ def test_every_public_name_has_a_docstring(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_raised_errors_are_documented(name: str) -> None:
-    """An error that a public function itself raises is in its docstring, or in that of its class."""
+    """Each error that a public function raises itself is in its docstring or in that of its class."""
     thing = getattr(kreplica.client, name)
     for called, function in functions(name):
         documentation = f"{function.__doc__} {thing.__doc__}"
@@ -72,7 +72,7 @@ def test_raised_errors_are_documented(name: str) -> None:
 
 
 def raised_by(function: FunctionType) -> set[str]:
-    """Return the names of the errors in its ``raise`` statements."""
+    """Return the names of the errors in the function's ``raise`` statements."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
     calls = [node.exc for node in ast.walk(tree) if isinstance(node, ast.Raise)]
     names = {call.func.id for call in calls if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)}
@@ -81,7 +81,7 @@ def raised_by(function: FunctionType) -> set[str]:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.endswith("Options")])
 def test_every_option_is_explained(name: str) -> None:
-    """The docstring of an options class explains each field, inherited ones too, unless its enum does."""
+    """The docstring of an options class explains each field, including inherited ones, unless its enum does."""
     options: Any = getattr(kreplica.client, name)
     hints = get_type_hints(options)
     for field in dataclasses.fields(options):
@@ -90,8 +90,8 @@ def test_every_option_is_explained(name: str) -> None:
         assert re.search(rf":param {field.name}:|``{field.name}``", options.__doc__), f"{name}.{field.name}"
 
 
-def test_every_error_is_retriable_or_not() -> None:
-    """``retriable`` is defined for each of them."""
+def test_every_error_defines_retriable() -> None:
+    """Every error class has a docstring and defines ``retriable``."""
     for name in errors.__all__:
         assert isinstance(getattr(errors, name).retriable, bool), name
         assert inspect.getdoc(getattr(errors, name)), name

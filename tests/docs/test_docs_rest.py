@@ -24,7 +24,7 @@ def process(tmp_path_factory):
 
 @pytest.mark.needs_program("curl", "jq")
 def test_the_session_prints_the_shown_output(process):
-    """Each command of the page prints the shown output; an ellipsis matches parts that vary."""
+    """Each command on the page prints the shown output; an ellipsis matches parts that vary."""
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10
@@ -46,7 +46,7 @@ def test_every_route_is_on_the_page(process):
 
 
 def test_the_znodes_of_each_write(process):
-    """The page names the znodes of each write, as the OpenAPI document does."""
+    """For each write, the page names the same znodes as the OpenAPI document."""
     document = json.load(urlopen(f"{process.admin_url}/openapi.json"))
     rows = dict(re.findall(r"^\| `((?:PUT|POST|PATCH|DELETE) [^`]+)` \|[^|]*\| (.*) \|$", PAGE, re.MULTILINE))
     checked = 0
@@ -61,5 +61,5 @@ def test_the_znodes_of_each_write(process):
 
 
 def test_permissions_of_each_route():
-    """The table of permissions is the one that the broker uses: python -m kreplica.admin.security.route_reference."""
+    """The table of permissions equals the output of ``python -m kreplica.admin.security.route_reference``."""
     assert permissions_table() in PAGE

@@ -14,11 +14,11 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 API = "reference/api/"
-"""Written by docs/reference.py; test_docs_reference.py checks it."""
+"""Directory of the API reference, which docs/reference.py writes and test_docs_reference.py checks."""
 
 
 class Page(HTMLParser):
-    """Targets and anchors of one page."""
+    """Link targets and anchors of one page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site without the API reference, which takes most of the time."""
+    """Build the site without the API reference, which would take most of the time."""
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
     variables = {**os.environ, "KREPLICA_DOCS_WITHOUT_API": "1", "NO_MKDOCS_2_WARNING": "1"}
@@ -62,7 +62,7 @@ def test_site_has_every_page(site: Path) -> None:
 
 
 def test_every_link_has_a_target(site: Path, pages: dict[Path, Page]) -> None:
-    """A link to a page needs that file, and its anchor needs an element of that name."""
+    """For each link, the file exists and has an element with the link's anchor."""
     missing = []
     for path, page in pages.items():
         for target in page.targets if path.name != "404.html" else ():
@@ -78,9 +78,8 @@ def test_every_link_has_a_target(site: Path, pages: dict[Path, Page]) -> None:
     assert not missing
 
 
-
 def test_pages_load_nothing_from_other_hosts(site: Path) -> None:
-    """Style sheets, fonts and scripts are files of the site."""
+    """All style sheets, fonts and scripts are files of the site."""
     for path in site.rglob("*.html"):
         for tag in re.findall(r"<(?:script|link)\b[^>]*>", path.read_text()):
             assert "https://" not in tag or "canonical" in tag, tag

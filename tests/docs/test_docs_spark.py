@@ -1,4 +1,4 @@
-"""The page about Spark has every option; its programs run in tests/spark_jvm."""
+"""The page about Spark has every option; tests/spark_jvm runs its programs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def section(title: str) -> str:
 
 
 def named(title: str) -> set[str]:
-    """Return the first column of a section's table."""
+    """Return the names in the first column of a section's table."""
     rows = re.findall(r"^\| (`[^|]*) \|", section(title), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([\w.]+)`", row)}
 
 
 def test_every_option_is_on_the_page() -> None:
-    """The table has exactly the options of source and sink."""
+    """The tables have exactly the options of the source and the sink."""
     of_source = {*options._KNOWN, "kafka.bootstrap.servers", "kafka.isolation.level", "kafka.group.id"}
     assert named("Options of the source") == of_source
     of_sink = {name.lower() for name in named("Options of the sink")}
@@ -34,7 +34,7 @@ def test_every_option_is_on_the_page() -> None:
 
 
 def test_every_setting_is_on_the_page(caplog: pytest.LogCaptureFixture) -> None:
-    """Each named setting exists; rejected settings are named."""
+    """Each setting on the page exists, and settings that are rejected are on the page."""
     names = named("Settings of the client")
     assert len(names) >= 20
     values = {"acks": "1", "compression.type": "zstd", "enable.idempotence": "false", "security.protocol": "PLAINTEXT"}

@@ -17,7 +17,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "standalone.md").read_te
 
 @pytest.mark.needs_program("curl", "jq", "kcat")
 def test_the_session_prints_the_shown_output(tmp_path: Path) -> None:
-    """A broker is killed and restarted during the session."""
+    """The session, in which a broker is killed and restarted, prints the shown output."""
     (block,) = re.findall(r"^```console\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     steps = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, re.MULTILINE)
     assert len(steps) >= 10
@@ -31,6 +31,6 @@ def test_the_session_prints_the_shown_output(tmp_path: Path) -> None:
 
 
 def test_every_button_is_on_the_page() -> None:
-    """The page also has the correct session timeout."""
+    """The page lists every button, and has the correct session timeout."""
     assert set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", PAGE, re.MULTILINE)))) == set(ACTIONS)
     assert f"times out after {SESSION_TIMEOUT_MS // 1000} seconds" in PAGE

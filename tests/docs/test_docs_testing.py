@@ -22,7 +22,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_every_example_is_a_suite_that_passes(pytester: pytest.Pytester) -> None:
-    """Each block of Python is a complete file of tests."""
+    """Each Python block is a complete test file, and passes."""
     files = {f"test_example_{number}": text for number, text in enumerate(blocks("python"))}
     pytester.makeini("[pytest]\naddopts = -p no:cacheprovider -p no:schemathesis --strict-markers\n")
     pytester.makepyfile(**files)
@@ -34,7 +34,7 @@ def test_every_example_is_a_suite_that_passes(pytester: pytest.Pytester) -> None
 
 
 def test_the_json_requests_have_the_shown_responses() -> None:
-    """Each request has the response in the line below it, except for the ports."""
+    """Each request gets the response on the next line of the page, except for the ports."""
     (conversation,) = blocks("json")
     lines = [json.loads(line) for line in conversation.splitlines()]
     requests, answers = lines[::2], lines[1::2]

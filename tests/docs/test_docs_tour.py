@@ -19,7 +19,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "five-minutes.md").re
 
 @pytest.mark.needs_program("curl", "jq")
 def test_tour_prints_the_output_on_the_page(tmp_path: Path) -> None:
-    """All blocks run in the order of the page, against three brokers."""
+    """All blocks, run in order against three brokers, print the output on the page."""
     printed, commands, programs = "", 0, 0
     with StandaloneProcess(tmp_path, brokers=3) as process:
         for language, text in sessions.blocks(PAGE):
@@ -39,7 +39,7 @@ def test_tour_prints_the_output_on_the_page(tmp_path: Path) -> None:
     assert programs == 1
 
 
-def test_banner_is_the_banner_of_three_brokers() -> None:
+def test_banner_on_the_page_is_that_of_three_brokers() -> None:
     brokers = [f"127.0.0.1:{port}" for port in (9092, 9093, 9094)]
     addresses = ClusterAddresses(brokers, "http://127.0.0.1:8080", "127.0.0.1:2181", "data")
     shown = banner(__version__, addresses, "3.11.2, optimized").splitlines()

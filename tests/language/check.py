@@ -1,7 +1,7 @@
 """Checks names, comments, messages, pages and scripts against the style guide: ``python tests/language/check.py``.
 
-``ratchet.json`` records the number of matches per package, which may only fall.  With paths as arguments, all matches
-in these files are printed and nothing is compared.  ``--update`` records the current numbers.
+``ratchet.json`` records the number of matches per package, which may only decrease.  With paths as arguments, every
+match in these files is printed, and nothing is compared.  ``--update`` records the current numbers.
 """
 
 from __future__ import annotations
@@ -63,9 +63,9 @@ class Match(NamedTuple):
 
 
 def source_files(root: Path = ROOT) -> list[str]:
-    """Return the paths of the checked files below ``root``: all files that ``.gitignore`` does not list.
+    """Return the paths of all files below root that ``.gitignore`` does not list.
 
-    git itself is not used, so that a copy of the checkout without its history has the same result.
+    Git is not used, so that a copy of the checkout without its history gives the same files.
     """
     ignored = ignored_patterns(root)
     paths = []
@@ -77,7 +77,7 @@ def source_files(root: Path = ROOT) -> list[str]:
 
 
 def ignored_patterns(root: Path) -> list[str]:
-    """Return the patterns in ``.gitignore``, without the slash that marks a directory, and git's own directory."""
+    """Return the patterns of ``.gitignore``, without the slash that marks a directory, and Git's own directory."""
     return [".git", *(line.strip().rstrip("/") for line in (root / ".gitignore").read_text().splitlines() if line)]
 
 
@@ -95,13 +95,13 @@ def is_checked(path: str) -> bool:
 
 
 def package(path: str) -> str:
-    """Return the unit for which matches are counted: the first two levels of a path."""
+    """Return the package to which matches in a file are attributed: the first two levels of its path."""
     parts = Path(path).parts
     return "/".join(parts[:2]) if len(parts) > 2 else parts[0]
 
 
 class Checker:
-    """Finds matches of all rules, except for phrases in the allow-list."""
+    """Finds matches of all rules in a file, except allowed phrases."""
 
     def __init__(self, allowed: Sequence[str]) -> None:
         self._allowed = re.compile("|".join(allowed), re.IGNORECASE) if allowed else None
@@ -172,7 +172,7 @@ class Checker:
                     if rules.JAVASCRIPT_NAME_PATTERN.search(snake_case(name)):
                         yield Match(path, line, rules.JAVASCRIPT_NAMES, name)
             elif found[0].count(" ") >= WORDS_MIN - 1:
-                yield from self._prose(path, line, found[0].strip("/*\" "))
+                yield from self._prose(path, line, found[0].strip('/*" '))
 
 
 def snake_case(name: str) -> str:
@@ -180,7 +180,7 @@ def snake_case(name: str) -> str:
 
 
 def allowed_phrases() -> list[str]:
-    """Return the regular expressions in the allow-list: one per line, with ``#`` before a reason."""
+    """Return the regular expressions in the allow-list, which has one per line, and reasons after ``#``."""
     lines = (line.partition("#")[0].strip() for line in ALLOWED.read_text().splitlines())
     return [line for line in lines if line]
 
@@ -195,7 +195,7 @@ def counts(matches: Iterable[Match]) -> dict[str, int]:
 
 
 def excess(now: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
-    """Return the packages that have more matches than recorded, with their counts."""
+    """Return the packages that have more matches than recorded, with their numbers of matches."""
     return {name: number for name, number in now.items() if number > recorded.get(name, 0)}
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Rule(NamedTuple):
     """A banned construction.
 
-    ``pattern`` is a case-insensitive regular expression; for speed, it is searched only in text that contains one of
-    ``words``. ``advice`` is printed with each match.
+    ``pattern`` is a case-insensitive expression. For speed, it is searched only in text that contains one of ``words``.
+    ``advice`` is printed with each match.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The language check finds banned constructions in every kind of text, and nothing in plain English."""
+"""The language check finds banned constructions in every kind of text, and none in plain English."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE))
 import check  # noqa: E402
 
 
-def found(path: str, text: str) -> list[tuple[int, str]]:
+def matches_in(path: str, text: str) -> list[tuple[int, str]]:
     return [(match.line, match.rule.name) for match in check.Checker(()).matches(path, text)]
 
 
@@ -33,24 +33,24 @@ def found(path: str, text: str) -> list[tuple[int, str]]:
     ],
 )
 def test_banned_constructions_in_python(text: str, expected: list[tuple[int, str]]) -> None:
-    assert found("module.py", text) == expected
+    assert matches_in("module.py", text) == expected
 
 
 def test_banned_constructions_in_pages_and_settings() -> None:
     page = "# Title\n\nThe retry goes on.\n\n```\nthe program told nobody\n```\n\nThe word `told` is code.\n"
-    assert found("page.md", page) == [(3, "go on")]
-    assert found("broker.properties", "# So many requests at most.\nname=nobody\n") == [(1, "so many")]
+    assert matches_in("page.md", page) == [(3, "go on")]
+    assert matches_in("broker.properties", "# So many requests at most.\nname=nobody\n") == [(1, "so many")]
 
 
 def test_banned_constructions_in_scripts() -> None:
     script = '/** Nobody reads it. */\nconst { words, topic: name } = said("the retry goes on");\n// plain English\n'
-    assert found("kreplica/admin/dashboard/a.js", script) == [(1, "pronoun"), (2, "name"), (2, "go on")]
+    assert matches_in("kreplica/admin/dashboard/a.js", script) == [(1, "pronoun"), (2, "name"), (2, "go on")]
 
 
 def test_product_names_have_one_word_for_a_rejection() -> None:
     text = "def ask(): ...\nrefusal = 1\ndef refuse_connection(): ...\n"
-    assert found("kreplica/a.py", text) == [(1, "name"), (2, "name")]
-    assert found("tests/a.py", text) == []
+    assert matches_in("kreplica/a.py", text) == [(1, "name"), (2, "name")]
+    assert matches_in("tests/a.py", text) == []
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_product_names_have_one_word_for_a_rejection() -> None:
     ],
 )
 def test_plain_english_passes(text: str) -> None:
-    assert found("module.py", text) == []
+    assert matches_in("module.py", text) == []
 
 
 def test_allowed_phrases_are_ignored() -> None:
@@ -73,7 +73,7 @@ def test_allowed_phrases_are_ignored() -> None:
     assert [match.rule.name for match in check.Checker(["the kernel tells"]).matches("a.py", text)] == []
 
 
-def test_counts_are_per_package_and_may_only_fall() -> None:
+def test_counts_are_per_package_and_may_only_decrease() -> None:
     assert check.package("kreplica/storage/log.py") == "kreplica/storage"
     assert check.package("README.md") == "README.md"
     assert check.excess({"kreplica/storage": 3, "kreplica/wire": 1}, {"kreplica/storage": 2, "kreplica/wire": 1}) == {

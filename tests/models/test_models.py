@@ -1,4 +1,4 @@
-"""The models in TLA+ hold, and each broken rule is found; the tests need Maven, so they are part of the soak."""
+"""The TLA+ models hold, and each broken rule is found; part of the soak, because Maven is needed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ BROKEN_RULES = (
 AS_DESIGNED = ("TruncateByEpoch", "ConditionalWrites", "FencedWrites", "KeepHighWatermark")
 
 LOSSES = (
-    # configuration, omitted repairs, the violated property, number of states of the shortest counterexample
+    # configuration, omitted repairs, violated property, number of states in the shortest counterexample
     ("V1", AS_DESIGNED, "NoCommittedRecordIsLost", 8),
     ("V1", ("TruncateByEpoch",), "NoCommittedRecordIsLost", 14),
     ("V1", ("FencedWrites",), "NoCommittedRecordIsLost", 12),
@@ -69,7 +69,7 @@ def test_model_holds(configuration):
 
 @pytest.mark.parametrize(("configuration", "changes", "violated"), BROKEN_RULES)
 def test_broken_rule_is_found(configuration, changes, violated):
-    """TLC finds a violation if a rule of the design is broken, so the properties check something."""
+    """TLC finds a violation if a rule of the design is broken, which shows that the properties are effective."""
     result = model_checker.check(configuration, changes)
     assert result.violated == violated, result.output[-5000:]
     assert len(result.trace) > 1
@@ -77,6 +77,6 @@ def test_broken_rule_is_found(configuration, changes, violated):
 
 @pytest.mark.parametrize(("configuration", "left_out", "violated", "states"), LOSSES)
 def test_loss_of_an_earlier_design_is_found(configuration, left_out, violated, states):
-    """TLC finds the shortest run in which an earlier design, with or without some of its repairs, loses records."""
+    """TLC finds the shortest run that loses records in an earlier design, as designed or without one of its repairs."""
     result = model_checker.check(configuration, dict.fromkeys(left_out, "FALSE"), workers=1)
     assert (result.violated, len(result.trace)) == (violated, states), result.output[-5000:]

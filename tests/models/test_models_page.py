@@ -1,4 +1,4 @@
-"""The page about the models: its table of losses, and its commands, which are part of the soak."""
+"""The page about the models: its table of losses, and its commands, which only the soak runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMMANDS = re.findall(r"^```\n(python .*)\n```", PAGE, re.MULTILINE) + re.findal
 
 
 def test_the_table_lists_the_losses_that_are_tested():
-    """The page names the same repairs, properties and numbers of states as the tests."""
+    """The table has the same repairs, properties and numbers of states as the tests."""
     table = PAGE.partition("<!-- losses -->")[2].partition("<!-- end -->")[0]
     rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
     listed = [(model, repairs, violated, int(states)) for model, repairs, violated, states in rows]
@@ -31,7 +31,7 @@ def test_the_table_lists_the_losses_that_are_tested():
 
 
 def test_the_page_names_every_configuration_and_broken_rule():
-    """Configurations, broken rules of V3 and properties on the page exist, and none is missing."""
+    """The page has exactly the existing configurations, broken rules of V3 and properties."""
     for configuration in [*test_models.CONFIGURATIONS, "Trace"]:
         assert f"`{configuration}`" in PAGE
     broken = {name for model, changes, _ in test_models.BROKEN_RULES if model.startswith("V3") for name in changes}
@@ -42,7 +42,7 @@ def test_the_page_names_every_configuration_and_broken_rule():
 @pytest.mark.soak
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_run(command):
-    """Each command succeeds, or prints a violation if it breaks a rule."""
+    """Each command succeeds, or prints a violation if its example breaks a rule."""
     try:
         model_checker.jar()
     except model_checker.NoModelChecker as missing:

@@ -1,4 +1,4 @@
-"""The traces that are recorded from storms; TLC checks them in the soak."""
+"""Traces that are recorded from storms; the soak checks them with TLC."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.support.trace_module import module
 
 
 def test_a_storm_is_recorded():
-    """A short storm has a trace for each partition, with records, elections and the final state of each broker."""
+    """A short storm yields a trace per partition, with records, elections and the final state of each broker."""
     traces = trace_check.record(1, seconds=10.0)
     assert [trace.name for trace in traces] == ["seed 1 load-0", "seed 1 load-1", "seed 1 load-2"]
     for trace in traces:
@@ -27,7 +27,7 @@ def test_a_storm_is_recorded():
 
 
 def test_logs_are_compared_by_their_runs():
-    """A log extends another one if it has the same epochs below the other's end."""
+    """A log extends another one if it has the same leader epochs up to the end of the other."""
     log = LogState(10, ((1, 0), (3, 4)))
     assert log.starts_with(LogState(0, ()))
     assert log.starts_with(LogState(4, ((1, 0),)))

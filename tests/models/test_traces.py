@@ -1,4 +1,4 @@
-"""Recorded storms are behaviours of the model V3, and a trace with one changed event is not; part of the soak."""
+"""The model V3 accepts the traces of recorded storms, but none with a changed event; part of the soak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.soak
 STORMS = 200
 STORMS_AT_ONCE = 20
 CHANGED_SEED = 1
-"""A storm with the actions of ``CHANGES``."""
+"""A storm whose trace has all actions of ``CHANGES``."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -29,13 +29,13 @@ def _tlc():
 
 @pytest.mark.parametrize("first", range(1, STORMS + 1, STORMS_AT_ONCE))
 def test_storms_are_behaviours_of_the_model(first):
-    """The model allows each step of brokers, controller and ZooKeeper in a storm."""
+    """The model allows every step of brokers, controller and ZooKeeper in a storm."""
     traces = trace_check.record_all(range(first, first + STORMS_AT_ONCE))
     assert trace_check.rejections(traces) == {}
 
 
 def one_more(position):
-    """Return a change that adds one to a number of an event."""
+    """Return a change that adds one to the number at this position of an event."""
 
     def change(event):
         event[position] += 1
@@ -74,10 +74,10 @@ CHANGES = {
     "a broker registers with an earlier broker epoch": ("register", first_registration),
     "a broker starts with a record that it did not have": ("end", longer_log),
 }
-"""By name: the action of the changed event, and the change."""
+"""By description: the action of the event to change, and the change."""
 
 LEFT_OUT = ("append", "copy", "fetch", "become", "write", "control", "register", "notice")
-"""Actions of events without which a trace is not a behaviour of the model."""
+"""Actions of events without which a trace is rejected."""
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +95,12 @@ def middle(trace, action, is_needed=lambda event: True):
 
 
 def copies_records(event):
-    """Return False for a copy that only raises the high watermark, which the follower's next copy may raise as well."""
+    """Return False for a copy that only raises the high watermark: the follower's next copy may raise it instead."""
     return event[0] != "copy" or event[2] > event[3]
 
 
 def test_a_changed_event_is_refused(trace):
-    """A trace with one changed or missing event is not a behaviour of the model; the unchanged trace is."""
+    """The model rejects a trace with a changed or missing event, but accepts the unchanged trace."""
     traces = [trace]
     for name, (action, change) in CHANGES.items():
         changed = copy.deepcopy(trace)
@@ -117,7 +117,7 @@ def test_a_changed_event_is_refused(trace):
 
 
 def test_a_trace_without_a_journaled_write_is_refused(trace):
-    """Each write in a controller's journal must be a controller's write in the trace, with the same content."""
+    """A trace is refused if a write in a controller's journal is missing from it."""
     state = trace.journaled[-1]
     changed = copy.deepcopy(trace)
     changed.journaled[-1] = replace(state, isr=state.isr[1:])
@@ -127,7 +127,7 @@ def test_a_trace_without_a_journaled_write_is_refused(trace):
     assert changed.missing_writes() == trace.journaled
 
 
-def test_each_storm_has_the_same_traces_again():
-    """A seed leads to the same module of traces, so a failure can be reproduced."""
+def test_traces_are_reproducible():
+    """A seed always gives the same module of traces, so that a refusal can be reproduced."""
     first, second = trace_check.record_all([2]), trace_check.record_all([2])
     assert module(first) == module(second)

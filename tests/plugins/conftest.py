@@ -1,4 +1,4 @@
-"""Makes the example plugins importable."""
+"""Fixture that makes the example plugins importable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins"
 
 @pytest.fixture(autouse=True, scope="session")
 def examples() -> Iterator[Path]:
-    """Extend the path as ``PYTHONPATH=docs/plugins`` does, in a running process."""
+    """Extend the path of ``kreplica.plugins``, as ``PYTHONPATH=docs/plugins`` does for a new process."""
     place = str(EXAMPLES / "kreplica" / "plugins")
     kreplica.plugins.__path__.append(place)
     yield EXAMPLES

@@ -22,14 +22,14 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL = 29, 30, 31, 53
 
 
 class Scene:
-    """One broker; ``allow`` lists the operations of the guest, and other principals may do everything."""
+    """One broker that allows a guest only the operations passed to ``allow``, and other principals everything."""
 
     def __init__(self) -> None:
         overrides = ["kreplica.authorizer=acl-file", f"kreplica.plugin.acl-file.path={ACL}"]
         self.cluster = SimulatedCluster(3, overrides=overrides)
         disk = self.cluster.brokers[1].host.runtime.disk
         disk.make_directories(LOG_DIRECTORY)
-        disk.write_file(ACL, b"* * *  # until the test says more\n")
+        disk.write_file(ACL, b"* * *  # until the test replaces the authorizer\n")
         self.cluster.start()
         self.admin = self.cluster.client()
         for topic in ("open", "closed"):
@@ -72,7 +72,7 @@ def produce_body(*topics: str, acks: int = 1) -> dict[str, Any]:
 
 
 def test_produce(scene):
-    """Allowed topics are written, and the rows of others have an error."""
+    """Records are written to allowed topics, and other topics get an error."""
     scene.allow((Operation.WRITE, "open"))
     answer = scene.ask(messages.PRODUCE, produce_body("open", "closed"))
     codes = {row["name"]: row["partition_responses"][0]["error_code"] for row in answer["responses"]}
@@ -81,7 +81,7 @@ def test_produce(scene):
 
 
 def test_transactional_produce(scene):
-    """The transactional ID is checked before the topics."""
+    """The permission for the transactional ID is checked before those for topics."""
     scene.allow((Operation.WRITE, "open"))
     body = {**produce_body("open"), "transactional_id": "app"}
     row = scene.ask(messages.PRODUCE, body)["responses"][0]["partition_responses"][0]
@@ -90,15 +90,17 @@ def test_transactional_produce(scene):
 
 @pytest.mark.parametrize("at_most", [11, None])
 def test_fetch(scene, at_most):
-    """A response has records of one topic and an error for the other, repeatedly within a session."""
+    """Each fetch in a session returns records of the allowed topic, and an error for the other."""
     scene.allow((Operation.READ, "open"), (Operation.DESCRIBE, "open"), (Operation.DESCRIBE, "closed"))
     scene.cluster.run_until(scene.admin.produce("open", 0, batch()))
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     ids = {row["name"]: row["topic_id"] for row in rows}
     topics = [
-        {"topic": name, "topic_id": ids[name], "partitions": [
-            {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20}
-        ]}
+        {
+            "topic": name,
+            "topic_id": ids[name],
+            "partitions": [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 2**20}],
+        }
         for name in ("open", "closed")
     ]
     body = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": 0, "topics": topics}
@@ -115,7 +117,7 @@ def test_fetch(scene, at_most):
 
 @pytest.mark.parametrize("at_most", [0, 9, None])
 def test_metadata(scene, at_most):
-    """Forbidden topics are rejected if they are named, and omitted from the list of all topics."""
+    """Forbidden topics get an error if they are requested by name, and are omitted from the list of all topics."""
     scene.allow((Operation.DESCRIBE, "open"))
     everything = scene.ask(messages.METADATA, {"topics": [] if at_most == 0 else None}, at_most)
     assert [row["name"] for row in everything["topics"]] == ["open"]
@@ -131,7 +133,7 @@ def test_metadata(scene, at_most):
 
 @pytest.mark.parametrize("name", [None, "", "open"])
 def test_metadata_by_id(scene, name):
-    """A request by ID needs permission to describe the topic with that ID, whatever name the request contains."""
+    """A request by topic ID needs permission to describe that topic, whatever name the request contains."""
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     ids = {row["name"]: row["topic_id"] for row in rows}
     scene.allow((Operation.DESCRIBE, "open"))
@@ -142,7 +144,7 @@ def test_metadata_by_id(scene, name):
 
 
 def test_authorized_operations(scene):
-    """The response contains the operations that the authorizer allows; the request itself is not refused."""
+    """The response contains the allowed operations; the request itself is never refused."""
     scene.allow((Operation.DESCRIBE, "open"), (Operation.READ, "open"))
     before = scene.permissions.rejections
     body = {"topics": [{"name": "open"}], "include_topic_authorized_operations": True}
@@ -157,7 +159,7 @@ def test_authorized_operations(scene):
 
 
 def test_metadata_creates_no_topic_without_permission(scene):
-    """Creating a topic by a Metadata request needs the permission to create it."""
+    """A Metadata request creates a topic only with permission to create it."""
     scene.allow((Operation.DESCRIBE, "fresh"))
     body = {"topics": [{"name": "fresh"}], "allow_auto_topic_creation": True}
     assert scene.ask(messages.METADATA, body)["topics"][0]["error_code"] == TOPIC
@@ -166,7 +168,7 @@ def test_metadata_creates_no_topic_without_permission(scene):
 
 
 def test_create_and_delete_topics(scene):
-    """Each topic is checked by name; the permission to create in the cluster covers all."""
+    """Each topic needs permission by name; permission to create in the cluster covers all topics."""
     rows = [
         {"name": name, "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
         for name in ("mine", "yours")
@@ -183,7 +185,7 @@ def test_create_and_delete_topics(scene):
 
 
 def test_forbidden_topic_id(scene):
-    """The response does not contain the topic's name."""
+    """The error for a forbidden topic ID does not contain the topic's name."""
     scene.allow()
     rows = scene.cluster.run_until(scene.admin.metadata())["topics"]
     topic_id = next(row["topic_id"] for row in rows if row["name"] == "closed")
@@ -210,11 +212,9 @@ def test_settings(scene):
 
 @pytest.mark.parametrize("at_most", [3, None])
 def test_groups(scene, at_most):
-    """Members need READ on their group; finding its coordinator needs DESCRIBE."""
+    """Members need READ on their group; finding the coordinator of a group needs DESCRIBE."""
     scene.allow()
-    found = scene.ask(
-        messages.FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}, at_most
-    )
+    found = scene.ask(messages.FIND_COORDINATOR, {"key": "g", "key_type": 0, "coordinator_keys": ["g"]}, at_most)
     assert GROUP in (found.get("error_code"), *(row["error_code"] for row in found.get("coordinators", ())))
     heartbeat = {"group_id": "g", "generation_id": 0, "member_id": "m"}
     assert scene.ask(messages.HEARTBEAT, heartbeat)["error_code"] == GROUP
@@ -236,9 +236,7 @@ def test_broker_requests(scene):
     command = {"controller_id": 1, "controller_epoch": 99, "topic_states": [], "live_brokers": []}
     assert scene.ask(messages.UPDATE_METADATA, command)["error_code"] == CLUSTER
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
-    follow = {
-        "replica_id": 1, "max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "open", "partitions": [row]}]
-    }
+    follow = {"replica_id": 1, "max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "open", "partitions": [row]}]}
     assert scene.ask(messages.FETCH, follow, 11)["responses"][0]["partitions"][0]["error_code"] == TOPIC
 
 
@@ -247,8 +245,8 @@ def whole_answers() -> list[int]:
 
 
 @pytest.mark.parametrize("key", whole_answers(), ids=lambda key: messages.APIS[key].name)
-def test_every_refusal_can_be_sent(scene, key):
-    """In every version the error response matches the schema; otherwise the connection would close."""
+def test_every_refusal_can_be_encoded(scene, key):
+    """A refusal matches the response schema in every version; otherwise the connection would be closed."""
     scene.allow()
     api = messages.APIS[key]
     body = {
@@ -266,7 +264,7 @@ def test_every_refusal_can_be_sent(scene, key):
 
 
 def test_authorizer_that_raises(scene):
-    """The request is denied, and the error reported to the plugin host."""
+    """If the authorizer raises, the request is denied, and the error is reported to the plugin host."""
     reported = []
 
     class Failing:
@@ -277,11 +275,11 @@ def test_authorizer_that_raises(scene):
         user = "User:ANONYMOUS"
         host, listener = "::1", "PLAINTEXT"
 
-    class Asked:
+    class Request:
         connection, client_id = Connection, "app"
 
     permissions = Permissions(Failing(), reported.append)
-    assert not permissions.allows(Asked, Operation.READ, Resource(ResourceType.TOPIC, "t"))
+    assert not permissions.allows(Request, Operation.READ, Resource(ResourceType.TOPIC, "t"))
     assert reported == ["checking if ::1 may read topic t"]
     assert permissions.rejections == 1
 
@@ -295,7 +293,7 @@ def test_authorizer_that_raises(scene):
     ],
 )
 def test_malformed_rules_file(line, text):
-    """The error names the line and the reason."""
+    """The error for a malformed rules file names the line and the reason."""
     with pytest.raises(ValueError) as rejected:
         acl(line)
     assert text in str(rejected.value)

@@ -22,9 +22,10 @@ def start(*overrides: str) -> None:
 
 
 def test_built_in_and_example_plugins_are_found():
-    names = {interface: {maker.name for maker in makers_of(interface)} for interface in (
-        IExtraListener, IMetricsReporter, IProduceInterceptor
-    )}
+    names = {
+        interface: {maker.name for maker in makers_of(interface)}
+        for interface in (IExtraListener, IMetricsReporter, IProduceInterceptor)
+    }
     assert {"agent-check", "line-protocol"} <= names[IExtraListener]
     assert {"log", "statsd"} <= names[IMetricsReporter]
     assert {"required-headers", "json-schema", "deliver-at"} <= names[IProduceInterceptor]
@@ -32,7 +33,7 @@ def test_built_in_and_example_plugins_are_found():
 
 
 def test_unknown_name(tmp_path: Path, monkeypatch):
-    """The error lists the known names, and the modules that could not be imported with the reason."""
+    """The error for an unknown plugin lists existing ones, and modules that could not be imported, with the reason."""
     (tmp_path / "broken_one.py").write_text("import there_is_no_such_module\n")
     monkeypatch.setattr(kreplica.plugins, "__path__", [*kreplica.plugins.__path__, str(tmp_path)])
     with pytest.raises(SettingsError) as refused:
@@ -43,7 +44,7 @@ def test_unknown_name(tmp_path: Path, monkeypatch):
 
 
 def test_plugin_of_another_kind():
-    """A reporter cannot be used as an interceptor, whatever its name is."""
+    """A reporter cannot be used as an interceptor, although its name exists."""
     with pytest.raises(SettingsError, match=r"kreplica\.produce\.interceptors: unknown plugin 'log'"):
         start("kreplica.produce.interceptors=log")
 
@@ -63,7 +64,7 @@ def test_plugin_of_another_kind():
     ],
 )
 def test_invalid_plugin_settings(overrides, text):
-    """The broker does not start, and the error names the setting and the reason."""
+    """With invalid plugin settings, the broker does not start, and the error names the setting and the reason."""
     with pytest.raises(SettingsError) as refused:
         start(*overrides)
     assert text in str(refused.value)

@@ -1,4 +1,4 @@
-"""Placement by tags, preferred racks for leaders, and failing plugins."""
+"""Plugins for placement by tags and for leaders in preferred racks, and plugins that fail."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster() -> Iterator[SimulatedCluster]:
     cluster.stop()
 
 
-def made(cluster: SimulatedCluster, topic: str, partitions: int, factor: int) -> list[list[int]]:
+def create_and_place(cluster: SimulatedCluster, topic: str, partitions: int, factor: int) -> list[list[int]]:
     client = cluster.client(broker=cluster.controller())
     cluster.run_until(client.create_topic(topic, partitions, replication_factor=factor))
     cluster.wait_in_sync(topic, range(partitions))
@@ -45,22 +45,22 @@ def made(cluster: SimulatedCluster, topic: str, partitions: int, factor: int) ->
 
 
 def test_replicas_are_placed_on_brokers_with_the_tag(cluster):
-    """A topic's tag is that of the first matching pattern; other topics are placed anywhere."""
-    assert made(cluster, "logs-web", 3, 1) == [[4], [4], [4]]
-    assert {replica for row in made(cluster, "fast", 3, 2) for replica in row} == {1, 2, 3}
-    assert {replica for row in made(cluster, "other", 4, 1) for replica in row} == {1, 2, 3, 4}
+    """Replicas are placed on brokers with the tag of the first pattern that the topic matches, or anywhere."""
+    assert create_and_place(cluster, "logs-web", 3, 1) == [[4], [4], [4]]
+    assert {replica for row in create_and_place(cluster, "fast", 3, 2) for replica in row} == {1, 2, 3}
+    assert {replica for row in create_and_place(cluster, "other", 4, 1) for replica in row} == {1, 2, 3, 4}
 
 
 def test_too_few_brokers_with_the_tag(cluster):
-    """The error contains their number."""
+    """If too few brokers have the tag, the error contains their number."""
     client = cluster.client(broker=cluster.controller())
     with pytest.raises(KafkaError, match="need brokers with the tag hdd; there are 1"):
         cluster.run_until(client.create_topic("logs-db", replication_factor=2))
 
 
 def test_leaders_are_in_the_preferred_rack(cluster):
-    """This holds from the first election on; without an in-sync replica in that rack another one leads."""
-    made(cluster, "led", 4, 2)
+    """Leaders are in the preferred rack from the first election, if an in-sync replica is in that rack."""
+    create_and_place(cluster, "led", 4, 2)
     leaders = [state_of(cluster, TopicPartition("led", number)).leader for number in range(4)]
     assert {RACKS[leader] for leader in leaders} == {"a"}
     dead = leaders[0]
@@ -73,7 +73,7 @@ def test_leaders_are_in_the_preferred_rack(cluster):
 
 
 @implementer(IReplicaPlacement, ILeaderElection)
-class Wrong:
+class FaultyPlugin:
     def __init__(self, answer):
         self.answer = answer
 
@@ -91,9 +91,9 @@ class Wrong:
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), {}, {0: [1, 1]}, {0: [1, 9]}, {0: [1]}, None])
 def test_failing_placement(answer):
-    """The built-in placement is used, and the failure is counted."""
+    """If a placement plugin fails, the built-in placement is used, and the failure is counted."""
     failures = PluginFailures(Clock(), "wrong")
-    place = ChosenPlacement(Wrong(answer), failures)
+    place = ChosenPlacement(FaultyPlugin(answer), failures)
     from kreplica.cluster.placement import BrokerPlace
 
     placed = place("t", [BrokerPlace(1), BrokerPlace(2)], 1, 2, start_index=0, shift=0)
@@ -103,7 +103,7 @@ def test_failing_placement(answer):
 
 @pytest.mark.parametrize("answer", [RuntimeError("no"), (), (1, 2), (1, 1, 2), (1, 2, 4), None])
 def test_failing_election(answer):
-    """The order of the assignment is used, and the failure is counted."""
+    """If an election plugin fails, leaders are elected in the order of the assignment, and the failure is counted."""
     failures = PluginFailures(Clock(), "wrong")
-    assert ChosenElection(Wrong(answer), failures)(TopicPartition("t", 0), (3, 1, 2), {}) == (3, 1, 2)
+    assert ChosenElection(FaultyPlugin(answer), failures)(TopicPartition("t", 0), (3, 1, 2), {}) == (3, 1, 2)
     assert failures.errors == 1

@@ -37,7 +37,10 @@ class Scene:
         return self.cluster.simulation.host("app").runtime.wall_clock_ms()
 
     def produce(self, *records: tuple[str, int | None], **options: int) -> int:
-        """:param records: (value, seconds from now; None for no header)."""
+        """Produce a batch.
+
+        :param records: (value, seconds until the delivery; None for no header).
+        """
         rows = []
         for value, delay_s in records:
             due = () if delay_s is None else (("deliver-at", str(self.now_ms + delay_s * 1000).encode()),)
@@ -46,8 +49,7 @@ class Scene:
         return self.cluster.run_until(self.client.produce(TOPIC, 0, batch))
 
     def records(self) -> list[Record]:
-        """Return the records that a consumer sees; the client of these tests also returns control records, which
-        consumers skip."""
+        """Return the records that a consumer sees, which are those without control records."""
         records = self.cluster.run_until(self.client.read_all(TOPIC, 0))
         return [record for record in records if record.key != NOTE_KEY]
 
@@ -67,7 +69,7 @@ def scene() -> Iterator[Scene]:
 
 
 def test_record_appears_at_its_time(scene):
-    """Records of a batch without a time are visible at once, the others one by one in the order of their times."""
+    """Records of a batch without a time appear at once; the others appear one by one, in order of their times."""
     scene.produce(("now", None), ("in a minute", 60), ("in ten seconds", 10), ("long ago", -5))
     assert scene.seen() == ["now", "long ago"]
     scene.cluster.run(9)
@@ -79,7 +81,7 @@ def test_record_appears_at_its_time(scene):
 
 
 def test_batch_without_remaining_records(scene):
-    """All of its records are delayed; later batches keep their offsets, and the records keep their keys and headers."""
+    """If all records of a batch are delayed, later batches keep their offsets, and the records keys and headers."""
     scene.produce(("later", 5))
     scene.produce(("now", None))
     scene.cluster.run(10)
@@ -91,7 +93,7 @@ def test_batch_without_remaining_records(scene):
 
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_leader_dies_at_any_moment(seed):
-    """Each acknowledged record is delivered once, by the next leader if necessary."""
+    """Whenever the leader dies, each acknowledged record is delivered once, by the next leader if necessary."""
     scene = Scene(seed, brokers=3, configs={"min.insync.replicas": "2"})
     expected = []
     for number in range(6):
@@ -113,7 +115,7 @@ def test_leader_dies_at_any_moment(seed):
 
 
 def test_cluster_was_down_at_the_delivery_time(scene):
-    """The record is delivered once a broker leads again."""
+    """If no broker was up at the delivery time, the record is delivered as soon as a broker leads again."""
     scene.produce(("while no broker was up", 30))
     for machine in scene.cluster.brokers.values():
         machine.kill()
@@ -126,7 +128,7 @@ def test_cluster_was_down_at_the_delivery_time(scene):
 
 
 def test_retry_is_delayed_once(scene):
-    """An idempotent producer that missed the response retries its batch and gets the result of the first one."""
+    """A retry from an idempotent producer gets the result of the first attempt, and the record is delivered once."""
     options = {"producer_id": 4000, "producer_epoch": 0, "base_sequence": 0}
     first = scene.produce(("now", None), ("later", 5), **options)
     assert scene.produce(("now", None), ("later", 5), **options) == first
@@ -137,7 +139,7 @@ def test_retry_is_delayed_once(scene):
 
 @pytest.mark.parametrize("text", [b"tomorrow", b"-1", b"", b"1e3"])
 def test_invalid_time(scene, text):
-    """The error names the record, and the batch is rejected."""
+    """A batch with an invalid time is refused, and the error names the record."""
     batch = build_batch([Record(-1, 1, None, b"v", ()), Record(-1, 1, None, b"w", (("deliver-at", text),))])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.cluster.run_until(scene.client.produce(TOPIC, 0, batch))
@@ -145,7 +147,7 @@ def test_invalid_time(scene, text):
 
 
 def test_time_beyond_the_retention():
-    """Records that retention would remove before their time are rejected."""
+    """Records that retention would delete before their delivery time are refused."""
     scene = Scene(3, brokers=1, configs={"retention.ms": "60000"})
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
         scene.produce(("in two minutes", 120))
@@ -154,7 +156,7 @@ def test_time_beyond_the_retention():
 
 
 def test_client_cannot_mark_a_record_as_delivered(scene):
-    """A ``held-at`` header of a client is removed, and has no effect after a failover."""
+    """A ``held-at`` header from a client is removed, and cancels no delivery after a failover."""
     offset = scene.produce(("later", 40))
     forged = tuple(("held-at", b"%d.0" % guess) for guess in range(offset - 1, offset + 2))
     for header in forged:
@@ -168,7 +170,7 @@ def test_client_cannot_mark_a_record_as_delivered(scene):
 
 
 def test_compacted_topics_delay_nothing():
-    """The log cleaner would remove a note."""
+    """Delayed records are refused in compacted topics, because the log cleaner would delete the plugin's notes."""
     scene = Scene(5, brokers=1, configs={"cleanup.policy": "compact"})
     batch = build_batch([Record(-1, scene.now_ms, b"k", b"v", (("deliver-at", str(scene.now_ms + 9999).encode()),))])
     with pytest.raises(KafkaError, match="INVALID_RECORD"):
@@ -177,7 +179,7 @@ def test_compacted_topics_delay_nothing():
 
 
 def test_note_without_its_batch(scene):
-    """The batch was never acknowledged: the next leader ignores it, and delivers the retried batch."""
+    """The next leader ignores a note whose batch is missing and was never acknowledged, and delivers the retry."""
     leader = scene.cluster.brokers[scene.leader].program
     partition = leader.partitions.get(TopicPartition(TOPIC, 0))
     due_ms = scene.now_ms + 40_000

@@ -1,4 +1,4 @@
-"""Interceptors that reject or change records or fail, and the effects on clients."""
+"""Interceptors that refuse or change batches, or fail, and the effects on clients."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def batch_of(*values: bytes | None, **options: int) -> bytes:
     return build_batch([Record(-1, 1000, b"k", value) for value in values], **options)
 
 
-def produced(cluster: SimulatedCluster, topic: str, batch: bytes, transactional_id: str | None = None):
-    """Return the row of the response."""
+def produce_batch(cluster: SimulatedCluster, topic: str, batch: bytes, transactional_id: str | None = None):
+    """Produce a batch, and return the response for its partition."""
     body = {
         "transactional_id": transactional_id,
         "acks": -1,
@@ -52,13 +52,13 @@ def validating() -> Iterator[SimulatedCluster]:
 
 
 def test_values_that_match_their_schema(validating):
-    """The values are accepted, and so are tombstones."""
-    assert produced(validating, "orders", batch_of(b'{"id": 1}', None))["error_code"] == 0
+    """Values that match the schema, and tombstones, are accepted."""
+    assert produce_batch(validating, "orders", batch_of(b'{"id": 1}', None))["error_code"] == 0
 
 
 def test_values_that_do_not_match(validating):
-    """The response has the reason for each record, and the batch is rejected."""
-    row = produced(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
+    """A batch with values that do not match is refused, with the reason for each record."""
+    row = produce_batch(validating, "orders", batch_of(b'{"id": 1}', b'{"id": "x"}', b"{", b"{}"))
     assert row["error_code"] == 87
     assert row["error_message"] == "json-schema: 3 of 4 records violate the schema"
     texts = {each["batch_index"]: each["batch_index_error_message"] for each in row["record_errors"]}
@@ -68,13 +68,13 @@ def test_values_that_do_not_match(validating):
 
 
 def test_topics_without_a_schema(validating):
-    """Such topics accept any value."""
-    assert produced(validating, "others", batch_of(b"\xff"))["error_code"] == 0
+    """Topics without a schema accept any value."""
+    assert produce_batch(validating, "others", batch_of(b"\xff"))["error_code"] == 0
 
 
 @implementer(IProduceInterceptor)
 class ScriptedInterceptor:
-    """An interceptor with scripted behaviour."""
+    """An interceptor that calls a function of the test."""
 
     def __init__(self, intercept: Callable) -> None:
         self.intercept = intercept
@@ -85,7 +85,7 @@ class ScriptedInterceptor:
 
 
 @pytest.fixture
-def intercepted() -> Iterator[Callable]:
+def start_intercepted() -> Iterator[Callable]:
     """Return a function that starts a broker with interceptors made from the given functions."""
     clusters = []
 
@@ -116,8 +116,8 @@ def values(cluster: SimulatedCluster) -> list[bytes | None]:
     return [record.value for record in records if record.key != b"\0\0kr"]
 
 
-def test_records_are_changed_and_removed(intercepted):
-    """Each interceptor sees the result of the previous ones; offsets of removed records stay unused."""
+def test_records_are_changed_and_removed(start_intercepted):
+    """Each interceptor gets the result of the previous one; offsets of removed records remain unused."""
 
     def without_secrets(batch):
         return ReplaceRecords([record for record in batch.records if record.value != b"secret"])
@@ -125,40 +125,40 @@ def test_records_are_changed_and_removed(intercepted):
     def upper_case(batch):
         return ReplaceRecords([record._replace(value=record.value.upper()) for record in batch.records])
 
-    cluster, _, _ = intercepted(without_secrets, upper_case)
-    assert produced(cluster, "t", batch_of(b"a", b"secret", b"b"))["base_offset"] == 0
-    assert produced(cluster, "t", batch_of(b"c"))["base_offset"] == 3
+    cluster, _, _ = start_intercepted(without_secrets, upper_case)
+    assert produce_batch(cluster, "t", batch_of(b"a", b"secret", b"b"))["base_offset"] == 0
+    assert produce_batch(cluster, "t", batch_of(b"c"))["base_offset"] == 3
     assert values(cluster) == [b"A", b"B", b"C"]
 
 
-def test_idempotent_producer_continues(intercepted):
-    """The producer's sequences are considered used: even a batch without remaining records is detected when retried."""
-    cluster, _, _ = intercepted(lambda batch: ReplaceRecords([]) if batch.records[0].value == b"drop" else None)
+def test_idempotent_producer_continues(start_intercepted):
+    """Sequence numbers are recorded even for a batch without remaining records, so that its retry is detected."""
+    cluster, _, _ = start_intercepted(lambda batch: ReplaceRecords([]) if batch.records[0].value == b"drop" else None)
     options = {"producer_id": 77, "producer_epoch": 0}
-    first = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
-    again = produced(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
+    first = produce_batch(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
+    again = produce_batch(cluster, "t", batch_of(b"drop", b"drop", base_sequence=0, **options))
     assert (first["error_code"], first["base_offset"]) == (0, 0) == (again["error_code"], again["base_offset"])
-    assert produced(cluster, "t", batch_of(b"kept", base_sequence=2, **options))["base_offset"] == 2
-    assert produced(cluster, "t", batch_of(b"gap", base_sequence=9, **options))["error_code"] == 45
+    assert produce_batch(cluster, "t", batch_of(b"kept", base_sequence=2, **options))["base_offset"] == 2
+    assert produce_batch(cluster, "t", batch_of(b"gap", base_sequence=9, **options))["error_code"] == 45
     assert values(cluster) == [b"kept"]
 
 
-def test_interceptor_that_raises(intercepted):
-    """The batch is rejected, the error is reported to the plugin host, and the next batch is intercepted again."""
+def test_interceptor_that_raises(start_intercepted):
+    """If an interceptor raises, the batch is refused and the error reported; the next batch is intercepted again."""
 
     def fails(batch):
         if batch.records[0].value == b"boom":
             raise LookupError("no")
 
-    cluster, _, failures = intercepted(fails)
-    row = produced(cluster, "t", batch_of(b"boom"))
+    cluster, _, failures = start_intercepted(fails)
+    row = produce_batch(cluster, "t", batch_of(b"boom"))
     assert (row["error_code"], row["error_message"]) == (-1, "the interceptor by-0 failed")
     assert failures == ["intercepting a batch for t-0"]
-    assert produced(cluster, "t", batch_of(b"fine"))["error_code"] == 0
+    assert produce_batch(cluster, "t", batch_of(b"fine"))["error_code"] == 0
 
 
-def test_batches_behind_a_refused_one(intercepted):
-    """A retriable error applies to the batches behind it too; any other error leaves a gap."""
+def test_batches_after_a_refused_one(start_intercepted):
+    """After a retriable error, later batches get the same error; after any other error, they are out of order."""
     errors = [KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED), KafkaError(ErrorCode.POLICY_VIOLATION)]
 
     def refuses(batch):
@@ -167,50 +167,50 @@ def test_batches_behind_a_refused_one(intercepted):
 
     def send(sequence, value=b"fine"):
         batch = batch_of(value, base_sequence=sequence, producer_id=77, producer_epoch=0)
-        return produced(cluster, "t", batch)["error_code"]
+        return produce_batch(cluster, "t", batch)["error_code"]
 
-    cluster, _, _ = intercepted(refuses)
+    cluster, _, _ = start_intercepted(refuses)
     assert [send(0), send(1, b"refused"), send(2)] == [0, 89, 89]
     assert [send(1, b"refused"), send(2)] == [44, 45]
     assert [send(1), send(2), send(3)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("offsets", [[1, 0], [0, 0], [5], [-1]])
-def test_interceptor_with_an_invalid_result(intercepted, offsets):
-    """Offsets that do not increase, or are outside of the batch, are an error of the plugin."""
-    cluster, _, failures = intercepted(
+def test_interceptor_with_an_invalid_result(start_intercepted, offsets):
+    """A result whose offsets do not increase, or are outside the batch, is an error of the plugin."""
+    cluster, _, failures = start_intercepted(
         lambda batch: ReplaceRecords([batch.records[0]._replace(offset=offset) for offset in offsets])
     )
-    assert produced(cluster, "t", batch_of(b"a", b"b"))["error_code"] == -1
+    assert produce_batch(cluster, "t", batch_of(b"a", b"b"))["error_code"] == -1
     assert len(failures) == 1
     assert values(cluster) == []
 
 
-def test_interceptors_are_notified_of_their_notes(intercepted):
-    """The interceptors are notified once the notes are in the log; a retry creates none."""
-    cluster, plugins, _ = intercepted(
+def test_interceptors_are_notified_of_their_notes(start_intercepted):
+    """Interceptors are notified when their notes are in the log; a retry creates no notes."""
+    cluster, plugins, _ = start_intercepted(
         lambda batch: ReplaceRecords(batch.records, b"first"), lambda batch: ReplaceRecords(batch.records, b"second")
     )
     batch = batch_of(b"a", producer_id=5, producer_epoch=0, base_sequence=0)
-    row = produced(cluster, "t", batch)
-    assert produced(cluster, "t", batch)["base_offset"] == row["base_offset"] == 2
+    row = produce_batch(cluster, "t", batch)
+    assert produce_batch(cluster, "t", batch)["base_offset"] == row["base_offset"] == 2
     assert [plugin.notified for plugin in plugins] == [[0], [1]]
     assert values(cluster) == [b"a"]
 
 
-def test_transactional_batches_have_no_notes(intercepted):
-    """The transaction could abort, so the batch is rejected; without a note it is accepted."""
+def test_transactional_batches_have_no_notes(start_intercepted):
+    """A transactional batch with a note is refused, because the transaction could abort; others are accepted."""
     notes = [None]
-    cluster, _, _ = intercepted(lambda batch: ReplaceRecords(batch.records, notes[0]))
+    cluster, _, _ = start_intercepted(lambda batch: ReplaceRecords(batch.records, notes[0]))
     options = {"producer_id": 6, "producer_epoch": 0, "transactional": True}
-    assert produced(cluster, "t", batch_of(b"a", base_sequence=0, **options), "app")["error_code"] == 0
+    assert produce_batch(cluster, "t", batch_of(b"a", base_sequence=0, **options), "app")["error_code"] == 0
     notes[0] = b"note"
-    row = produced(cluster, "t", batch_of(b"b", base_sequence=1, **options), "app")
+    row = produce_batch(cluster, "t", batch_of(b"b", base_sequence=1, **options), "app")
     assert row["error_message"] == "records of a transaction cannot be held back"
 
 
 def test_malformed_batch_is_not_an_error_of_the_plugin():
-    """Malformed records have their own error."""
+    """A malformed batch gets its own error, not that of a failing plugin."""
 
     class Partition:
         topic_partition = None
@@ -233,12 +233,12 @@ def test_malformed_batch_is_not_an_error_of_the_plugin():
 
 @pytest.mark.parametrize(("name", "current"), [("Instead", ReplaceRecords), ("Refuse", RejectBatch)])
 def test_deprecated_names(name, current):
-    """The earlier names of the classes work, with a warning that names the current ones."""
+    """The classes' deprecated names work, with a warning that names the current ones."""
     with pytest.warns(DeprecationWarning, match=f"use {current.__name__}"):
         assert getattr(interfaces, name) is current
 
 
 def test_unknown_name():
-    """Any other name does not exist."""
+    """A name that is neither current nor deprecated raises an error."""
     with pytest.raises(AttributeError, match="'Replace'"):
         interfaces.Replace  # noqa: B018

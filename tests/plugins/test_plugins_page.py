@@ -1,4 +1,4 @@
-"""The documentation page about plugins is correct."""
+"""Checks of the documentation page about plugins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMANDS = [
 
 
 def test_example_works(tmp_path: Path, monkeypatch):
-    """The plugin on the page, in its own directory, rejects the documented records."""
+    """The example plugin on the page, in a separate directory, refuses the documented records."""
     block = next(iter(re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)))
     place = tmp_path / "kreplica" / "plugins"
     place.mkdir(parents=True)
@@ -49,7 +49,7 @@ def test_example_works(tmp_path: Path, monkeypatch):
 
 
 def test_table_lists_every_plugin():
-    """Built-in and example plugins are exactly those in the table."""
+    """The table lists exactly the built-in and the example plugins."""
     rows = re.findall(r"^\| `(kreplica\.[\w.]+)` \|[^|]*\| `([\w-]+)` \| (.*) \|$", PAGE, re.MULTILINE)
     one_plugin = {plugin_creation.PLACEMENT, plugin_creation.ELECTION, plugin_creation.AUTHORIZER}
     several_plugins = {plugin_creation.INTERCEPTORS, plugin_creation.REPORTERS, plugin_creation.LISTENERS}
@@ -77,7 +77,7 @@ def overrides(command: str) -> list[str]:
     ],
 )
 def test_broker_starts_with_the_example(command, tmp_path, monkeypatch):
-    """The command of the page is run with other ports."""
+    """The command on the page, with other ports, starts a broker."""
     (port,) = free_ports(1)
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "docs" / "plugins"))
     words = [word.replace("127.0.0.1:9099", f"127.0.0.1:{port}") for word in overrides(command)]

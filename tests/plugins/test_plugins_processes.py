@@ -1,4 +1,4 @@
-"""The example plugins in a broker process, with third-party clients."""
+"""The example plugins in a broker process, used by third-party clients."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.standalone import StandaloneProcess
 EXAMPLES = Path(__file__).parents[2] / "docs" / "plugins"
 
 
-class Running:
-    """A broker with the examples; ``statsd`` is the address of its reports."""
+class BrokerWithExamples:
+    """A broker process with the example plugins; ``statsd`` receives its metrics."""
 
     def __init__(self, directory: Path) -> None:
         self.statsd = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -44,24 +44,24 @@ class Running:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory) -> Iterator[Running]:
+def broker(tmp_path_factory) -> Iterator[BrokerWithExamples]:
     path = os.pathsep.join(filter(None, (str(EXAMPLES), os.environ.get("PYTHONPATH"))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", path)
-        running = Running(tmp_path_factory.mktemp("examples"))
-        with running.process:
-            admin = AdminClient({"bootstrap.servers": running.process.bootstrap_servers})
-            made = admin.create_topics([NewTopic("held", 1), NewTopic("lines", 2)])
-            for each in made.values():
+        broker = BrokerWithExamples(tmp_path_factory.mktemp("examples"))
+        with broker.process:
+            admin = AdminClient({"bootstrap.servers": broker.process.bootstrap_servers})
+            creations = admin.create_topics([NewTopic("held", 1), NewTopic("lines", 2)])
+            for each in creations.values():
                 each.result(20)
-            yield running
-    running.statsd.close()
+            yield broker
+    broker.statsd.close()
 
 
-def consumed(running: Running, count: int, isolation: str) -> list[bytes]:
+def consume(broker: BrokerWithExamples, count: int, isolation: str) -> list[bytes]:
     consumer = Consumer(
         {
-            "bootstrap.servers": running.process.bootstrap_servers,
+            "bootstrap.servers": broker.process.bootstrap_servers,
             "group.id": f"g-{isolation}",
             "auto.offset.reset": "earliest",
             "isolation.level": isolation,
@@ -78,9 +78,9 @@ def consumed(running: Running, count: int, isolation: str) -> list[bytes]:
     return values
 
 
-def test_consumers_skip_notes(running):
-    """librdkafka and kafka-python skip delayed records and batches without remaining records."""
-    producer = Producer({"bootstrap.servers": running.process.bootstrap_servers, "enable.idempotence": True})
+def test_consumers_skip_notes(broker):
+    """librdkafka and kafka-python skip the plugin's notes, and batches without remaining records."""
+    producer = Producer({"bootstrap.servers": broker.process.bootstrap_servers, "enable.idempotence": True})
     soon = str(int(time.time() * 1000) + 1500)
     producer.produce("held", b"later", headers={"deliver-at": soon})
     assert producer.flush(20) == 0
@@ -89,11 +89,11 @@ def test_consumers_skip_notes(running):
     producer.produce("held", b"latest", headers={"deliver-at": str(int(soon) + 200)})
     assert producer.flush(20) == 0
     expected = [b"one", b"two", b"later", b"latest"]
-    assert consumed(running, 4, "read_uncommitted") == expected
-    assert consumed(running, 4, "read_committed") == expected
+    assert consume(broker, 4, "read_uncommitted") == expected
+    assert consume(broker, 4, "read_committed") == expected
     reader = KafkaConsumer(
         "held",
-        bootstrap_servers=running.process.bootstrap_servers,
+        bootstrap_servers=broker.process.bootstrap_servers,
         auto_offset_reset="earliest",
         consumer_timeout_ms=20_000,
         group_id=None,
@@ -102,17 +102,17 @@ def test_consumers_skip_notes(running):
     reader.close()
 
 
-def asked(port: int, text: bytes = b"", lines: int = 1) -> list[bytes]:
+def send_lines(port: int, text: bytes = b"", lines: int = 1) -> list[bytes]:
     with socket.create_connection(("127.0.0.1", port), 20) as connection:
         connection.sendall(text)
         with connection.makefile("rb") as answers:
             return [answers.readline() for _ in range(lines)]
 
 
-def test_lines_become_records(running):
-    """Each line is answered in order with partition and offset, or with an error."""
+def test_lines_become_records(broker):
+    """Each line gets a response in order: the record's partition and offset, or an error."""
     lines = b'PUT lines {"id": 7}\r\nPUT lines b\nPUT nowhere x\nGET lines\nPUT lines c\n'
-    answers = asked(running.lines_port, lines, 5)
+    answers = send_lines(broker.lines_port, lines, 5)
     assert answers == [
         b"OK 0 0\n",
         b"OK 1 0\n",
@@ -122,16 +122,16 @@ def test_lines_become_records(running):
     ]
 
 
-def test_load_balancer_check(running):
-    """A broker that can serve reports it."""
-    assert asked(running.check_port) == [b"up\n"]
+def test_load_balancer_check(broker):
+    """A ready broker reports this to the load balancer's check."""
+    assert send_lines(broker.check_port) == [b"up\n"]
 
 
-def test_statsd_metrics(running):
-    """Lines have the broker and the labels as tags, and datagrams a bounded size."""
+def test_statsd_metrics(broker):
+    """Lines have the broker and the labels as tags, and datagrams have a bounded size."""
     found: set[str] = set()
     while not {"kafka_log_log_size", "kafka_server_replicamanager_leadercount"} <= found:
-        datagram = running.statsd.recv(65536)
+        datagram = broker.statsd.recv(65536)
         assert len(datagram) <= 1400
         for line in datagram.decode().splitlines():
             name, rest = line.split(":", 1)
@@ -140,6 +140,6 @@ def test_statsd_metrics(running):
     assert all(name == "kafka_log_log_size" or name.startswith("kafka_server_") for name in found)
 
 
-def test_metrics_in_the_log(running):
-    """The log has a line for each chosen name."""
-    assert "kafka_brokers: 1" in running.process.all_output
+def test_metrics_in_the_log(broker):
+    """The log has a line for each selected metric."""
+    assert "kafka_brokers: 1" in broker.process.all_output
